@@ -11,8 +11,8 @@ was never killed: files, weights, logs, scores and values, bit for bit, without 
 results on disk are noted; one that is not there later, or was made again, is lost. Only kills that ended an attempt
 before its end count.
 
-After half of the kills of training runs, the run with its cache is moved to another folder, and teacher and text are
-copied to another one, without their dates.
+After half of the kills of runs, evaluations, comparisons and searches, the folder with its cache is moved to another
+place, and teacher and text are copied to another one, without their dates.
 
 Recovery is the time from the next attempt's start to its first progress: a batch of documents that was read or
 tokenised, a trained step, a finished cell or trial. Attempts are forked, so that imports are paid once; what importing
@@ -60,6 +60,7 @@ KINDS: dict[str, tuple[Job, ...]] = {
     "evaluation": evaluation_jobs.JOBS,
     "search": search_jobs.JOBS,
 }
+BAD = ("results_lost", "differing_final_states", "processes_left", "failures")
 _START = "import limbeck.api, limbeck.search.mapping"
 _STARTS = 3
 
@@ -102,6 +103,16 @@ def summarise(found: Found, references: dict[str, Reference]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_others(result: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Add the kinds of an earlier result that were not asked for again."""
+    kept = {kind: found for kind, found in earlier["kinds"].items() if kind not in result["kinds"]}
+    rows = [row for row in earlier["rows"] if row["kind"] in kept] + result["rows"]
+    bad = sum(found[name] for found in kept.values() for name in BAD)
+    sums = {"kills": len(rows), "problems": bad + result["problems"], "seconds": earlier["seconds"] + result["seconds"]}
+    kinds = {kind: {**kept, **result["kinds"]}[kind] for kind in KINDS if kind in kept or kind in result["kinds"]}
+    return {**result, **sums, "kinds": kinds, "rows": rows}
+
+
 def start_seconds() -> float:
     """The median of what starting Python and importing takes."""
     took = []
@@ -121,7 +132,8 @@ def _tell(row: dict[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="Kills that are to land, an equal part in each kind.")
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS),
+                        help="Only these; what --output holds of the others stays.")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--short", action="store_true", help="One job of each kind, and no look at imports.")
     parser.add_argument("--work", type=Path, help="Keeps what the jobs leave; default: a temporary folder.")
@@ -144,7 +156,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             summaries[kind] = summarise(found, references)
             kills += found.kills
             print(kind, json.dumps(summaries[kind]), flush=True)
-    bad = ("results_lost", "differing_final_states", "processes_left", "failures")
     result = {
         "what": "jobs killed by SIGKILL at random moments; seconds from restart to the first progress",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -152,12 +163,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "seed": asked.seed,
         "kills": len(kills),
-        "problems": sum(summary[name] for summary in summaries.values() for name in bad),
+        "problems": sum(summary[name] for summary in summaries.values() for name in BAD),
         "process_start_seconds": None if asked.short else start_seconds(),
         "seconds": round(time.monotonic() - began, 1),
         "kinds": summaries,
         "rows": kills,
     }
+    if asked.output is not None and asked.output.exists() and set(asked.kinds) < set(KINDS):
+        result = with_others(result, json.loads(asked.output.read_text(encoding="utf-8")))
     if asked.output is not None:
         asked.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({name: result[name] for name in ("kills", "problems", "seconds")}))

@@ -38,7 +38,7 @@ def write_rows(path: Path, rows_each: int) -> None:
         texts: set[str] = set()
         for file in sorted(Path(spec.origin).parent.rglob("*.py")):
             if len(texts) < rows_each:
-                found = read_docstrings(str(file)).docstrings
+                found = read_docstrings(str(file)).texts
                 texts |= {paragraph for docstring in found for paragraph in docstring.paragraphs}
         rows += [{"text": text, "label": package} for text in sorted(texts)[:rows_each]]
     random.Random(0).shuffle(rows)

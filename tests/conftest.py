@@ -9,8 +9,13 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Of processes that tests start, beside each other.
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.golden.snapshot import UPDATE
+
+# How long an example takes says something about the machine alone, which other tests share.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

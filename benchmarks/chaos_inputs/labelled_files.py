@@ -164,7 +164,7 @@ def _task(random: Random, folder: Path, **changes: Any) -> dict[str, Any]:
 def _load(path: Path) -> Any:
     """As `limbeck evaluate --tasks PATH` does before any work."""
     names = parse_tasks(str(path))
-    Planner(EvaluationRequest(("model",), str(path), path.parent / "out"))
+    Planner(EvaluationRequest(("model",), str(path), path.parent / "out")).plan(names[0])
     return load_task(names[0], data=None)
 
 
@@ -182,7 +182,7 @@ def own_task_values(random: Random, scene: Scene, folder: Path) -> Trial:
         ("select", [3, [], {}]),
         ("unlabelled", ["train", ["gone"], ["train"], 3, [3], "validation"]),
         ("no_answers", ["x", [], 3.5]),
-        ("hub", [{"name": "x/y", "splits": {"train": "train"}}, 3, {}, []]),
+        ("hub", [{"name": "x/y", "split": {"train": "train"}}, 3, {}, []]),
         ("title", [3, [], {}, garbage.control_text(random), "", "x" * 100_000]),
         ("language", [3, [], None]),
         (garbage.word(random), [1, None]),

@@ -16,7 +16,7 @@ from benchmarks.chaos_inputs.trial import EQUAL, SILENT, Trial
 
 from limbeck.api import validate
 from limbeck.models.loading import load_config, load_model, load_tokenizer
-from limbeck.models.locating import sentence_pooling
+from limbeck.models.sentences import sentence_pooling
 
 WEIGHTS = "model.safetensors"
 

@@ -91,6 +91,8 @@ def attempt(job: Job, inputs: Path, folder: Path, notes: Path, death: Death, dic
         dice: Chooses the worker that is killed.
     """
     notes.mkdir(parents=True)
+    for name in ("events", "stderr"):  # It may be killed before it has said anything.
+        (notes / name).touch()
     process = FORK.Process(target=_live, args=(job, inputs, folder, notes, death.operation))
     began = time.monotonic()
     process.start()

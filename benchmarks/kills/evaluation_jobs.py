@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,19 @@ def outcome(folder: Path) -> dict[str, Any]:
     """All scores, weights, tables and files."""
     found = kept(folder)
     record = folder / "comparison.json"
-    return {
+    outcome = {
         "cells": {name: without_clocks(rows) for name, rows in sorted(found.items()) if name.startswith("cell")},
         "weights": weights_below(folder),
         "comparison": without_clocks(json.loads(record.read_text(encoding="utf-8"))) if record.exists() else None,
         "tables": {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))},
         "files": names_below(folder),
     }
+    # Wherever models and text lay at last: they are known by what they hold.
+    plain: dict[str, Any] = json.loads(re.sub(r"[^\s\"|']*/(inputs|place)(-\d+)?/", "", json.dumps(outcome)))
+    return plain
 
 
 JOBS = (
-    Job("evaluation", "evaluate", prepare, evaluate, kept, outcome, frozenset({"cell"})),
-    Job("evaluation", "compare", prepare, compare, kept, outcome, frozenset({"cell", "step"})),
+    Job("evaluation", "evaluate", prepare, evaluate, kept, outcome, frozenset({"cell"}), moves=True),
+    Job("evaluation", "compare", prepare, compare, kept, outcome, frozenset({"cell", "step"}), moves=True),
 )

@@ -13,7 +13,8 @@ from safetensors import safe_open
 
 from .events import Event
 
-_CLOCKS = ("seconds", "time", "runtime", "per_second", "created", "updated", "started", "finished_at", "flos")
+# And whether the source tree had changes that were not committed at the moment.
+_CLOCKS = ("commit", "seconds", "time", "runtime", "per_second", "created", "updated", "started", "finished_at", "flos")
 
 
 def changed(before: Mapping[str, Any], events: Sequence[Event], after: Mapping[str, Any]) -> list[str]:

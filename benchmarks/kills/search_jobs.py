@@ -107,6 +107,6 @@ def _trials(folder: Path) -> list[dict[str, Any]]:
 
 
 JOBS = (
-    Job("search", "mapping", prepare, map_layers, kept, outcome, frozenset({"trial"})),
-    Job("search", "teacher layer", prepare, rank_layers, kept, outcome, frozenset({"step"})),
+    Job("search", "mapping", prepare, map_layers, kept, outcome, frozenset({"trial"}), moves=True),
+    Job("search", "teacher layer", prepare, rank_layers, kept, outcome, frozenset({"step"}), moves=True),
 )

@@ -6,81 +6,58 @@ python docs/pictures/results.py
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from limbeck.core.blocks import Figure
+from limbeck.report import plots
+from limbeck.report.figures import plot_figure
+from limbeck.report.plot_drawing import svg_of
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
-_INK, _QUIET, _OWN, _OTHER = "#1f2430", "#6b7280", "#3f51b5", "#c77d23"
-_PEERS = {"relation_loop": "a loop like minilmv2.bb's", "bertdistiller": "bertdistiller"}
+_NAMES = {
+    "teacher": "all-MiniLM-L6-v2, the teacher",
+    "limbeck student": "distilled in 6.5 minutes",
+    "truncated teacher": "the teacher's first three",
+    "random": "random weights",
+}
 
 
-def kept() -> dict[str, float]:
-    """What the quickstart's student has of its teacher, as shares."""
-    run = json.loads((RESULTS / "quickstart.json").read_text(encoding="utf-8"))[0]
-    figures, pairs = run["evaluation"], run["pairs"]
-    teacher, student = figures["teacher"], figures["student"]
-    latencies = {
-        f"latency at batch {batch['batch_size']}": 1 / batch["speedup"] for batch in figures["latency"]["batches"]
-    }
-    return {
-        "Transformer parameters": student["parameters"]["transformer"] / teacher["parameters"]["transformer"],
-        **latencies,
-        "Spearman on SICK": pairs["student_spearman"] / pairs["teacher_spearman"],
-        "retrieval MRR@10": student["retrieval"]["mrr_at_10"] / teacher["retrieval"]["mrr_at_10"],
-    }
+def points() -> dict[str, plots.Point]:
+    """Each model's latency in milliseconds (batch 1, 128 tokens) and Spearman on SICK's test split, times 100."""
+    rows = json.loads((RESULTS / "model.json").read_text(encoding="utf-8"))["rows"]
+    latency = {row["shape"]: row["median_ms"] for row in rows if row["batch"] == 1}
+    models = json.loads((RESULTS / "evaluation.json").read_text(encoding="utf-8"))["summary"]["models"]
+    quality = {model["name"]: model["columns"]["sick_cosine"]["mean"] for model in models}
+    shapes = {model["name"]: model["shape"] for model in models}
+    return {name: (latency[shapes[name]], quality[name]) for name in _NAMES}
 
 
-def step_times() -> dict[tuple[int, str], float]:
-    """How long a training step of each peer takes, in steps of limbeck, all in bfloat16."""
-    rows = json.loads((RESULTS / "training_step.json").read_text(encoding="utf-8"))["rows"]
-    return {
-        (row["length"], side["side"]): side["time_ratio"]["median"]
-        for row in rows
-        for side in row["sides"]
-        if side["dtype"] == "bfloat16" and side["side"] in _PEERS
-    }
-
-
-def description() -> str:
-    """What the picture shows, in words."""
-    shares, times = kept(), step_times()
-    keeps = ", ".join(f"{name} {share:.0%}".replace("%", " %") for name, share in shares.items())
-    steps = ", ".join(f"{_PEERS[peer]} at {length} tokens {ratio:.2f}" for (length, peer), ratio in times.items())
-    return (
-        f"Left: what the quickstart's student has of its teacher: {keeps}. "
-        f"Right: time of a MiniLMv2 training step on two CPU cores in bfloat16, in steps of limbeck: {steps}."
+def figure() -> Figure:
+    """Quality against latency of a teacher, its student, and what the student's shape is worth without distillation."""
+    (teacher, *students), names = points().values(), [*_NAMES.values()]
+    series = [
+        plots.Series("6 layers", [teacher], 0, "points", names=names[:1]),
+        plots.Series("3 layers", students, 1, "points", names=names[1:]),
+    ]
+    axes = (
+        plots.Axis("latency, ms (one text of 128 tokens, two CPU cores)", from_zero=True),
+        plots.Axis("SICK, Spearman × 100", room=0.2),
     )
+    return plot_figure("Quality against latency", plots.Plot(series, *axes))
 
 
-def draw() -> Figure:
-    """Draw both panels."""
-    figure = Figure(figsize=(9.6, 2.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    shares, times = kept(), step_times()
-    _bars(left, list(shares), [100 * share for share in shares.values()], "{:.0f} %", [_OWN] * len(shares))
-    left.set_title("The quickstart's student (its teacher: 100 %)", loc="left", fontsize=10)
-    left.axvline(100, color=_QUIET, linewidth=1)
-    names = [f"{_PEERS[peer]}, {length} tokens" for length, peer in times]
-    _bars(right, ["limbeck", *names], [1.0, *times.values()], "{:.2f}", [_OWN, *[_OTHER] * len(times)])
-    right.set_title("Time of a training step (limbeck: 1)", loc="left", fontsize=10)
-    return figure
-
-
-def _bars(axes: Axes, names: list[str], values: list[float], form: str, colours: list[str]) -> None:
-    axes.barh(names, values, color=colours, height=0.62)
-    for place, value in enumerate(values):
-        axes.text(value - max(values) * 0.015, place, form.format(value), va="center", ha="right", color="white")
-    axes.set_xlim(0, max(values) * 1.08)
-    axes.invert_yaxis()
-    axes.tick_params(left=False, bottom=False, labelbottom=False, labelsize=9, colors=_INK)
-    for side in axes.spines.values():
-        side.set_visible(False)
+def svg() -> str:
+    """The figure as a file that follows its reader's theme, light or dark."""
+    shown, at_large = svg_of(figure()), 1.3
+    light, dark = ("".join(f"--{ink}:{colour};" for ink, colour in theme.items() if f"(--{ink})" in shown)
+                   for theme in plots.THEMES.values())  # fmt: skip
+    style = f"svg{{{light}}}@media(prefers-color-scheme:dark){{svg{{{dark}}}}}"
+    width, height = (round(at_large * int(side)) for side in re.findall(r'viewBox="0 0 (\d+) (\d+)"', shown)[0])
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
+    return shown.replace("<svg", head, 1).replace(">\n", f">\n<style>{style}</style>\n", 1) + "\n"
 
 
 if __name__ == "__main__":
-    with mpl.rc_context({"svg.hashsalt": "limbeck"}):
-        draw().savefig(HERE / "results.svg", metadata={"Date": None, "Description": description()})
+    (HERE / "results.svg").write_text(svg(), encoding="utf-8")

@@ -5,18 +5,30 @@ from typing import TYPE_CHECKING, Any
 from limbeck.version import __version__
 
 if TYPE_CHECKING:
-    from limbeck.api import ComparisonResult, EvaluationResult, RunResult, compare, distill, evaluate, validate
+    from limbeck.api import (
+        ComparisonResult,
+        EvaluationResult,
+        FineTuningResult,
+        RunResult,
+        compare,
+        distill,
+        evaluate,
+        finetune,
+        validate,
+    )
     from limbeck.recipe.schema import Recipe
 
 __all__ = [
     "ComparisonResult",
     "EvaluationResult",
+    "FineTuningResult",
     "Recipe",
     "RunResult",
     "__version__",
     "compare",
     "distill",
     "evaluate",
+    "finetune",
     "validate",
 ]
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 LONGEST_LINE = 6000
 """Characters of a message; what is longer loses its middle."""
 _LONGEST_NAME, _LONGEST_REASON = 200, 200
+_NEAR = 0.65
+"""Similarity from which a name is taken for a misspelling; tensorrt and safetensors, which are not, have 0.63."""
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
 
@@ -109,6 +111,6 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
     """
     known = sorted(choices)
     # The comparison takes quadratic time, and no name is longer.
-    near = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=_NEAR)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return f"{hint} Known: {', '.join(known)}." if known else hint

@@ -4,8 +4,10 @@ import pytest
 import yaml
 
 from limbeck.cli.distill import merge_options
-from limbeck.cli.quickstart import default_output
+from limbeck.cli.quickstart import default_output, follow_text
+from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
+from limbeck.recipe.load import read_shipped
 from tests.support.commands import assert_one_line_error
 
 STEPS = ["--set", "evaluation.enabled=false", "--set", "stages.0.training.bf16=false"]
@@ -92,6 +94,17 @@ def test_a_method_of_two_stages_is_run_as_two():
 )
 def test_the_quickstart_on_other_text_has_its_own_folder(corpus, folder):
     assert default_output("runs/q", corpus) == folder
+
+
+@pytest.mark.parametrize(
+    ("sources", "share"),
+    [(["installed-docs", "installed-text:lib"], 0.3), (["wiki/"], None), (["installed-docs", "a"], None)],
+)
+def test_the_quickstart_replaces_no_words_of_ordinary_text(sources, share):
+    data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
+    followed = follow_text(merge_options(data, {"corpus": sources}))
+    assert [stage.get("augment", {}).get("replace_tokens") for stage in followed["stages"]] == [None, share]
+    assert len(followed["stages"][1]) == len(data["stages"][1]) - (share is None)
 
 
 def test_the_quickstart_runs_and_reuses(limbeck, text_folder, tmp_path):

@@ -29,7 +29,7 @@ def test_lines_json_and_the_exit_code(limbeck, monkeypatch, status, code, end):
         ("devices", Finding("b", "absent", "is not")),
         ("folders", Finding("c", status, "so [x]", "do 'this'" if status != "ok" else None, {"free_bytes": 0})),
     ]
-    monkeypatch.setattr(checks, "examine", lambda begin: iter(found))
+    monkeypatch.setattr(checks, "examine", lambda begin, teacher: iter(found))
     done = limbeck("doctor", "--quiet")
     assert done.returncode == code
     *lines, last = done.stdout.splitlines()

@@ -22,7 +22,7 @@ def test_commands_of_one_process_refuse(limbeck, launched, command):
     launched(0)
     line = assert_one_line_error(limbeck(*arguments), 2, f"`limbeck {command}` runs in one process", "has started 2")
     assert "`limbeck distill`" in line
-    assert ("--workers" in line) == (command == "evaluate")
+    assert ("--workers" in line) == (command in ("evaluate", "finetune"))
     launched(1)
     done = limbeck(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")

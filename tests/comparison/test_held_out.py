@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from limbeck.comparison.held_out import MEASURES, HeldOutText, check_held_out
 from limbeck.comparison.plan import HeldOutSpec
-from limbeck.corpus import CorpusSettings, build_corpus
+from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs
 from limbeck.models.families import shape_of
@@ -63,6 +63,19 @@ def test_without_held_out_text_each_figure_is_missing_with_its_reason(measure, s
     assert set(found.figures.values()) == {None}
     assert set(found.unavailable) == {"agreement", "retrieval", "layers"}
     assert "corpus.held_out a share above 0" in found.unavailable["layers"]
+
+
+def test_labelled_rows_have_no_retrieval(teacher, student, tmp_path):
+    (tmp_path / "rows.tsv").write_text("".join(["text\tlabel\n", *(f"the text {n} is on\t0\n" for n in range(60))]))
+    rows = (str(tmp_path / "rows.tsv"),)
+    settings = LabelledSettings("classification", rows, labels=("0",), length=24, held_out=0.5)
+    tokenizer = load_tokenizer(str(teacher))
+    corpus = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    text = HeldOutText(teacher=load_model(teacher), tokenizer=tokenizer, corpus=corpus, spec=SPEC, pooling="mean",
+                       students=[shape_of(student.config)])  # fmt: skip
+    found = text.measure(student)
+    assert found.figures["retrieval"] is None and "retrieval" not in found.unavailable
+    assert found.figures["relations"] > 0
 
 
 def test_figures_are_taken_once_and_again_only_by_other_settings(measure, student, tmp_path):

@@ -22,10 +22,11 @@ class Case:
     labels: Tensor | None = None
     valid: Tensor | None = None
     options: dict = field(default_factory=dict)
+    groups: Tensor | None = None
 
     def call(self, name: str) -> LossTerm:
         objective = OBJECTIVES[name]
-        options = {**self.options, **objective.arguments({"valid": self.valid})}
+        options = {**self.options, **objective.arguments({"valid": self.valid, "groups": self.groups})}
         return objective.call(self.student, self.teacher, self.labels, **options)
 
     def gradients(self, name: str, upstream: float = 1.0) -> tuple[LossTerm, list[Tensor]]:
@@ -42,6 +43,7 @@ class Case:
             teacher=[function(x) for x in self.teacher],
             labels=None if self.labels is None else function(self.labels),
             valid=None if self.valid is None else function(self.valid),
+            groups=None if self.groups is None else function(self.groups),
         )
 
     def to(self, dtype: torch.dtype) -> "Case":
@@ -63,6 +65,7 @@ class Case:
             "pair": lambda: valid.sum(1).square().sum().item(),
             "sample": lambda: batch,
             "label": lambda: (self.labels != -100).sum().item(),
+            "group": lambda: (self.groups.bincount() > 1).sum().item(),
         }[OBJECTIVES[name].unit]()
 
 
@@ -101,6 +104,12 @@ def _masked_lm(maker: Maker) -> Case:
     return Case([maker.tokens(CLASSES)], [], labels)
 
 
+def _documents(maker: Maker) -> Case:
+    """One document of a query, three of the next and two of a third, as far as the batch goes."""
+    groups = torch.tensor([5, 1, 1, 1, 2, 2][: maker.batch] if maker.batch > 2 else [1, 1])
+    return Case([maker.samples(1)], [maker.samples(1)], groups=groups)
+
+
 def _contrastive(maker: Maker) -> Case:
     rows = [torch.nn.functional.normalize(maker.samples(TEACHER), dim=-1) for _ in range(2)]
     return Case(rows[:1], rows[1:], maker.whole(2, maker.batch))
@@ -117,16 +126,21 @@ MAKERS = {
     "soft_label_kl": lambda m: m.token_pair(1, CLASSES, CLASSES, temperature=2.0),
     "masked_lm_ce": _masked_lm,
     "hard_label_ce": _masked_lm,
+    "hard_label_binary_ce": lambda m: Case([m.samples(CLASSES)], [], m.whole(2, m.batch, CLASSES).double()),
+    "soft_label_binary_kl": lambda m: Case([m.samples(CLASSES)], [m.samples(CLASSES)], options={"temperature": 2.0}),
     "hard_label_mse": lambda m: Case([m.samples(1)], [], m.samples(1)[:, 0]),
     "soft_label_mse": lambda m: Case([m.samples(1)], [m.samples(1)]),
+    "margin_mse": _documents,
+    "listwise_kl": lambda m: replace(_documents(m), options={"temperature": 2.0}),
     "sample_relation_kl": lambda m: Case([m.samples(STUDENT)], [m.samples(TEACHER)]),
     "sample_contrastive": _contrastive,
     # As many layers as the teacher has, so that they can be equal.
     "layer_emd": lambda m: m.token_pair(3, STUDENT, TEACHER, projection=m.normal(STUDENT, TEACHER)),
     "attention_layer_emd": lambda m: m.token_pair(6, STUDENT, TEACHER, heads=HEADS),
     "patient_mse": lambda m: Case([m.samples(TEACHER)], [m.samples(TEACHER)]),
-    "pooled_cosine": lambda m: Case(
-        [m.samples(STUDENT)], [m.samples(TEACHER)], options={"projection": m.normal(STUDENT, TEACHER)}
+    **dict.fromkeys(
+        ("pooled_cosine", "pooled_distance"),
+        lambda m: Case([m.samples(STUDENT)], [m.samples(TEACHER)], options={"projection": m.normal(STUDENT, TEACHER)}),
     ),
 }
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from limbeck.cli import main
-from limbeck.core.workers import run_workers
-from limbeck.errors import RecipeError
+from limbeck.core.workers import map_parallel, run_workers
+from limbeck.errors import CorpusError, RecipeError
 
 
 def work_as_told(folder: str) -> None:
@@ -36,6 +36,21 @@ def test_problems_are_told_and_the_others_work(tmp_path):
     assert sorted(problems) == ["A worker ended with code 7; out of memory, or killed?", "it cannot be"]
     assert (tmp_path / "threads-2").read_text() == "1"
     assert watched
+
+
+def die_at_the_fifth(number):
+    if number == 5:
+        os._exit(9)
+    return number
+
+
+def test_a_pool_that_loses_a_worker_leaves_none_behind():
+    for _ in range(
+        8
+    ):  # Giving the rest of the work up has to meet the pool telling it, which it does every third time.
+        with pytest.raises(CorpusError, match="A worker process died"):
+            list(map_parallel(die_at_the_fifth, range(3000), 3))
+        assert multiprocessing.active_children() == []
 
 
 def work_for_long(folder):

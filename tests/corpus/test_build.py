@@ -11,9 +11,9 @@ from transformers import ByT5Tokenizer
 
 from limbeck.core.files import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, store
-from limbeck.corpus.build import held_out_threshold
 from limbeck.corpus.labelled import longest_first
 from limbeck.corpus.sources import Files
+from limbeck.corpus.splitting import held_out_threshold
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, byte_tokenizer, decode
 from tests.support.models import tiny_tokenizer

@@ -1,5 +1,10 @@
-"""Docstrings of packages as documents: `packages.yaml` has files that are never imported, and what is read of them."""
+"""Docstrings and pages as documents.
 
+`packages.yaml` has Python files that are never imported and what is read of them, `pages.yaml` what programs leave.
+"""
+
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -7,10 +12,26 @@ import yaml
 
 from limbeck.corpus import Document, SourceReport
 from limbeck.corpus import installed_docs as module
-from limbeck.corpus.installed_docs import LARGEST_FILE, InstalledDocs, installed_roots, python_files, read_docstrings
+from limbeck.corpus.installed_docs import (
+    LARGEST_FILE,
+    MOST_PAGES,
+    MOST_PARAGRAPHS,
+    InstalledDocs,
+    InstalledText,
+    installed_roots,
+    page_files,
+    page_roots,
+    python_files,
+    read_docstrings,
+    read_page,
+)
+from limbeck.corpus.manual_pages import manual_text
 from tests.support.streams import write_packed
 
-PACKAGES = yaml.safe_load((Path(__file__).parent / "packages.yaml").read_text(encoding="utf-8"))
+PACKAGES, PAGES = (
+    yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    for name in ("packages.yaml", "pages.yaml")
+)
 
 
 @pytest.fixture
@@ -61,3 +82,73 @@ def test_each_file_once(packages):
     files = list(python_files([packages, packages / "alpha"]))
     assert files == sorted(set(files))
     assert len(files) == 8
+
+
+@pytest.fixture
+def pages(tmp_path):
+    for name, content in PAGES["files"].items():
+        write_packed(tmp_path / "pages" / name, content.encode())
+    return tmp_path / "pages"
+
+
+def test_pages_beside_docstrings(pages):
+    report = SourceReport()
+    assert [list(document) for document in InstalledText([pages], 1).documents(report)] == PAGES["documents"]
+    assert report.counts == PAGES["counts"]
+
+
+def test_packed_pages_are_those_that_are_not(pages, tmp_path):
+    page = pages / "share/man/man1/tell.1"
+    packed = tmp_path / "man1" / "tell.1.gz"
+    write_packed(packed, page.read_bytes())
+    assert read_page(str(packed)) == read_page(str(page))
+    packed.write_bytes(packed.read_bytes()[:-20])
+    assert read_page(str(packed)).problem == "unreadable page: damaged"
+    assert read_page(str(tmp_path / "none.md")).problem == "unreadable page: No such file or directory"
+
+
+@pytest.mark.parametrize("source", [InstalledDocs, InstalledText])
+def test_links_that_lead_nowhere_and_pipes_are_no_files(packages, source):
+    before = source([packages], 1)
+    kept, text = before.paths(), list(before.documents(SourceReport()))
+    (packages / "man1").mkdir()
+    for name in ("README.md", "gone.py", "man1/gone.1.gz"):
+        (packages / name).symlink_to("nowhere")
+    os.mkfifo(packages / "NEWS")
+    (packages / "loop").symlink_to(packages)
+    after = source([packages], 1)
+    assert (after.paths(), after.fingerprint()) == (kept, before.fingerprint())
+    assert list(after.documents(SourceReport())) == text
+
+
+def test_pages_of_a_program_and_paragraphs_of_a_page_are_bounded(tmp_path):
+    for number in range(MOST_PAGES + 5):
+        write_packed(tmp_path / "man1" / f"cloud-{number:02}.1", b"x")
+    write_packed(tmp_path / "man1" / "zip.1", b"x")
+    write_packed(tmp_path / "NEWS", "".join(f"Words of the news {'I' * n}.\n\n" for n in range(1, 99)).encode())
+    found = [Path(path).name for path in page_files([tmp_path])]
+    assert found == ["NEWS", *(f"cloud-{number:02}.1" for number in range(MOST_PAGES)), "zip.1"]
+    [prose] = read_page(str(tmp_path / "NEWS")).texts
+    assert len(prose.paragraphs) == MOST_PARAGRAPHS
+
+
+def test_the_sizes_of_pages_are_part_of_the_fingerprint(pages, monkeypatch):
+    monkeypatch.setattr(module, "page_roots", lambda: [pages])
+    monkeypatch.setattr(module, "installed_roots", list)
+    before = InstalledText().fingerprint()
+    assert InstalledText().fingerprint() == before
+    write_packed(pages / "share/doc/tell/NEWS", b"Words that are new.\n")
+    assert InstalledText().fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    "line", ["\\[" * 50_000, ".B " + '"' * 99_999, "a - " * 30_000, "\\h'" * 40_000, ".Ar " + " ." * 50_000]
+)
+def test_hostile_pages_take_no_time(line):
+    started = time.process_time()
+    manual_text(f".SH NAME\n{line}\n{line}\n")
+    assert time.process_time() - started < 1
+
+
+def test_folders_of_pages_are_those_that_are_there():
+    assert all(folder.is_dir() for folder in page_roots())

@@ -13,6 +13,8 @@ import yaml
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
 from limbeck.corpus.labelled import Example
+from limbeck.corpus.store import read_first_rows
+from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER
 from tests.support.streams import examples, write_packed
 
@@ -91,3 +93,25 @@ def test_the_content_of_rows_is_known_wherever_they_lie_and_by_source(tmp_path):
         )
     assert found[0] == found[1] and len(found[0]) == 3
     assert [one == other for one, other in zip(found[1], found[2], strict=True)] == [True, False, False]
+
+
+def test_what_first_rows_tell_before_a_corpus_is_built(tmp_path):
+    def first(kind, content, name="rows.jsonl", **more):
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content))
+        settings = LabelledSettings(kind, [str(path)], labels=("no", "yes"), **more)
+        return read_first_rows(settings, classes=kind != "ranking", queries=kind == "ranking")
+
+    alike = [{"text": f"text {number}", "label": 1} for number in range(7)]
+    assert first("classification", alike).alike.describe_one() == "All 7 rows have the class 'yes'"
+    other = {"text": "a text", "label": 0}
+    assert first("classification", [*alike, other]).alike is None
+    assert first("classification", [*alike, other], max_rows=5).alike.total == 5
+    # What stands behind the second class is not read.
+    assert first("classification", [other, *alike, {"text": "a", "label": "unknown"}]).alike is None
+    single = [{"query": f"what is {number}", "documents": "a text"} for number in range(3)]
+    assert first("ranking", single).are_single and not first("ranking", [*single, single[0]]).are_single
+    assert not first("ranking", [*single, {"query": "who?", "documents": ["a", "b"]}]).are_single
+    for empty in ("", "\n\n\n"):
+        with pytest.raises(CorpusError, match="holds no labelled row"):
+            first("token_classification", empty, "rows.conll")

@@ -60,7 +60,7 @@ def test_pairs_are_the_same_streamed_and_built(tmp_path, cache, join):
         assert {ids for blocks, _ in whole for ids in blocks} == {tuple(row["input_ids"]) for row in built.train}
     masked = training_rows(streamed, tokenizer, replace_tokens=0.5, mask_tokens=0.5, seed=0)
     for block in islice((block for blocks, _ in streamed.batches(ALONE, batch_size=1, seed=0) for block in blocks), 60):
-        ids, types = block.ids.tolist(), masked.corpus.encoding.segments(block.ids)["token_type_ids"].tolist()
+        ids, types = block.ids.tolist(), block.columns["token_type_ids"].tolist()
         assert join or types == rows[tuple(ids)]
         assert [ids.index(3), len(ids) - 1] == [place for place, token in enumerate(ids) if token == 3]
         assert types == [0] * (ids.index(3) + 1) + [1] * (len(ids) - ids.index(3) - 1)

@@ -93,7 +93,7 @@ def run_commands(page: Page, limbeck: Callable[..., Any], wanted: Callable[[tupl
         if command.limbeck is not None and wanted(command.limbeck)
     ]
     for _, _, arguments in found:
-        if arguments[0] in ("distill", "compare") and "--output" in arguments:
+        if arguments[0] in ("distill", "compare", "finetune") and "--output" in arguments:
             shutil.rmtree(arguments[arguments.index("--output") + 1], ignore_errors=True)
     failed = []
     for block, command, arguments in found:

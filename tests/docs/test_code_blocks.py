@@ -23,8 +23,6 @@ LANGUAGES = {*SHELL, "python", "yaml", "json", "toml", "text"}
 OTHER_PROGRAMS = ("make", "pip", "python", "cd", "mkdir", "export", "hf", "optuna-dashboard", "mkdocs", "docker")
 #: Commands that take less than a second and need no run.
 CHEAP = ("methods", "recipe", "schema", "validate")
-#: Runs that a guide begins with, as it says.
-GIVEN = {"docs/guides/task_specific.md": {"runs/bert-base-on-mrpc"}}
 
 
 def followed(page):
@@ -47,7 +45,7 @@ def blocks_of(*languages):
 
 @pytest.mark.parametrize("page", list(filter(followed, PAGES)), ids=lambda page: page.path)
 def test_runs_that_a_guide_uses_are_made_above(page):
-    made = set(GIVEN.get(page.path, ()))
+    made: set[str] = set()
     for block in page.blocks:
         missing = running.runs_used(block) - (made := made | running.runs_made(block))
         assert not missing, f"{block.place}: nothing above makes {missing}"
@@ -102,7 +100,10 @@ def test_yaml_is_a_recipe_a_plan_or_a_task(block, real_sizes, monkeypatch):
         path.write_text(block.text, encoding="utf-8")
         assert read_own_task(path).task.name == data["name"]
     else:
-        recipe = load_recipe(SMALL["base"] | (SMALL["fine_tuned"] if "task" in data.get("corpus", {}) else {}) | data)
+        task = data.get("corpus", {}).get("task")
+        kind = task["kind"] if isinstance(task, dict) else None
+        teacher = SMALL.get(kind, SMALL["fine_tuned"]) if task else {}
+        recipe = load_recipe(SMALL["base"] | teacher | data)
         assert plan_run(load_recipe(with_known_places(recipe.model_dump(exclude_unset=True), real_sizes)))
 
 
@@ -164,6 +165,12 @@ def check_program(block, words):
     assert {name for names in extras for name in names} <= project["optional-dependencies"].keys(), block.place
 
 
+def _known_source(source, world):
+    if isinstance(source, dict):
+        return source | {"source": _known_source(source["source"], world)}
+    return source if (world / source).exists() else "texts"
+
+
 def with_known_places(data, world):
     """The recipe with the models and texts of this world in the place of those that it has not."""
     if isinstance(data, list):
@@ -174,5 +181,5 @@ def with_known_places(data, world):
     if "model" in known and not (world / known["model"]).is_dir():
         known["model"] = SMALL["base"]["teacher"]["model"]
     if "sources" in known:
-        known["sources"] = [source if (world / source).exists() else "texts" for source in known["sources"]]
+        known["sources"] = [_known_source(source, world) for source in known["sources"]]
     return known

@@ -36,7 +36,7 @@ def test_types_ranges_and_defaults_are_said():
     assert "| `batch_sizes` | list of whole number, 1 or more | `[1, 32]` |" in text
     assert "| `dropout` | number ≥ 0, < 1 | – |" in text
     assert '| `untrained` | `random`, `teacher` | `"random"` |' in text
-    assert "| `sources` | list of text | empty |" in text
+    assert "| `sources` | list of text or section | empty |" in text
     assert "| `model` | text | *needed* |" in text
     assert "anyOf" not in text
     assert "$ref" not in text

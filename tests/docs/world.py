@@ -8,7 +8,9 @@ weights, which is all that checking a recipe needs; `small_world` has tiny model
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -16,14 +18,16 @@ import yaml
 from safetensors.torch import save_file
 
 import limbeck
-from tests.docs.running import SMALL
+from limbeck.export import write_sentence_transformers_files
+from tests.docs.running import SMALL, smaller
 from tests.support.corpora import documents
 from tests.support.models import make_teacher, tiny_config, tiny_tokenizer
-from tests.support.task_files import CHUNKS, squad, write_tasks
+from tests.support.task_files import CHUNKS, squad, write_table, write_tasks
 from tests.support.tasks import make_rows
 
 #: The width of every small model; 48 relation heads divide it, and so do 12 heads.
 WIDTH = 48
+TAGS = "the B-NP\nmodel I-NP\nis B-VP\non B-PP\nit B-NP\n. O\n\n"
 
 
 def checked_world(folder: Path) -> Path:
@@ -44,12 +48,13 @@ def small_world(folder: Path) -> Path:
     for name, model in SMALL["models"].items():
         sizes = model["sizes"] | {"hidden": WIDTH, "ffn": 4 * WIDTH}
         made = make_teacher(folder / "made", seed=1, head=model.get("head"), **sizes)
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        made.rename(folder / name)
+        if pooling := model.get("pooling"):
+            vectors = {"width": WIDTH, "pooling": pooling, "normalize": True, "max_length": None}
+            write_sentence_transformers_files(made, **vectors)
+        place = folder / smaller(name)  # As the commands have it that are run here.
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made.rename(place)
     _write_texts(folder)
-    write_tasks(folder / "data")
-    for split in ("train", "dev"):
-        (folder / "data" / f"{split}-v1.1.json").write_text(squad(make_rows("question_answering", 12, 3)))
     (folder / "conll2000").mkdir()
     (folder / "conll2000" / "test.txt").write_text(CHUNKS * 10, encoding="utf-8")
     _finish_a_run(folder)
@@ -65,13 +70,41 @@ def _write_texts(folder: Path) -> None:
         for number, text in enumerate(documents(30)):
             own = text.replace("The ", f"The {name} ")  # A corpus keeps no document twice.
             (folder / name / f"{number}.txt").write_text(own, encoding="utf-8")
-    (folder / "MRPC").mkdir()
-    (folder / "SST-2").mkdir()
-    rows = make_rows("classification", 24, 0)
-    pairs = "\n".join(f"{row.label}\t1\t2\t{row.text}\t{row.pair}" for row in rows)
-    (folder / "MRPC" / "train.tsv").write_text(f"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n{pairs}\n")
-    sentences = "\n".join(f"{row.text}\t{row.label}" for row in rows)
-    (folder / "SST-2" / "train.tsv").write_text(f"sentence\tlabel\n{sentences}\n")
+    _write_rows(folder)
+
+
+def _write_rows(folder: Path) -> None:
+    """Write labelled rows of every kind, to train on and to be scored on."""
+    write_tasks(folder / "data")
+    (folder / "ner").mkdir()
+    for number, split in enumerate(("train", "dev")):
+        rows = make_rows("classification", 24, number)
+        texts = [f"{row.text} {row.pair}" for row in rows]
+        answers = squad(make_rows("question_answering", 12, 3 + number))
+        (folder / "data" / f"{split}-v1.1.json").write_text(answers)
+        for name in ("ner/train.txt", "train.conll") if split == "train" else ("ner/dev.txt",):
+            (folder / name).write_text(TAGS * (number + 2))
+        ending = "" if split == "train" else f"-{split}"
+        stars = [(text, row.label) for text, row in zip(texts, rows, strict=True)]
+        write_table(folder / f"reviews{ending}.tsv", ("text", "stars"), stars)
+        topics = [["sport"], ["money"], ["sport", "money"], []]
+        _write_lines(
+            folder / f"topics{ending}.jsonl", ({"text": t, "topics": topics[n % 4]} for n, t in enumerate(texts))
+        )
+        groups = [{"query": row.text, "positive": row.pair, "negatives": texts[:3]} for row in rows]
+        for name in ("queries", "pairs") if split == "train" else ("held-out",):
+            _write_lines(folder / f"{name}.jsonl", groups)
+    for split, seed in (("dev", 1), ("train", 0)):
+        rows = make_rows("classification", 24, seed)
+        pairs = [(row.label, 1, 2, row.text, row.pair) for row in rows]
+        write_table(folder / f"MRPC/{split}.tsv", ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"), pairs)
+    write_table(folder / "SST-2/train.tsv", ("sentence", "label"), [(row.text, row.label) for row in rows])
+    named = [(row.text, row.pair, row.label) for row in rows]
+    write_table(folder / "train.tsv", ("sentence1", "sentence2", "label"), named)
+
+
+def _write_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _finish_a_run(folder: Path) -> None:

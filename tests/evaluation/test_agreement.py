@@ -9,7 +9,7 @@ import torch
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_agreement, measure_retrieval
-from limbeck.evaluation.agreement import normalised, ranks_of_matches, retrieval_scores
+from limbeck.evaluation.agreement import FEWEST_DOCUMENTS, normalised, ranks_of_matches, retrieval_scores
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 
@@ -63,7 +63,11 @@ def test_one_document_gives_pairs_of_one_document():
     assert {pair.kind for pair in pairs} == {"neighbouring", "same_document"}
     agreement = measure_agreement(pairs, np.arange(60), np.arange(60))
     assert agreement.spearman == pytest.approx(1.0)
-    assert np.isnan(agreement.by_kind["different_documents"])
+    assert np.isnan(agreement.by_kind["different_documents"]) and agreement.interval is None
+    for count in (FEWEST_DOCUMENTS - 1, FEWEST_DOCUMENTS):
+        few = build_pairs(documents(count), 90)
+        found = measure_agreement(few, np.arange(len(few)), np.arange(len(few)))
+        assert found.documents == count and (found.interval is None) == (count < FEWEST_DOCUMENTS)
 
 
 def test_agreement_with_itself_is_one_and_the_interval_surrounds_the_value():

@@ -1,9 +1,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.metrics import ndcg_score
+from torch.nn import functional
 
-from limbeck.evaluation import compare_models
+from limbeck.core.records import RunEvaluation
+from limbeck.evaluation import build_retrieval_pairs, compare_models, encode
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 
@@ -65,3 +69,41 @@ def test_progress_grows_from_part_to_part_and_is_counted():
     # Student and teacher, vectors of pairs and of the retrieval: each to its end.
     assert all(any(abs(share - end) < 1e-9 for share in shares) for end in (0.1, 0.3, 0.4, 0.6))
     assert told[-1][1].startswith("latency, ")
+
+
+QUALITY = {**SMALL, "latency_seconds": 0}
+
+
+def test_queries_of_the_student_in_the_teachers_documents():
+    """Each figure by its definition, from vectors that are encoded here; of a copy of the teacher all are the same."""
+    texts, tokenizer, teacher, student = documents(), tiny_tokenizer(), tiny_bert(2), tiny_bert(1)
+    found = compare_models(teacher, student, tokenizer, texts, **QUALITY, asymmetric=True, widths=[16, 4, 8])
+    assert [cut.width for cut in found.cut] == [8, 4], "of 16 components there are no more to leave out"
+    pairs = build_retrieval_pairs(texts, 25)
+    queries = encode(student, tokenizer, [summary for summary, _ in pairs], max_length=128).double()
+    bodies = encode(teacher, tokenizer, [body for _, body in pairs], max_length=128).double()
+    for width, figures in ((16, found.asymmetric), *((cut.width, cut.asymmetric) for cut in found.cut)):
+        scores = functional.cosine_similarity(queries[:, None, :width], bodies[None, :, :width], dim=-1).numpy()
+        assert figures.ndcg_at_10 == pytest.approx(ndcg_score(np.eye(len(pairs)), scores, k=10))
+        assert figures.recall_at_10 == pytest.approx(
+            np.mean([own in order[-10:] for own, order in enumerate(scores.argsort())])
+        )
+        low, high = figures.intervals["ndcg_at_10"]
+        assert low < figures.ndcg_at_10 < high
+    itself = compare_models(teacher, teacher, tokenizer, texts, **QUALITY, asymmetric=True, widths=[4])
+    assert itself.asymmetric == itself.teacher.retrieval == itself.student.retrieval
+    assert itself.cut[0].asymmetric == itself.cut[0].teacher and itself.cut[0].agreement.spearman < 1
+    assert RunEvaluation.read(found.to_dict()) == found
+
+
+def test_vectors_of_other_widths_have_no_common_documents():
+    teacher, student = tiny_bert(2), tiny_bert(1)
+    asked = {**QUALITY, "asymmetric": True, "widths": [20, 8]}
+    found = compare_models(teacher, student, tiny_tokenizer(), documents(), **asked, student_pooling="mean+cls")
+    assert (
+        found.asymmetric is None and "32 components and the teacher's 16" in found.unavailable["asymmetric retrieval"]
+    )
+    assert [(cut.width, cut.asymmetric) for cut in found.cut] == [(8, None)]
+    assert (found.settings.pooling, found.settings.student_pooling) == ("mean", "mean+cls")
+    same = compare_models(teacher, student, tiny_tokenizer(), documents(), **QUALITY)
+    assert not {"asymmetric", "cut"} & set(same.to_dict()) and "student_pooling" not in same.settings.to_dict()

@@ -137,6 +137,13 @@ def test_a_torn_last_line_costs_that_line_only(tmp_path, cut):
     assert set(results.finished()) == kept | {"c"}
 
 
+def test_a_score_that_no_metric_gives_is_no_row(tmp_path):
+    results = ResultsFile(tmp_path)
+    for name, scores in (("a", {"f1": 0.5, "best_f1_threshold": -7.0}), ("b", {"f1": 9.5})):
+        results.append(EvaluationCell(id=name, status="finished", scores={"validation": scores}))
+    assert set(results.finished()) == {"a"}
+
+
 def test_a_folder_takes_one_preset_and_its_settings(tmp_path):
     folder = prepare_folder(tmp_path / "new", preset="quick", overrides=["epochs=1"])
     assert json.loads((folder / MANIFEST).read_text()) == {"preset": "quick", "set": ["epochs=1"]}

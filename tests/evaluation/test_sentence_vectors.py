@@ -5,7 +5,6 @@ from scipy.stats import spearmanr
 
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode, pair_similarities, spearman_agreement
-from limbeck.models.taps import POOLINGS
 from tests.support.word_models import tiny_bert, tiny_models, tiny_tokenizer
 
 TEXTS = [
@@ -30,7 +29,7 @@ def one_by_one(model, tokenizer, texts, pooling, max_length):
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_equals_one_text_at_a_time_in_the_given_order(pooling):
     model, tokenizer = tiny_bert(), tiny_tokenizer()
     expected = one_by_one(model, tokenizer, TEXTS, pooling, 32)

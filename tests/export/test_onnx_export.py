@@ -1,7 +1,5 @@
 """ONNX files give the outputs of transformers in ONNX Runtime, at other lengths than they were traced with."""
 
-from typing import get_args
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -13,7 +11,7 @@ from limbeck.errors import ModelError
 from limbeck.export.batches import built_in_texts, make_batches
 from limbeck.export.onnx import data_file, onnx_bytes, write_onnx
 from limbeck.export.source import OutputModule, open_source
-from limbeck.models.heads import AnyHead, has_head
+from limbeck.models.heads import HEADS, has_head
 from limbeck.models.loading import load_model
 from tests.support.models import ALL_FAMILIES, make_teacher, tiny_batch, tiny_config
 from tests.support.students import sentence_student
@@ -22,7 +20,10 @@ LABELS = {
     "regression": {"num_labels": 1},
     "classification": {"num_labels": 3},
     "token_classification": {"num_labels": 3},
+    "multi_label": {"num_labels": 3, "problem_type": "multi_label_classification"},
 }
+TOLD_APART = [head for head in HEADS if head != "ranking"]
+"""By their configuration: the one output of a ranking is that of a regression."""
 
 
 def run(path, batch, names=None):
@@ -66,7 +67,7 @@ def check_head(folder, family, head, export):
     assert done.record["differences"]["equal_decisions"] == (None if head == "regression" else 1.0)
 
 
-@pytest.mark.parametrize("head", get_args(AnyHead))
+@pytest.mark.parametrize("head", TOLD_APART)
 def test_every_head_gives_its_logits(tmp_path, head, export):
     check_head(tmp_path, "bert", head, export)
 
@@ -74,7 +75,7 @@ def test_every_head_gives_its_logits(tmp_path, head, export):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [family for family in ALL_FAMILIES if family != "bert"])
 def test_every_head_of_every_family(tmp_path, family, export):
-    for head in get_args(AnyHead):
+    for head in TOLD_APART:
         if has_head(tiny_config(family), head):
             check_head(tmp_path / head, family, head, export)
 

@@ -4,13 +4,14 @@ import pytest
 import torch
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertModel
 
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encode
 from limbeck.export.batches import built_in_texts
 from limbeck.models.loading import load_model, load_tokenizer
-from limbeck.models.locating import SentencePooling, sentence_pooling
+from limbeck.models.sentences import SentencePooling, sentence_pooling
 from tests.support.models import make_teacher, save_folder, tiny_config
 from tests.support.students import sentence_student
 
@@ -63,7 +64,11 @@ def test_weights_that_overflow_are_refused(tmp_path, export):
 @pytest.mark.parametrize(("family", "pooling", "normalize"), [("bert", "mean", True), ("roberta", "cls", False)])
 def test_sentence_transformers_gives_our_vectors(tmp_path, family, pooling, normalize, export):
     student = sentence_student(tmp_path, family, pooling=pooling, normalize=normalize, max_length=32)
+    tokenizer = Tokenizer.from_file(str(student / "tokenizer.json"))
+    tokenizer.enable_padding(length=64)
+    tokenizer.save(str(student / "tokenizer.json"))
     done = export(student, "sentence-transformers")
+    assert len(Tokenizer.from_file(str(done.folder / "tokenizer.json")).encode("a").ids) == 3
     loaded = SentenceTransformer(str(done.folder), device="cpu")
     assert loaded.max_seq_length == 32
     given = loaded.encode(TEXTS, convert_to_tensor=True)
@@ -78,8 +83,8 @@ def test_a_plain_encoder_gets_mean_pooling_and_its_own_longest_input(tmp_path, e
     assert sentence_pooling(done.folder) == SentencePooling("mean", normalize=False, max_length=128)
 
 
-def test_a_dense_module_is_refused(tmp_path, export):
+def test_a_module_that_cannot_be_applied_is_refused(tmp_path, export):
     modules = sentence_student(tmp_path) / "modules.json"
-    modules.write_text(modules.read_text().replace("models.Normalize", "models.Dense"))
-    with pytest.raises(ModelError, match="makes its vectors with .*models.Dense"):
+    modules.write_text(modules.read_text().replace("models.Normalize", "models.CNN"))
+    with pytest.raises(ModelError, match="makes its vectors with .*models.CNN"):
         export(modules.parent)

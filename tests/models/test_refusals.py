@@ -16,7 +16,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.heads import check_has_head, model_class
 from limbeck.models.initialise import initialise_student, selected_layers
 from limbeck.models.loading import as_dtype, load_checkpoint, load_config, load_model, load_tokenizer
-from limbeck.models.locating import sentence_pooling
+from limbeck.models.sentences import sentence_pooling
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap, pool
 from tests.support import models as tiny

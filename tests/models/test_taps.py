@@ -6,11 +6,13 @@ import itertools
 import pytest
 import torch
 
+from limbeck.errors import ModelError
 from limbeck.models.families import base_model, blocks, depth
+from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.tap_points import TAPPED_ATTENTION
 from limbeck.models.taps import StreamTap, pool
-from tests.support.models import ALL_FAMILIES, LAYERS, tiny_model
+from tests.support.models import ALL_FAMILIES, LAYERS, tiny_batch, tiny_model
 
 LENGTH = 11
 
@@ -199,6 +201,22 @@ def test_taps_work_under_torch_compile(keys):
     expected, compiled = reader(*batch), torch.compile(reader, backend="eager")
     for _ in range(2):
         torch.testing.assert_close(compiled(*batch), expected)
+
+
+def test_vectors_go_through_the_modules_behind_the_pooling():
+    """In float32, whatever precision the model runs in."""
+    model, key, head = tiny_model("bert"), StreamKey("vector", LAYERS), SentenceHead("mean")
+    head.layers.append(torch.nn.Linear(48, 5))
+    batch = tiny_batch("bert")
+    with torch.no_grad():
+        hidden = model(**batch).last_hidden_state
+    expected = head(hidden, batch["attention_mask"].bool())
+    with StreamTap(model, [key], pooling=head) as tap, torch.no_grad():
+        torch.testing.assert_close(tap(**batch)[key], expected)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert tap(**batch)[key].dtype == torch.float32
+    with pytest.raises(ModelError, match="Layer 1 has no stream 'vector'"):
+        StreamTap(model, [StreamKey("vector", 1)])
 
 
 def test_pooled_stream_ignores_padding():

@@ -127,16 +127,42 @@ def soft_label_kl(student, teacher, temperature=1.0, valid=None):
     return math.fsum(total), count
 
 
-def masked_lm_ce(logits, labels):
+def masked_lm_ce(logits, labels, class_weights=None):
     """Minus the log of the label's share, over the rows of scores whose label is not −100."""
     rows = [pair for both in zip(logits, labels, strict=True) for pair in zip(*both, strict=True)]
-    found = [-math.log(_softmax(scores)[label]) for scores, label in rows if label != -100]
+    weights = class_weights or [1] * len(rows[0][0])
+    found = [-weights[label] * math.log(_softmax(scores)[label]) for scores, label in rows if label != -100]
     return math.fsum(found), len(found)
 
 
-def hard_label_ce(logits, labels):
-    """The same of the start and the end of answers, `[B][2][L]`."""
-    return masked_lm_ce(logits, labels)
+def hard_label_ce(logits, labels, class_weights=None):
+    """The same of the start and the end of answers, `[B][2][L]`, or with a weight for each class."""
+    return masked_lm_ce(logits, labels, class_weights)
+
+
+def _sigmoid(score):
+    return 1 / (1 + math.exp(-score))
+
+
+def hard_label_binary_ce(logits, labels, class_weights=None):
+    """−w y log σ(z) − (1 − y) log(1 − σ(z)) of every row and class."""
+    total = []
+    for scores, wanted in zip(logits, labels, strict=True):
+        for c, (z, y) in enumerate(zip(scores, wanted, strict=True)):
+            share = _sigmoid(z)
+            total.append(-(class_weights[c] if class_weights else 1) * y * math.log(share))
+            total.append(-(1 - y) * math.log(1 - share))
+    return math.fsum(total), len(logits) * len(logits[0])
+
+
+def soft_label_binary_kl(student, teacher, temperature=1.0):
+    """T² times the divergence of (q, 1 − q) from (p, 1 − p) for every row and class, by the logistic function."""
+    total = []
+    for own, other in zip(student, teacher, strict=True):
+        for z, y in zip(own, other, strict=True):
+            p, q = _sigmoid(y / temperature), _sigmoid(z / temperature)
+            total.append(temperature**2 * _divergence([p, 1 - p], [q, 1 - q]))
+    return math.fsum(total), len(student) * len(student[0])
 
 
 def sample_relation_kl(student, teacher):
@@ -171,12 +197,25 @@ def patient_mse(student, teacher):
     return math.fsum(total), len(student)
 
 
-def pooled_cosine(student, teacher, projection=None):
-    """1 − cos over samples."""
+def pooled_cosine(student, teacher, projection=None, prefix=None):
+    """1 − cos over samples, of the first features."""
+    total = []
+    for x, y in zip(student, teacher, strict=True):
+        mapped, y = (x if projection is None else _times(x, projection))[:prefix], y[:prefix]
+        total.append(1 - _dot(mapped, y) / (_norm(mapped) * _norm(y)))
+    return math.fsum(total), len(student)
+
+
+def pooled_distance(student, teacher, projection=None, squared=False, prefix=None):
+    """LEAF: the norm of the error, or its square, over samples; of prefixes at length one."""
     total = []
     for x, y in zip(student, teacher, strict=True):
         mapped = x if projection is None else _times(x, projection)
-        total.append(1 - _dot(mapped, y) / (_norm(mapped) * _norm(y)))
+        if prefix is not None:
+            cut = mapped[:prefix], y[:prefix]
+            mapped, y = ([u / _norm(vector) for u in vector] for vector in cut)
+        distance = math.fsum((u - v) ** 2 for u, v in zip(mapped, y, strict=True))
+        total.append(distance if squared else math.sqrt(distance))
     return math.fsum(total), len(student)
 
 
@@ -193,6 +232,34 @@ def soft_label_mse(student, teacher):
 def hard_label_mse(values, labels):
     """Sum of (z - y)^2 over samples with one value each."""
     return sum((row[0] - label) ** 2 for row, label in zip(values, labels, strict=True)), len(labels)
+
+
+def _lists_of(student, teacher, groups):
+    """The scores of the documents of each query that has several."""
+    for query in sorted(set(groups)):
+        rows = [row for row, number in enumerate(groups) if number == query]
+        if len(rows) > 1:
+            yield [student[row][0] for row in rows], [teacher[row][0] for row in rows]
+
+
+def margin_mse(student, teacher, groups):
+    """Margin-MSE, of every two documents of a query: ((s_i − s_j) − (t_i − t_j))², their mean."""
+    total, count = 0.0, 0
+    for s, t in _lists_of(student, teacher, groups):
+        pairs = [(i, j) for i in range(len(s)) for j in range(i)]
+        total += math.fsum(((s[i] - s[j]) - (t[i] - t[j])) ** 2 for i, j in pairs) / len(pairs)
+        count += 1
+    return total, count
+
+
+def listwise_kl(student, teacher, groups, temperature=1.0):
+    """T² Σ_i p_i log(p_i / q_i) over the documents of each query."""
+    total, count = 0.0, 0
+    for s, t in _lists_of(student, teacher, groups):
+        q, p = _softmax([x / temperature for x in s]), _softmax([x / temperature for x in t])
+        total += temperature**2 * math.fsum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+        count += 1
+    return total, count
 
 
 def transport(costs, own, other):

@@ -31,7 +31,7 @@ def agrees_as_written(name, case, *ways, **options):
     """Compare a case with the reference; `ways` are further keywords that change no number."""
     case = replace(case, options=case.options | options)
     objective = replace(OBJECTIVES[name], function=getattr(reference, name))
-    keywords = {**case.options, **OBJECTIVES[name].arguments({"valid": case.valid})}
+    keywords = {**case.options, **OBJECTIVES[name].arguments({"valid": case.valid, "groups": case.groups})}
     streams = [list(map(lists, side)) for side in (case.student, case.teacher)]
     expected = objective.call(*streams, lists(case.labels), **{key: lists(x) for key, x in keywords.items()})
     for way in ways or ({},):
@@ -68,7 +68,7 @@ def test_scores_of_a_narrower_and_an_equal_teacher():
 
 def test_learned_maps_of_all_kinds():
     """None, where widths are equal; a matrix; a function; a module with a bias."""
-    for name in ("hidden_mse", "direct_mse", "pooled_cosine"):
+    for name in ("hidden_mse", "direct_mse", "pooled_cosine", "pooled_distance"):
         case = make_case(name)
         without_map = {key: x for key, x in case.options.items() if not key.startswith("projection")}
         agrees_as_written(name, replace(case, student=[x.flip(0) for x in case.teacher], options=without_map))
@@ -81,12 +81,47 @@ def test_learned_maps_of_all_kinds():
     agrees(replace(case, options={"projection": linear}).call("hidden_mse"), expected)
 
 
+def test_prefixes_and_squares():
+    for prefix in (None, 1, 4, 10):
+        agrees_as_written("pooled_cosine", make_case("pooled_cosine"), prefix=prefix)
+        for squared in (False, True):
+            agrees_as_written("pooled_distance", make_case("pooled_distance"), prefix=prefix, squared=squared)
+
+
 def test_temperatures_and_labels():
     """A contrast of a single class and of all different: the other model's row of a sample is a positive one always."""
     agrees_as_written("soft_label_kl", make_case("soft_label_kl"), temperature=1.0)
     case = make_case("sample_contrastive")
     for labels in (torch.zeros(4).long(), torch.arange(4)):
         agrees_as_written("sample_contrastive", replace(case, labels=labels), temperature=1.0)
+
+
+def test_weights_of_classes():
+    """Beside torch's own losses with the same weights."""
+    weights = torch.tensor([0.5, 3.0, 1.0, 0.25, 7.0], dtype=torch.float64)
+    options = {"class_weights": weights}
+    for name, theirs in (
+        ("hard_label_ce", torch.nn.CrossEntropyLoss(weights, reduction="sum")),
+        ("hard_label_binary_ce", torch.nn.BCEWithLogitsLoss(pos_weight=weights, reduction="sum")),
+    ):
+        case = make_case(name)
+        agrees_as_written(name, case, **options)
+        given = case.student[0], case.labels
+        if name == "hard_label_ce":
+            given = given[0].flatten(0, 1), given[1].flatten()
+        torch.testing.assert_close(replace(case, options=options).call(name).total, theirs(*given))
+
+
+def test_soft_labels_of_each_class_are_those_of_two_classes():
+    """With scores z and 0; and the gradient is that of the binary cross entropy of the probabilities."""
+    case = make_case("soft_label_binary_kl")
+    pairs = [torch.stack([x, torch.zeros_like(x)], -1) for x in (*case.student, *case.teacher)]
+    term, gradients = case.gradients("soft_label_binary_kl")
+    torch.testing.assert_close(term.total, objectives.soft_label_kl(*pairs, temperature=2.0).total)
+    own = case.student[0].clone().requires_grad_()
+    bce = torch.nn.functional.binary_cross_entropy_with_logits
+    (4 * bce(own / 2, (case.teacher[0] / 2).sigmoid(), reduction="sum")).backward()
+    torch.testing.assert_close(gradients[0], own.grad)
 
 
 def test_rows_without_an_axis_of_tokens():

@@ -24,6 +24,14 @@ def test_zero_vectors_have_distance_one():
     assert zero.grad.isfinite().all()
 
 
+def test_equal_vectors_have_no_gradient():
+    x = torch.randn(2, 3)
+    for prefix in (None, 2):
+        student = x.clone().requires_grad_()
+        objectives.pooled_distance(student, x, prefix=prefix).total.backward()
+        assert not student.grad.any()
+
+
 def test_cosine_keeps_its_digits_near_the_teacher():
     teacher = torch.randn(100, 64, dtype=torch.float64)
     student = teacher + 1e-4 * torch.randn_like(teacher)

@@ -5,8 +5,9 @@ import copy
 import pytest
 import yaml
 
-from limbeck.core.yaml import parse_yaml
-from limbeck.errors import RecipeError
+from limbeck.core.yaml import dump_yaml, parse_yaml
+from limbeck.corpus.sources import check_files
+from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
 from limbeck.recipe.load import read_shipped
 from limbeck.recipe.schema import recipe_schema
@@ -20,6 +21,20 @@ def test_overrides_reach_lists_and_new_keys_and_leave_their_input(tiny_recipe):
         assert recipe.stages[0].training["learning_rate"] == pytest.approx(1e-4)
         assert (recipe.student.initialise.layers, recipe.seed) == ([1, 3], 7)
     assert tiny_recipe == before
+
+
+def test_paths_that_are_not_in_the_current_folder_are_looked_for_beside_the_recipe(tiny_recipe, tmp_path, monkeypatch):
+    beside, here = tmp_path / "recipes", tmp_path / "here"
+    for folder in (beside / "texts", here / "texts", beside / "only"):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text("A text.\n")
+    monkeypatch.chdir(here)
+    sources = ["texts", "only/*.txt", "gone/", "installed-docs"]
+    (beside / "recipe.yaml").write_text(dump_yaml(tiny_recipe | {"corpus": {"sources": sources}}))
+    recipe = load_recipe("../recipes/recipe.yaml")
+    assert recipe.corpus.sources == ["texts", "../recipes/only/*.txt", "gone/", "installed-docs"]
+    with pytest.raises(CorpusError, match=r"'gone/' does not exist \(nor does '../recipes/gone', beside the recipe\)"):
+        check_files("gone/")
 
 
 def test_options_of_a_bare_method_can_be_set(tiny_recipe):
@@ -43,7 +58,7 @@ def test_a_resolved_recipe_loads_to_itself(tiny_recipe):
 def test_shipped_recipes_are_valid_also_by_the_schema():
     jsonschema = pytest.importorskip("jsonschema")
     schema = recipe_schema()
-    for name in ("example", "quickstart"):
+    for name in ("example_text", "example_task", "quickstart"):
         data = parse_yaml(read_shipped(name), name)
         assert load_recipe(data).stages
         jsonschema.validate(data, schema)

@@ -8,16 +8,20 @@ from limbeck.methods import METHODS
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.method_recipe import method_recipe, method_terms, stages_of
 
-_SAVED_BY = {"text": "BertForMaskedLM", "classification": "BertForSequenceClassification"}
+_OF_TEXTS = "BertForSequenceClassification"
+_SAVED_BY = {"text": "BertForMaskedLM", "classification": _OF_TEXTS, "ranking": _OF_TEXTS}
+_ROWS = "sentence1\tsentence2\tlabel\na text\tanother\t0\na text\ta third\t1\n"
+_RANKED_ROWS = "query\tpositive\tnegatives\nwhat\tthis\tthat\nwho\tshe\tit\n"
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_recipe_of_a_method_can_be_planned(name, tmp_path):
     written = yaml.safe_load(method_recipe(name))
-    config = BertConfig(num_labels=3)
+    config = BertConfig(num_labels=1 if METHODS[name].tasks[0] == "ranking" else 3)
     config.architectures = [_SAVED_BY[METHODS[name].tasks[0]]]
     config.save_pretrained(tmp_path / "teacher")
-    (tmp_path / "train.tsv").write_text("sentence1\tsentence2\tlabel\n", encoding="utf-8")
+    rows = _RANKED_ROWS if METHODS[name].tasks[0] == "ranking" else _ROWS
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
     written["teacher"]["model"] = str(tmp_path / "teacher")
     if METHODS[name].tasks[0] != "text":
         written["corpus"]["sources"] = [str(tmp_path / "train.tsv")]

@@ -16,6 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.models.families import families
 from limbeck.models.loading import check_runs
 from limbeck.recipe import load_recipe, plan_run, training_arguments
+from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise
 from limbeck.recipe.training_arguments import CHECKED, MANAGED, REFUSED
 from tests.support.models import make_teacher, tiny_config
@@ -159,3 +160,72 @@ def test_a_file_that_comes_while_a_run_goes_on_is_none_of_its_sources(tiny_recip
     begun = stage.corpora
     (tmp_path / "ur.txt").write_text("x")
     assert stage.corpora == begun and begun[-1].titles == ("de", "sw")
+
+
+@pytest.fixture
+def rows_recipe(tmp_path):
+    """A recipe of labelled rows with copies, whose teacher is a classifier."""
+    (tmp_path / "rows.tsv").write_text(
+        "text\tlabel\n" + "".join(f"row {number}\t{number % 2}\n" for number in range(9))
+    )
+    (tmp_path / "glove.txt").write_text("word 1 0\n")
+    task = {"sources": [str(tmp_path / "rows.tsv")], "length": 32, "task": {"kind": "classification"}}
+    return {
+        "output": str(tmp_path / "run"),
+        "seed": 7,
+        "teacher": {"model": str(make_teacher(tmp_path, head="classification", num_labels=2))},
+        "student": {"shape": "2x24"},
+        "corpus": task | {"augment": {"masked_lm": "none", "copies": 3}},
+        "stages": [{"method": {"name": "output_distribution"}, "training": {"max_steps": 1}}],
+    }
+
+
+def test_copies_are_made_by_the_models_that_are_named_or_the_teacher(rows_recipe, tmp_path):
+    teacher = rows_recipe["teacher"]["model"]
+    masked = str(make_teacher(tmp_path / "other", head="masked_lm"))
+    chosen = plan(rows_recipe).stages[0].corpus.augment
+    assert (chosen.masked_lm, chosen.word_vectors, chosen.seed, chosen.copies) == (None, (teacher, None), 7, 3)
+    glove = f"corpus.augment.word_vectors={tmp_path}/glove.txt"
+    chosen = (
+        plan(rows_recipe, f"corpus.augment.masked_lm={masked}", glove, "corpus.augment.seed=1").stages[0].corpus.augment
+    )
+    assert (chosen.masked_lm, chosen.word_vectors, chosen.seed) == ((masked, None), f"{tmp_path}/glove.txt", 1)
+    by_itself = plan(
+        rows_recipe, f"teacher.model={masked}", "corpus.augment.masked_lm=null", "stages.0.method=minilmv2"
+    )
+    assert by_itself.stages[0].corpus.augment.masked_lm == (masked, None)
+
+
+def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
+    lines = summarise(plan(rows_recipe))
+    assert "3 copies of each" in lines["rows of stage 1"] and "carry" not in lines["rows of stage 1"]
+    learned = summarise(plan(rows_recipe, "stages.0.method={name: bert_pkd, patient_weight: 0}"))
+    assert "carry the labels of their rows, which this stage learns" in learned["rows of stage 1"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "masked_lm=null",
+            "masked_lm is missing, and the teacher '.*' has no masked language model's head: name a model",
+        ),
+        ("word_vectors=glove.gz", "there is no file 'glove.gz'; give a text file of word vectors, or a model"),
+        ("word_vectors=none", "needs a masked_lm, word_vectors, or both: neither is given"),
+        ("method=eda", "corpus.augment.method: Input should be 'tinybert'"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_copies_that_cannot_be_made(rows_recipe, override, message):
+    with pytest.raises(LimbeckError, match=message):
+        plan(rows_recipe, f"corpus.augment.{override}")
+    rows_recipe["corpus"].pop("task")
+    with pytest.raises(LimbeckError, match="augment copies labelled rows, and this corpus has no task"):
+        plan(rows_recipe)
+
+
+def test_copies_are_known_by_what_they_are_made_with(rows_recipe):
+    recipe = load_recipe(rows_recipe, ["corpus.augment.word_vectors=package:some"])
+    known = without_places(recipe.model_dump(mode="json"))["corpus"]["augment"]
+    assert (known["masked_lm"], known["word_vectors"], known["copies"]) == ("none", "a place", 3)
+    assert "augment" not in load_recipe(rows_recipe, ["corpus.augment=null"]).model_dump(mode="json")["corpus"]

@@ -1,6 +1,7 @@
 """The tables say what was measured, what is kept of the teacher, and what papers printed beside it."""
 
 import io
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -13,7 +14,16 @@ from limbeck.evaluation.grid_summary import choose_all, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape
-from limbeck.report.evaluation import chosen_lines, cost_tables, evaluation_markdown, evaluation_table, scores_table
+from limbeck.report import fine_tuned_card, quality
+from limbeck.report.evaluation import (
+    chosen_lines,
+    cost_tables,
+    evaluation_markdown,
+    evaluation_table,
+    metrics_table,
+    scores_table,
+)
+from limbeck.report.quality import metric_name
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
 TASKS_OF_TABLE = ("squad2", "mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola")
@@ -47,7 +57,7 @@ def make_summary(tasks=tuple(STUDENT), fail=()):
                 "scores": {split: dict.fromkeys(task.metrics, value) for split in task.scored}, **failed,
             })  # fmt: skip
         planned.append(PlannedTask(name, task, settings, "d", tuple(cells), {}, (f"{name}: a note",)))
-    choices = choose_all(rows, planned, models, seed_count=2)
+    choices = choose_all(rows, planned, models)
     return summarise(rows, planned, models, protocol, choices).to_dict()
 
 
@@ -145,3 +155,33 @@ def test_a_papers_table_stands_beside_where_it_has_a_compared_shape():
     assert found == {name: (("", "ms"), [("6x384", "3"), ("2x192", "3")])}
     found = published_tables([SMALL], ("4", "2x192", "mnli"), ("4", "2x192", None))
     assert found[name] == (("", "Texts of", "ms"), [("2x192", "mnli", "3"), ("2x192", "–", "3")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "told", "printed"),
+    [("multi_label", "joy_threshold", "probabilities", "0.437"),
+     ("question_answering", "best_f1_threshold", "differences of scores", "0.4")],
+)  # fmt: skip
+def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed, tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuned_card, "teacher_facts", lambda name: {"hub_id": None, "card": None})
+    metrics = {name: {"mean": value, "runs": [value]} for name, value in (("f1_answer", 80.0), (threshold, 0.437))}
+    chosen = {"settings": {"length": 32}, "runs": 1, "wanted": 1, "points": 1, "seeds": [1]}
+    column = {"mean": 80.0, "runs": [80.0], "metrics": metrics}
+    summary = Evaluation.read({
+        "preset": "quick",
+        "columns": [{"key": "own", "title": "", "task": "own", "metric": "f1_answer", "kind": kind, "splits": ["x"]}],
+        "models": [{"name": "here", "columns": {"own": column}, "chosen": {"own": chosen}}],
+    })  # fmt: skip
+    settings = {"warmup": 0.1, "schedule": "linear", "weight_decay": 0.0, "stride": 0, "epochs": 1, "batch_size": 8,
+                "learning_rate": 1e-5, "length": 32, "bf16": False}  # fmt: skip
+    cell = EvaluationCell.read({"model": str(tmp_path), "seed": 1, "select": "x", "settings": settings, "rows": {}})
+    task = replace(TASKS["mrpc"], name="own", kind=kind)
+    card = fine_tuned_card.write_fine_tuned_card(cell, task, summary, tmp_path).read_text(encoding="utf-8")
+    table = metrics_table(summary)
+    assert f"thresholds are {told}" in card and f"thresholds are {told}" in table.caption
+    assert f"| {printed} |" in card and str(table.rows[-1][-1]) == printed
+
+
+def test_entities_are_named_as_the_other_metrics():
+    assert [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")] == ["entity F1", "F1", "accuracy"]
+    assert [quality._at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]

@@ -13,14 +13,18 @@ from huggingface_hub.repocard_data import eval_results_to_model_index, model_ind
 from markdown_it import MarkdownIt
 
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
+from limbeck.core.exports import Export
+from limbeck.core.kinds import KIND_NAMES, KINDS
 from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
 from limbeck.export.exporting import ExportRequest, export_model
+from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
+from limbeck.report import card_parts, write_model_card
 from limbeck.report import model_card as text_of_card
-from limbeck.report import write_model_card
 from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
 from limbeck.training.students import describe_layers
 from limbeck.training.teacher import teacher_facts
@@ -77,6 +81,20 @@ def test_its_code_is_python_and_pools_as_the_folder_says(tmp_path: Path, pooling
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len([ast.parse(block) for block in blocks]) == 2
     assert ("hidden[:, 0]" in blocks[1]) == (pooling == "cls")
+
+
+def test_prompts_and_widths_are_in_its_code(tmp_path: Path):
+    sentence = SentencePooling("mean", True, 64, prompts={"query": "query: ", "passage": "passage: "})
+    write_sentence_transformers_files(tmp_path, width=48, pooling="mean", normalize=True, max_length=64, like=sentence)
+    (tmp_path / "config.json").write_text("{}")
+    stages = [{"method": {"name": "aligned_embedding", "truncate": [16, 32]}}]
+    text = text_of_card(run_record(recipe={"stages": stages}), tmp_path)
+    assert 'model.encode_query(["What' in text and 'as drops."], prompt_name="passage")' in text
+    assert "`'query: '` before a query, `'passage: '` before a document" in text and "model.encode(" not in text
+    assert "cut to 32 or 16 numbers" in text and "truncate_dim=32)" in text
+    (tmp_path / "config_sentence_transformers.json").unlink()
+    text = text_of_card(run_record(), tmp_path)
+    assert "model.encode(" in text and "encode_query" not in text and "truncate_dim" not in text
 
 
 def test_the_content_of_untrained_parameters(tmp_path: Path):
@@ -209,6 +227,25 @@ def test_the_model_index_is_what_the_hub_makes_and_reads(tmp_path: Path):
     assert (squad.metric_type, squad.metric_value) == ("f1", 0.8)
 
 
+def test_of_a_task_the_model_index_has_scores_on_development_rows_alone(tmp_path: Path):
+    """Rows that are held out of files may be those that the teacher was trained on."""
+    held_out = {"task": "classification", "metric": "accuracy", "rows": 57, "teacher": 0.95, "student": 0.93}
+    scores = {"task": "sst2", "split": "validation", "rows": 872, "student": {"accuracy": 0.844, "best_f1": 0.9}}
+    record = run_record(evaluation={"task": held_out, "development": [scores]})
+    (result,) = front_of(text_of_card(record, tmp_path))["model-index"][0]["results"]
+    assert result["dataset"] == {"name": "sst2", "type": "sst2", "split": "validation"}
+    assert result["metrics"] == [{"type": "accuracy", "name": "accuracy on development rows", "value": 0.844}]
+    record["evaluation"]["development"] = []
+    assert "model-index" not in front_of(text_of_card(record, tmp_path))
+
+
+def test_a_score_of_a_head_as_it_is_says_so(tmp_path: Path):
+    summary = evaluation_of() | {"as_is": True}
+    text = text_of_card(run_record(), tmp_path, scores=scores_in(STUDENT, summary))
+    names = [metric["name"] for each in front_of(text)["model-index"][0]["results"] for metric in each["metrics"]]
+    assert "F1 (as it is)" in names and "`limbeck evaluate --as-is`" in text and "fine-tuned" not in str(names)
+
+
 def test_scores_of_one_student_among_many():
     summary = evaluation_of("/elsewhere/runs/mine/student")
     found = scores_in("/here/runs/mine/student", summary)
@@ -252,7 +289,10 @@ def test_a_run_says_which_layers_it_maps():
 def student_with(folder: Path, head):
     if head == "sentence":
         return sentence_student(folder)
-    labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
+    several = {"num_labels": 3, "problem_type": "multi_label_classification"}
+    known = {"classification": {"num_labels": 3}, "multi_label": several}
+    known |= {"regression": {"num_labels": 1}, "ranking": {"num_labels": 1}}
+    labels = known.get(head, {})
     return make_teacher(folder, "bert", head=head, layers=1, **labels)
 
 
@@ -377,3 +417,19 @@ def test_the_quickstarts_card_has_base_model_licence_and_language(tmp_path: Path
     # The same from the recipe alone, for a run of an earlier version.
     old = {"teacher": {"name_or_path": name}, "recipe": {"teacher": {"model": place, "name": name}}}
     assert card_of(run_record(**old), tmp_path)[0].data.to_dict() == card.data.to_dict()
+
+
+def test_a_kind_of_head_is_used_by_what_is_known_of_it():
+    """Templates name no kinds, so that a new one has code of its own by its row alone."""
+    for template in Path(card_parts.__file__).with_name("templates").glob("*.j2"):
+        text = template.read_text(encoding="utf-8")
+        assert [name for name in KIND_NAMES if f'"{name}"' in text] == [], template.name
+    for name in KIND_NAMES:
+        code = card_parts.onnx_usage(Export(head=name, file="model.onnx"))
+        ast.parse(code)
+        read = {
+            "value": "logits.item()", "relevance": "logits.item()", "class": "logits.argmax(-1)[0]",
+            "classes": "logits[0] > 0", "token": "for row in logits.argmax(-1)", "span": "start.argmax() : end",
+        }[KINDS[name].label]  # fmt: skip
+        assert read in code.splitlines()[-1]
+        assert ("config.id2label" in code) == KINDS[name].has_classes

@@ -7,10 +7,12 @@ import pytest
 import yaml
 from rich.console import Console
 
+from limbeck.core.records import CorpusText
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_tables
 from limbeck.report.comparison import methods_markdown
 from limbeck.report.quality import format_count
+from limbeck.report.run import kinds_of_rows
 from limbeck.report.search import search_files, write_search
 from tests.golden.committed import read
 
@@ -32,6 +34,11 @@ def test_counts_read_well():
     assert {value: format_count(value) for value in counts} == counts
 
 
+def test_a_record_of_no_rows_has_shares_of_nothing():
+    text = CorpusText.read({"views": [{"stage": "a", "pieces": {"sentence": 0}}]})
+    assert [str(table.rows[0][1]) for table in kinds_of_rows(text)] == ["0.00%"]
+
+
 def test_a_larger_or_slower_student_is_called_so(values):
     values["student"]["megabytes"] = 181.8
     values["latency"]["batches"][0]["speedup"] = 0.5
@@ -41,6 +48,25 @@ def test_a_larger_or_slower_student_is_called_so(values):
 @pytest.mark.parametrize("missing", [(), ("latency", "agreement"), ("teacher",), ("student", "latency")])
 def test_the_terminal_table_fits(values, missing):
     assert max(map(len, rendered(values | dict.fromkeys(missing), 40).splitlines())) <= 40
+
+
+def test_scores_on_development_rows(values):
+    scores = {
+        "task": "squad2",
+        "split": "validation",
+        "rows": 60,
+        "teacher_name": "big",
+        "teacher": {"f1_answer": 0.8, "best_f1_threshold": 1.5},
+        "student": {"f1_answer": 0.6, "matthews": 0.1},
+    }
+    missing = {"task": "mrpc", "unavailable": "The head has 3 outputs."}
+    whole = values | {"development": [scores, missing]}
+    told = [row.cells() for row in comparison_rows(whole) if "squad2" in row.label]
+    assert told == [("F1 of squad2, validation", "0.800", "0.600", "75.0% kept"),
+                    ("Matthews of squad2, validation", "–", "0.100", "")]  # fmt: skip
+    text = " ".join(rendered(whole, 200).split())
+    assert "60 of squad2, validation, models as they are: few, so the scores are rough; the teacher is 'big'." in text
+    assert "No scores on mrpc: The head has 3 outputs." in text
 
 
 @pytest.mark.parametrize("change", [{"speedup": 1.5}, {"transformer_speedup": 2.4}, {"rounds": 4}, {"student": 2.0}])

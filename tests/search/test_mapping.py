@@ -60,10 +60,10 @@ def test_a_diverged_student_has_no_fitness_and_costs_no_other(run, asked):
 
 def test_a_student_that_cannot_be_scored_is_given_up_with_the_reason(run, asked, monkeypatch):
     class Failing(searched.FakeScores):
-        def measure(self, student, plan, name):
+        def measure(self, student, plan, name, learned):
             if student[-1] == 8:
                 raise TrainingError("a cell failed")
-            return {"agreement": float("nan")} if student[-1] == 7 else super().measure(student, plan, name)
+            return {"agreement": float("nan")} if student[-1] == 7 else super().measure(student, plan, name, learned)
 
     monkeypatch.setattr(searched.mapping.scoring, "HeldOutScores", Failing)
     record = run(generations=1, genetic={"population": 12})

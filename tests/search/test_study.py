@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import optuna
@@ -14,6 +15,7 @@ from limbeck.models.loading import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import generation_rows, open_study, run_search
+from limbeck.search import study as study_room
 from limbeck.search.engine import proxy_identity
 from limbeck.search.study import open_storage
 from limbeck.training.run import build_corpora
@@ -97,6 +99,19 @@ def test_files_that_are_no_journals_are_left_alone(tmp_path, content, message):
     with pytest.raises(OutputError, match=message):
         open_known(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_the_lock_of_a_journal_that_was_moved_is_taken_for_dead(tmp_path, monkeypatch, copied):
+    monkeypatch.setattr(study_room, "_LOCK_SECONDS", 0.2)
+    (tmp_path / "before").mkdir()
+    path = tmp_path / "before" / "search.journal"
+    open_known(path)
+    path.with_name("search.journal.lock").symlink_to(path)  # Its writer was killed.
+    move = partial(shutil.copytree, symlinks=True) if copied else shutil.move
+    move(tmp_path / "before", tmp_path / "after")
+    open_known(tmp_path / "after" / "search.journal")
+    assert not (tmp_path / "after" / "search.journal.lock").is_symlink()
 
 
 def test_no_connection_to_a_file_is_left_open(tmp_path):

@@ -11,7 +11,11 @@ from limbeck.methods import METHODS
 #: Methods that compare vectors without a learned map.
 EQUAL_WIDTHS = ("distilbert", "bert_pkd")
 #: What a method needs beside its defaults so that a tiny run shows what it does.
-OPTIONS = {"minilmv2": {"relation_heads": 4}, "bert_pkd": {"patient_weight": 1.0, "temperature": 2.0}}
+OPTIONS = {
+    "reranker": {"loss": "listwise_kl", "temperature": 0.1, "hidden_weight": 1, "relation_weight": 1},
+    "minilmv2": {"relation_heads": 4},
+    "bert_pkd": {"patient_weight": 1.0, "temperature": 2.0},
+}
 TRAINING = {
     "per_device_train_batch_size": 8,
     "learning_rate": 3e-3,
@@ -55,17 +59,32 @@ def write_rows(folder: Path, task: str, rows: int = 48) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
     if task == "question_answering":
         return _write_questions(folder, rows)
+    if task == "ranking":
+        return write_queries(folder, rows // 3)
+    if task == "token_classification":
+        return _write_sentences(folder, rows)
     header = ["sentence1", "sentence2", "label"]
     path = folder / f"{task}.tsv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None)
         writer.writerow(header)
         for number in range(rows):
-            label = number % 3 if task == "classification" else number % 11 / 2
+            labels = {"classification": number % 3, "multi_label": ("", "0", "2", "0|1")[number % 4]}
+            label = labels.get(task, number % 11 / 2)
             words = ["the", "teacher", "student", "model", "layer", "text"]
             writer.writerow([f"{words[number % 6]} is {number}", f"{words[number % 5]} of {number}", label])
     spec = {"kind": task, "pair_column": "sentence2"}
     return {"sources": [str(path)], "length": 24, "text_column": "sentence1", "held_out": 0.1, "task": spec}
+
+
+def _write_sentences(folder: Path, rows: int) -> dict:
+    path = folder / "sentences.conll"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(rows):
+            words = [*("the", "teacher", "student", "model", "layer", "text")[number % 4 :], str(number)]
+            file.write("".join(f"{word} {(number + place) % 3}\n" for place, word in enumerate(words)) + "\n")
+    spec = {"kind": "token_classification"}
+    return {"sources": [str(path)], "length": 24, "held_out": 0.1, "task": spec}
 
 
 def _write_questions(folder: Path, rows: int) -> dict:
@@ -82,6 +101,24 @@ def _write_questions(folder: Path, rows: int) -> dict:
             file.write(json.dumps(row) + "\n")
     spec = {"kind": "question_answering", "stride": 8}
     return {"sources": [str(path)], "length": 48, "held_out": 0.1, "task": spec}
+
+
+def write_queries(folder: Path, queries: int, documents: int = 3) -> dict:
+    """Write queries with a relevant document and others, and return the recipe's `corpus`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "queries.jsonl"
+    words = ["teacher", "student", "model", "layer", "text"]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(queries):
+            others = [f"the {words[(number + n) % 5]} is {n}" for n in range(1, documents)]
+            row = {
+                "query": f"who is {number}?",
+                "positive": f"the {words[number % 5]} is {number}",
+                "negatives": others,
+            }
+            file.write(json.dumps(row) + "\n")
+    spec = {"kind": "ranking", "document_columns": ["positive", "negatives"]}
+    return {"sources": [str(path)], "length": 24, "held_out": 0.1, "task": spec}
 
 
 def run_card(student: Path) -> list:

@@ -19,7 +19,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreT
 from limbeck.core.records import Initialisation
 from limbeck.models.blueprint import StudentBlueprint, build_student, student_config
 from limbeck.models.families import Shape, shape_of
-from limbeck.models.heads import AnyHead
+from limbeck.models.heads import Head
 from limbeck.models.initialise import LayerStrategy, initialise_student
 from limbeck.models.loading import quiet
 
@@ -31,9 +31,12 @@ FAMILIES = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "modernbe
 #: Every family in the table.
 ALL_FAMILIES = (*FAMILIES, "camembert", "ernie", "mpnet", "nomic_bert", "eurobert", "qwen3", "gpt2")
 
+#: Families without a row, which limbeck finds by their structure; `alembic` is of `tests/support/alembic.py`.
+UNLISTED = ("deberta-v2", "gemma3_text", "gte", "alembic")
+
 _ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert", "mpnet")
-_DECODER_LIKE = ("llama", "qwen3", "gpt2", "eurobert")
-_WITH_TOKEN_TYPES = ("bert", "electra", "ernie", "albert", "nomic_bert")
+_DECODER_LIKE = ("llama", "qwen3", "gpt2", "eurobert", "gemma3_text")
+_WITH_TOKEN_TYPES = ("bert", "electra", "ernie", "albert", "nomic_bert", "deberta-v2", "gte")
 #: The special tokens of a lineage by kind, in the order of their ids.
 _SPECIAL = {
     "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
@@ -130,13 +133,19 @@ def tiny_config(
         fields |= {"mask_token_id": ids["mask"]}
     if family in ("electra", "albert"):
         fields |= {"embedding_size": EMBEDDING}
-    if family in ("llama", "qwen3", "eurobert"):
+    if family == "gemma3_text":
+        fields |= {"sliding_window": 8, "use_bidirectional_attention": True, "sliding_window_pattern": 2}
+    if family == "deberta-v2":
+        disentangled = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "share_att_key": True}
+        fields |= disentangled | {"position_buckets": 8, "norm_rel_ebd": "layer_norm", "position_biased_input": False}
+        fields |= {"type_vocab_size": 2}
+    if family in ("llama", "qwen3", "eurobert", "gemma3_text"):
         fields |= {"num_key_value_heads": max(1, heads // 2), "head_dim": hidden // heads}
     fields |= {f"{kind}_token_id": ids[kind] for kind in ("pad", "bos", "eos") if kind in ids}
     return CONFIG_MAPPING[family](**({"vocab_size": len(tokens)} | fields | changes))
 
 
-def tiny_model(family: str = "bert", *, seed: int = 0, head: AnyHead | None = None, **changes: Any) -> PreTrainedModel:
+def tiny_model(family: str = "bert", *, seed: int = 0, head: Head | None = None, **changes: Any) -> PreTrainedModel:
     """A tiny random model in eval mode, with a head or without and without a pooler; larger weights than usual, so
     that layers differ."""
     return _spread(build_student(tiny_config(family, **changes), seed=seed, head=head), seed)
@@ -161,7 +170,7 @@ def save_folder(model: PreTrainedModel, folder: Path, family: str) -> Path:
 
 
 def make_teacher(
-    parent: Path, family: str = "bert", *, seed: int = 0, head: AnyHead | None = None, **changes: Any
+    parent: Path, family: str = "bert", *, seed: int = 0, head: Head | None = None, **changes: Any
 ) -> Path:
     """Save a tiny teacher under `parent/teacher-FAMILY`, and return the folder."""
     return save_folder(tiny_model(family, seed=seed, head=head, **changes), parent / f"teacher-{family}", family)

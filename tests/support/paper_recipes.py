@@ -18,7 +18,7 @@ from limbeck.models.heads import model_class
 from limbeck.recipe.load import read_recipe
 from tests.support.methods import TRAINING
 from tests.support.models import save_folder, tiny_config, tiny_tokenizer
-from tests.support.streams import write_texts
+from tests.support.streams import write_packed, write_texts
 
 ROOT = Path(__file__).parents[2] / "recipes"
 PAPERS = sorted((ROOT / "papers").glob("*.yaml"))
@@ -125,6 +125,10 @@ def at_full_size(recipe: Mapping[str, Any], parent: Path) -> dict[str, Any]:
     found["teacher"]["model"] = str(write_configuration(parent, *published_teacher(recipe), task_of(recipe)))
     if is_multilingual(recipe):
         found["corpus"]["mix"]["by"] = write_languages(parent, recipe["corpus"]["mix"]["by"], ["texts", "text"])
+    if "augment" in found.get("corpus", {}):
+        vectors = write_packed(parent / "vectors.txt", "word 1 0\n")
+        model = write_configuration(parent, *published_teacher(recipe), "masked_lm")
+        found["corpus"]["augment"] |= {"masked_lm": str(model), "word_vectors": str(vectors)}
     if "checkpoint" in found["student"]["initialise"]:
         shape = found["student"]["shape"]
         numbers = "bert", shape["layers"], shape["hidden"], shape["heads"]

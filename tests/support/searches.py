@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from limbeck.models.loading import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import engine
 from limbeck.search.requests import ProxyRequest
+from limbeck.training.proxy import Trained
 from limbeck.training.run import build_corpora
 
 STEPS = 30
@@ -61,7 +61,7 @@ def install_proxy(monkeypatch, candidate_of) -> Asked:
                 if step in cuts:
                     active = {index: active[index] for index in cuts[step](dict(active))}
             return [
-                SimpleNamespace(student=one, steps=steps[index], diverged=one in asked.diverges, held_out={"loss": 0.5})
+                Trained(student=one, steps=steps[index], diverged=one in asked.diverges, held_out={"loss": 0.5})
                 for index, one in enumerate(candidates)
             ]
 

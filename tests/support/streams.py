@@ -83,8 +83,8 @@ def read(source: Path | str, text_column: str = "text") -> tuple[list[str], Sour
 def examples(source: Path | str, **settings: Any) -> tuple[list[Example], SourceReport]:
     """The labelled rows of a source, and the report of reading them."""
     report, read_example = SourceReport(), example_reader(row_settings(source, **settings))
-    found = [read_example(row, report) for row in open_rows(str(source)).rows(report)]
-    return [example for example in found if example is not None], report
+    rows = open_rows(str(source), settings.get("header", ())).rows(report)
+    return [example for row in rows for example in read_example(row, report)], report
 
 
 def text_settings(*sources: Path | str, **settings: Any) -> CorpusSettings:

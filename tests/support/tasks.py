@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from limbeck.corpus.labelled import WORD_GAP
 from limbeck.evaluation.cell import Cell, TrainingPoint
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys
 from limbeck.evaluation.fine_tuning import CellResult, train_once
@@ -50,17 +51,20 @@ def run_cell(cell: Cell, prepared: PreparedTask, report: Callable[[float], None]
 def make_task(kind: str, **changes) -> Task:
     metrics = {
         "classification": ("accuracy", "f1"),
+        "multi_label": ("micro_f1", "macro_f1", "accuracy", "mean_average_precision"),
         "regression": ("pearson", "spearman"),
         "question_answering": ("f1_answer", "exact_match"),
+        "token_classification": ("f1_entity", "accuracy"),
         "similarity": ("spearman",),
     }
+    labels = {"classification": ("no", "yes"), "multi_label": WORDS[:3], "token_classification": ("O", "B-X", "I-X")}
     trained = kind != "similarity"
     fields = {
         "name": f"tiny_{kind}",
         "title": kind.title(),
         "group": "own",
         "kind": kind,
-        "labels": ("no", "yes") if kind == "classification" else (),
+        "labels": labels.get(kind, ()),
         "metrics": metrics[kind],
         "train": "train" if trained else None,
         "select": "validation" if trained else None,
@@ -94,7 +98,14 @@ def _row(kind: str, name: str, generator: random.Random, paired: bool, labelled:
         start = len(" ".join(words[:place])) + (place > 0)
         answers, starts = ((words[place],), (start,)) if labelled else ((), ())
         return TaskRow(name, text, f"what is {words[place]} ?", answers=answers, answer_starts=starts)
+    if kind == "token_classification":
+        tags = [("model", "teacher").index(word) + 1 if word in ("model", "teacher") else 0 for word in words]
+        return TaskRow(name, WORD_GAP.join(words), None, tuple(tags) if labelled else None)
     pair = " ".join(generator.choices(WORDS, k=generator.randint(2, 8))) if paired else None
+    if kind == "multi_label":
+        return TaskRow(
+            name, " ".join(words), pair, tuple(int(word in words) for word in WORDS[:3]) if labelled else None
+        )
     share = sum(word in ("model", "teacher", "student") for word in words) / len(words)
     label: float | int = int(share > 0.15) if kind == "classification" else round(5 * share, 2)
     return TaskRow(name, " ".join(words), pair, label if labelled else None)

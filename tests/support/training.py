@@ -14,10 +14,12 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 import limbeck
+from limbeck.core.kinds import kind_of
 from limbeck.corpus import PadCollator
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
+from limbeck.recipe.model_choices import needed_head
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule, freeze_unreached
 from limbeck.training.trainer import DistillationTrainer
@@ -132,9 +134,13 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 def make_module(method="minilmv2", family="bert", options=None, **student):
     config = tiny_config(family, **(STUDENT | student))
     chosen = METHODS[method]
-    terms = chosen.compose(chosen.options(**(options or {})), Pairing(shape_of(config), shape_of(tiny_config(family))))
-    head = "masked_lm" if any(key.kind == "logits" for term in terms for key in term.student) else None
-    return DistillationModule(build_student(config, seed=3, head=head), tiny_model(family, head=head), terms)
+    task = "text" if "text" in chosen.tasks else chosen.tasks[0]
+    pairing = Pairing(shape_of(config), shape_of(tiny_config(family)), task)
+    terms = chosen.compose(chosen.options(**(options or {})), pairing)
+    head = needed_head(terms, task, "student")
+    outputs = {"num_labels": 1} if kind_of(task).has_value else {}
+    config.update(outputs)
+    return DistillationModule(build_student(config, seed=3, head=head), tiny_model(family, head=head, **outputs), terms)
 
 
 def make_rows(count, seed=0, longest=14):

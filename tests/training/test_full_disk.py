@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 import limbeck
-from limbeck.core import files, records
+from limbeck.core import files, recording
 from limbeck.core.files import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import checkpoints, record
@@ -60,7 +60,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, whole, monkeypatch, place):
 
             patch.setattr(run, "save_student", full)
         else:
-            patch.setattr(records, "atomic_text", full)
+            patch.setattr(recording, "atomic_text", full)
         with pytest.raises(TrainingError, match="No space left on device.*--resume"):
             limbeck.distill(recipe)
     assert_ends_like(recipe, whole)

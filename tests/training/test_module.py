@@ -14,6 +14,7 @@ from limbeck.corpus import PadCollator
 from limbeck.errors import RecipeError
 from limbeck.kernels import soft_label_chunks
 from limbeck.methods import METHODS, Pairing
+from limbeck.methods.terms import hard_label_term, soft_label_term
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import embedding_tables, shape_of
 from limbeck.models.heads import has_head
@@ -29,6 +30,7 @@ from limbeck.training.module import (
     read_ranges,
     write_ranges,
 )
+from tests.objectives import reference
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import ALL_FAMILIES, FAMILIES, tiny_config, tiny_model
 from tests.support.training import assert_accumulation_changes_nothing, collate, make_module, make_rows, make_trainer
@@ -47,6 +49,30 @@ def test_the_teacher_is_outside_and_stays_in_eval():
     torch.stack([total for total, _ in module(**batch).values()]).sum().backward()
     assert all(parameter.grad is None for parameter in teacher.parameters())
     assert len(teacher.encoder.layer) == 4  # The default teacher layer is the last.
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_tagged_words_are_taught_at_their_first_tokens(side):
+    """Soft and hard labels against the equations, in float64, over the labelled tokens of batches of any padding."""
+    batch = PadCollator(0, side=side, labels="token")(
+        [{**row, "labels": [(n + k) % 5 if n % 3 else -100 for n in range(row["length"])]}
+         for k, row in enumerate(make_rows(4))]
+    )  # fmt: skip
+    models = [tiny_model("bert", seed=seed, head="token_classification", num_labels=5).double() for seed in (0, 1)]
+    pairing = Pairing(*(shape_of(model.config) for model in models), "token_classification")
+    module = DistillationModule(*models, [soft_label_term(pairing, 1.0, 2.0), hard_label_term(pairing, 1.0)])
+    labelled = batch["labels"] != -100
+    with torch.no_grad():
+        found = module(**batch)
+        plain = {name: tensor for name, tensor in batch.items() if name != "labels"}
+        scores = [model(**plain).logits[labelled].tolist() for model in models]
+    expected = {
+        "soft_label": reference.soft_label_kl(*([rows] for rows in scores), temperature=2.0),
+        "hard_label": reference.hard_label_ce([scores[0]], [batch["labels"][labelled].tolist()]),
+    }
+    for name, (total, count) in expected.items():
+        assert found[name][0].item() == pytest.approx(total, rel=1e-9)
+        assert found[name][1].item() == count == count_units(batch)[UNITS.index("label")]
 
 
 def test_the_teacher_is_cut_at_the_layer_that_is_read():
@@ -101,11 +127,20 @@ def test_ranges_are_read_as_they_were_written(rows):
     assert re.fullmatch(RANGES, text)
 
 
+#: So that each has terms of all its kinds.
+OPTIONS = {
+    "sentence_embedding": {"sample_relation_weight": 1.0},
+    "reranker": {"loss": "margin_mse", "hidden_weight": 1},
+}
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_counts_are_proportional_to_their_unit(method):
-    options = {"sample_relation_weight": 1.0} if method == "sentence_embedding" else {}
+    options = OPTIONS.get(method, {})
     module = make_module(method, options=options, hidden=48 if method in EQUAL_WIDTHS else 24, heads=4).eval()
     batches = [with_labels(collate(make_rows(count, seed=count))) for count in (2, 5)]
+    if method == "reranker":
+        batches = [{**batch, "groups": torch.arange(len(batch["labels"])) // 2} for batch in batches]
     for term in module.terms:
         unit = UNITS.index(term.unit)
         ratios = [float(module(**b)[term.name][1] / count_units(b)[unit]) for b in batches]

@@ -99,16 +99,18 @@ def plain(base, tmp_path):
     return found
 
 
-ON_ROWS = ("mlkd_bert", "bert_pkd")
+ON_ROWS = {"mlkd_bert": "classification", "bert_pkd": "classification", "reranker": "ranking"}
 #: Their terms cannot be accumulated.
 COUPLING = ("mlkd_bert", "bert_emd")
 
 
 @pytest.fixture(scope="module")
 def teachers(tmp_path_factory):
-    folders = tmp_path_factory.mktemp("text"), tmp_path_factory.mktemp("rows")
-    heads = {"head": "masked_lm"}, {"head": "classification", "num_labels": 3}
-    return [make_teacher(folder, "bert", **head) for folder, head in zip(folders, heads, strict=True)]
+    outputs = {"masked_lm": {}, "classification": {"num_labels": 3}, "ranking": {"num_labels": 1}}
+    return {
+        head: make_teacher(tmp_path_factory.mktemp(head), "bert", head=head, **changes)
+        for head, changes in outputs.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -116,9 +118,15 @@ def teachers(tmp_path_factory):
 )
 def test_one_process_two_processes_and_accumulation_take_the_same_steps(name, tmp_path, teachers, text_folder):
     """Last batches of epochs are not full."""
-    corpus, teacher = {"sources": [str(text_folder)], "length": 24, "held_out": 0.1, "max_documents": 11}, teachers[0]
+    corpus, teacher = (
+        {"sources": [str(text_folder)], "length": 24, "held_out": 0.1, "max_documents": 11},
+        teachers["masked_lm"],
+    )
     if name in ON_ROWS:
-        corpus, teacher = write_rows(tmp_path / "rows", "classification", rows=33), teachers[1]
+        corpus, teacher = (
+            write_rows(tmp_path / "rows", ON_ROWS[name], rows=48 if name == "reranker" else 33),
+            teachers[ON_ROWS[name]],
+        )
     # Where samples of a batch act on each other, a last batch that is not full is left out by several processes.
     training = {"max_steps": 7, "eval_strategy": "steps", "eval_steps": 3, "dataloader_drop_last": name in COUPLING}
     # Adam makes whole steps of gradients that are next to nothing, and the order of a sum decides which nothing.

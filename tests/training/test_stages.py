@@ -136,7 +136,10 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
     task = result.metrics["task"]
     assert task["metric"] == "accuracy"
     assert 0 <= task["agreement"] <= 1
-    assert "Accuracy (held out)" in (result.student.parent / "evaluation.md").read_text()
+    assert (
+        "Agreement with the teacher on rows it may have been trained on"
+        in (result.student.parent / "evaluation.md").read_text()
+    )
     card = (result.student / "README.md").read_text()
     assert "pipeline_tag: text-classification" in card
     assert "A text classifier (bert 2x24" in card
@@ -162,6 +165,13 @@ def test_a_label_that_is_none_of_the_classes_is_named(recipe, classifier, tmp_pa
     recipe |= {"teacher": {"model": str(classifier)}, "corpus": {**rows, "sources": [str(path)]}}
     recipe["stages"] = [stage("a", "output_distribution")]
     with refused("7", errors.CorpusError):
+        limbeck.distill(recipe)
+
+
+def test_one_process_is_not_sharded(recipe):
+    recipe["stages"] = [stage("a", "minilmv2")]
+    recipe["stages"][0]["training"]["fsdp"] = True
+    with refused("training.fsdp shards over several GPUs", errors.RecipeError):
         limbeck.distill(recipe)
 
 

@@ -36,6 +36,7 @@ from limbeck.methods.composition import Term
 from limbeck.methods.layer_mapping import stream_width
 from limbeck.models import packing, taps
 from limbeck.models.families import Shape, blocks, family_of
+from limbeck.models.streams import SENTENCE_KINDS
 from limbeck.objectives import OBJECTIVES, Workload
 
 # Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
@@ -299,7 +300,7 @@ def _map_operations(term: Term, lengths: Sequence[int]) -> int:
     """Forward and both gradients of a learned map, once for each of the student's layers where it takes several."""
     if term.learned_map is None:
         return 0
-    a_sample = term.student[0].kind in ("cls", "pooled")
+    a_sample = term.student[0].kind in ("cls", *SENTENCE_KINDS)
     rows = (len(lengths) if a_sample else sum(lengths)) * len(term.student)
     return 6 * rows * term.learned_map.inputs * term.learned_map.outputs // (term.learned_map.heads or 1)
 

@@ -17,9 +17,10 @@ from limbeck.benchmark.measuring import Peak, forward_cost, loss_operations
 from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core import IGNORED_LABEL, progress
+from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
-from limbeck.corpus.batches import LABELS_OF_TASK, LabelKind
+from limbeck.corpus.batches import LABELS_OF_TASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Term
 from limbeck.methods.registry import METHODS, read_method
@@ -27,12 +28,16 @@ from limbeck.models.blueprint import build_student, parse_blueprint, student_con
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
+from limbeck.models.sentences import SentenceHead
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.plan import MASKED_SHARE, needed_head, plan_run
+from limbeck.recipe.model_choices import needed_head
+from limbeck.recipe.plan import plan_run
+from limbeck.recipe.stage_plan import MASKED_SHARE
 from limbeck.recipe.training_arguments import DEFAULTS, build_arguments
 from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached, sum_units
 from limbeck.training.stage import label_kind
+from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import DistillationTrainer
 
 
@@ -80,7 +85,7 @@ class StepSetup:
         method: Name of the method.
         teacher_head: The head whose scores the teacher gives, or None.
         student_head: The same of the student.
-        pooling: How `pooled` streams are made.
+        sentence_heads: What makes sentence vectors of the student and of the teacher.
         labels: What labels a batch has, as `PadCollator` names it.
         masked: Share of tokens with a label, where labels are tokens.
         freeze_embeddings: Keep the student's embeddings as they are.
@@ -96,7 +101,7 @@ class StepSetup:
     method: str
     teacher_head: Head | None
     student_head: Head | None
-    pooling: str
+    sentence_heads: tuple[SentenceHead, SentenceHead]
     labels: LabelKind
     masked: float
     freeze_embeddings: bool
@@ -162,7 +167,7 @@ def _from_recipe(request: StepRequest) -> StepSetup:
         method=str(choice.spec.method["name"]),
         teacher_head=choice.teacher_head,
         student_head=choice.student_head,
-        pooling=choice.pooling,
+        sentence_heads=choice.sentence_heads(),
         labels=label_kind(choice),
         masked=choice.mask_tokens,
         freeze_embeddings="embeddings" in choice.spec.freeze,
@@ -182,14 +187,15 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     teacher = read_config(request.teacher, length)
     if request.vocabulary is not None:
         teacher.vocab_size = request.vocabulary
-    student = student_config(parse_blueprint(request.student), teacher)
+    student = student_config(parse_blueprint(request.student, shape_of(teacher)), teacher)
     task = part.tasks[0]
-    if task == "regression":
+    if kind_of(task).has_value:
         teacher.num_labels = student.num_labels = 1
     terms = part.compose(options, Pairing(shape_of(student), shape_of(teacher), task))
     heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
     for config, head in zip((student, teacher), heads, strict=True):
         model_class(config, head)
+    pooling = SentenceHead(getattr(options, "pooling", None) or "mean")
     masked = MASKED_SHARE if task == "text" and any(term.unit == "label" for term in terms) else 0.0
     return StepSetup(
         teacher=teacher,
@@ -198,7 +204,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         method=request.method,
         teacher_head=heads[1],
         student_head=heads[0],
-        pooling=str(getattr(options, "pooling", "mean")),
+        sentence_heads=(pooling, pooling),
         labels=LABELS_OF_TASK.get(task, "token" if masked else "none"),
         masked=masked,
         freeze_embeddings=False,
@@ -227,14 +233,21 @@ def make_batch(setup: StepSetup, index: int = 0) -> dict[str, Tensor]:
         "input_ids": ids.masked_fill(~valid, int(getattr(setup.student, "pad_token_id", None) or 0)),
         "attention_mask": valid.long(),
     }
-    if setup.labels == "token":
+    if setup.labels == "token" and not setup.masked:  # Tagged words, of a token each.
+        tags = torch.randint(0, int(setup.teacher.num_labels), (rows, length), generator=generator)
+        batch["labels"] = tags.masked_fill(~valid, IGNORED_LABEL)
+    elif setup.labels == "token":
         chosen = valid & (torch.rand(rows, length, generator=generator) < setup.masked)
         chosen[0, 0] = True
         batch["labels"] = ids.masked_fill(~chosen, IGNORED_LABEL)
     elif setup.labels == "class":
         batch["labels"] = torch.randint(0, int(setup.teacher.num_labels), (rows,), generator=generator)
+    elif setup.labels == "classes":
+        batch["labels"] = torch.randint(0, 2, (rows, int(setup.teacher.num_labels)), generator=generator).float()
     elif setup.labels == "value":
         batch["labels"] = torch.rand(rows, generator=generator)
+    elif setup.labels == "relevance":
+        batch["groups"] = torch.arange(rows) // 2
     elif setup.labels == "span":
         batch["labels"] = (torch.rand(rows, 2, generator=generator) * lengths).long().sort(-1).values
     return batch
@@ -283,7 +296,9 @@ class Step:
         if setup.freeze_embeddings:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
-        self.module = DistillationModule(student, teacher, setup.terms, pooling=setup.pooling)
+        own, theirs = setup.sentence_heads
+        reader = TeacherReader(teacher, setup.terms, pooling=theirs)
+        self.module = DistillationModule(student, reader, setup.terms, pooling=own)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
         freeze_unreached(self.module, {name: x[:_PROBE_ROWS] for name, x in batches[0].items()})
         with TemporaryDirectory() as folder:
@@ -376,8 +391,8 @@ class Step:
         return trained * (7 + (3 if self.trainer.args.max_grad_norm else 0))
 
     def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
-        labels, module = batch.get("labels"), self.module
-        inputs = {name: x for name, x in batch.items() if name != "labels"}
+        labels, groups, module = batch.get("labels"), batch.get("groups"), self.module
+        inputs = {name: x for name, x in batch.items() if name not in ("labels", "groups")}
         scored = module.scored_tokens(batch["attention_mask"], labels)
         with self._clock(spent, "teacher forward"):
             teacher = module.reader.read(**inputs, scored=scored)
@@ -386,7 +401,7 @@ class Step:
         # The loss ends at the streams, so that its backward pass is timed apart from the student's.
         cut = {key: x.detach().requires_grad_(x.requires_grad) for key, x in student.items()}
         with self._clock(spent, "loss"):
-            terms = module.compute_terms(cut, teacher, batch["attention_mask"], labels)
+            terms = module.compute_terms(cut, teacher, batch["attention_mask"], labels, groups)
             given: Any = lambda **_: terms  # noqa: E731 - stands in for the model
             loss = self.trainer.compute_loss(given, batch, num_items_in_batch=window)
             scaler = getattr(self.trainer.accelerator, "scaler", None)

@@ -7,11 +7,12 @@ import typer
 
 from limbeck.cli import options as shared
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import command, run_option, training_option
+from limbeck.cli.options import command, training_option
 from limbeck.errors import RecipeError
 
 
 @command(
+    "limbeck distill --teacher intfloat/e5-small-v2 --student 3 --corpus texts/ --output runs/e5",
     "limbeck distill recipe.yaml --set stages.0.training.max_steps=1000",
     "limbeck distill --teacher google-bert/bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
     "--steps 100000 --output runs/mine",
@@ -20,10 +21,7 @@ from limbeck.errors import RecipeError
 def distill(
     recipe: Annotated[Path | None, typer.Argument(help="The recipe (YAML).", show_default=False)] = None,
     teacher: shared.Teacher = None,
-    student: Annotated[
-        str | None,
-        run_option(help='Shape of the student: "6x384" or a preset.', autocompletion=shared.complete(shared.STUDENTS)),
-    ] = None,
+    student: shared.Student = None,
     corpus: shared.Corpus = None,
     method: shared.Method = None,
     output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
@@ -40,7 +38,10 @@ def distill(
     *,
     messages: Messages,
 ) -> None:
-    """Distil a student from a teacher, by a recipe, by options, or both."""
+    """Distil a student from a teacher, by a recipe, by options, or both.
+
+    Without a recipe and a method, all that is left out is chosen by what the teacher is, and said with its reason.
+    """
     from limbeck.api import distill as run_distillation
     from limbeck.core.ranks import is_main
 
@@ -63,17 +64,19 @@ def print_run(student: Path, metrics: dict[str, Any], as_json: bool, *more: str)
     print_result(as_json, content, *tables, f"Student: {student}", *more)
 
 
-def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) -> dict[str, Any]:
+def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = True, **options: Any) -> dict[str, Any]:
     """Make a recipe of a file and options; options win.
 
     Args:
         recipe: The file, if any; with `resume` and an output alone, the recipe saved there.
         resume: Whether a run is continued.
+        chooses: Whether a recipe is chosen where neither a file nor a method is given.
         **options: The options of the command; None where not given.
 
     Raises:
         RecipeError: if neither a file nor enough options are given.
     """
+    from limbeck.recipe.choosing import choose_recipe
     from limbeck.recipe.load import read_recipe
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
@@ -82,17 +85,26 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) ->
         return read_recipe(saved) | {"output": given["output"]}
     if recipe is not None:
         data = read_recipe(recipe)
+    elif resume and not given:
+        raise RecipeError("--resume continues the run in a folder: give that folder as --output, or the recipe.")
     elif resume and set(given) == {"output"}:
         raise RecipeError(f"'{given['output']}' holds no run to resume; give the recipe, or the run's own folder.")
     else:
-        missing = [f"--{name}" for name in ("teacher", "student", "corpus", "method", "output") if name not in given]
+        needed = (*_CHOSEN_BY, *(() if chooses else ("method",)), "output")
+        missing = [f"--{name}" for name in needed if name not in given]
         if missing:
             raise RecipeError(
                 f"Without a recipe these options are needed too: {', '.join(missing)}; "
                 "or give a recipe, see `limbeck recipe --example`."
             )
         data = {}
+        if "method" not in given:
+            data = choose_recipe(*(given.pop(name) for name in _CHOSEN_BY), output=given["output"], resume=resume)
     return merge_options(data, given)
+
+
+_CHOSEN_BY = ("teacher", "student", "corpus")
+"""Options that a recipe is chosen by."""
 
 
 _PLACES = {
@@ -110,6 +122,8 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     Raises:
         RecipeError: for a length where a stage has its own.
     """
+    from limbeck.recipe.load import without_reasons
+
     if "length" in given and "method" not in given:
         _check_no_own_length(data.get("stages"), given["length"])
     merged = dict(data) | {name: given[name] for name in ("output", "seed") if name in given}
@@ -125,7 +139,8 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
             {**stage, "training": {**_mapping(stage.get("training")), **training}} if isinstance(stage, dict) else stage
             for stage in stages
         ]
-    return merged
+    changed = ["stages.0.method"] * ("method" in given) + [f"stages.0.training.{key}" for key in training]
+    return without_reasons(merged, [*changed, *(".".join(_PLACES[name]) for name in _PLACES if name in given)])
 
 
 def _check_no_own_length(stages: Any, length: int) -> None:

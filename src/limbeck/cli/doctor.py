@@ -1,5 +1,7 @@
 """`limbeck doctor`: whether limbeck works on this machine, devices and kernels in use, missing packages by feature."""
 
+from typing import Annotated
+
 import typer
 
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
@@ -14,8 +16,15 @@ _ENDS: dict[Status, str] = {
 }
 
 
-@command("limbeck doctor", "limbeck doctor --json")
-def doctor(*, messages: Messages) -> None:
+@command("limbeck doctor", "limbeck doctor --json", "limbeck doctor --teacher intfloat/e5-small-v2")
+def doctor(
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="Compare this model's sentence vectors with sentence-transformers': a folder or Hub name."),
+    ] = None,
+    *,
+    messages: Messages,
+) -> None:
     """Say what is installed, which devices, precision and kernels will be used, and run a self-test of a few seconds.
 
     The exit code is 0 if limbeck works here, also with warnings, and 1 if something failed.
@@ -24,7 +33,7 @@ def doctor(*, messages: Messages) -> None:
 
     console = messages.console()
     found: list[tuple[str, Finding]] = []
-    for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim")):
+    for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim"), teacher):
         if not messages.as_json:
             _show(part if not found or found[-1][0] != part else None, finding)
         found.append((part, finding))

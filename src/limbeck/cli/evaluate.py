@@ -14,6 +14,7 @@ from limbeck.cli.options import measuring_option, parse_numbers
     "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 --data data/ "
     "--preset minilmv2 --output runs/mine/evaluation",
     "limbeck evaluate runs/mine/student --tasks mrpc --preset quick --output runs/look",
+    "limbeck evaluate runs/sst2/student --teacher my-teacher --as-is --tasks sst2 --data data/ --output runs/as-is",
     "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --speed --output runs/cost",
 )
 def evaluate(
@@ -29,13 +30,23 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files; without it, or `hub`: the Hub.")
     ] = None,
-    preset: Annotated[
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Score the models by their heads as they are: nothing is trained.")
+    ] = False,
+    classes: Annotated[
         str,
         typer.Option(
-            help="minilmv2, minilm, elm, mlkd_bert, comparative_study, comparative_study_multilingual or quick.",
+            metavar="NAME=CLASS,…", help="For --as-is: a task's names of a model's classes: LABEL_0=entailment,…"
+        ),
+    ] = "",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="minilmv2 (the default), minilm, elm, mlkd_bert (with --as-is the default), comparative_study, "
+            "comparative_study_multilingual or quick.",
             autocompletion=options.complete(options.PROTOCOLS),
         ),
-    ] = "minilmv2",
+    ] = None,
     average: Annotated[
         str | None, typer.Option(metavar="TABLE", help="Average as a table of the preset's paper, such as table3.")
     ] = None,
@@ -48,6 +59,14 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),
     ] = None,
+    keep_weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="best|all",
+            help="Keep fine-tuned models: the best of each model and task, or that of every cell.",
+            autocompletion=options.complete(("best", "all")),
+        ),
+    ] = None,
     speed: Annotated[bool, measuring_option("--speed", help="Measure sizes, operations and latency too.")] = False,
     batch_sizes: Annotated[str, measuring_option(help="For --speed: texts a pass, by commas.")] = "1,16,32,64",
     lengths: Annotated[str, measuring_option(help="For --speed: tokens a text, by commas.")] = "128",
@@ -58,14 +77,15 @@ def evaluate(
     *,
     messages: Messages,
 ) -> None:
-    """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
+    """Score models on tasks, fine-tuned by a paper's protocol or as they are, in tables as the papers have them."""
     from limbeck.api import evaluate as run_evaluation
     from limbeck.report.evaluation import costs_table, evaluation_table
 
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, average=average, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [],
-        speed=speed, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
+        keep_weights=keep_weights, as_is=as_is, classes=options.parse_names("--classes", classes), speed=speed,
+        batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
         lengths=parse_numbers("--lengths", lengths), device=device, seconds=seconds, console=messages.console(),
     )  # fmt: skip
     content = {"summary": result.summary, "costs": result.costs, "failed": result.failed, "files": result.files}

@@ -1,4 +1,4 @@
-"""`limbeck export`: a student as ONNX, int8, sentence-transformers or half precision, checked and pushed."""
+"""`limbeck export`: a student as ONNX, int8, sentence-transformers, router or half precision, checked and pushed."""
 
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ _MOST_TEXTS = 1000
     "limbeck export runs/mine --format onnx --verify",
     "limbeck export runs/mine --format onnx-int8 --output deploy/",
     "limbeck export runs/mine --format safetensors --dtype float16 --push me/student --dry-run",
+    "limbeck export runs/mine --format router --documents intfloat/e5-small-v2",
     "limbeck export old-model --format safetensors --read-pickled --output safe-model",
 )
 def export(
@@ -27,10 +28,16 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="onnx, onnx-int8, sentence-transformers or safetensors.",
+            help="onnx, onnx-int8, sentence-transformers, router or safetensors.",
             autocompletion=options.complete(options.FORMATS),
         ),
     ],
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Of a router, the model for documents; default: the teacher that the run names."
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="The export's folder; default: beside the model's.")] = None,
     dtype: Annotated[
         str | None,
@@ -90,7 +97,7 @@ def export(
     request = ExportRequest(
         student, export_format, output=output, dtype=dtype, opset=opset, verify=verify, overwrite=overwrite,
         texts=None if text is None else read_texts(text, _MOST_TEXTS), seconds=seconds,
-        read_pickled=read_pickled,
+        read_pickled=read_pickled, documents=documents,
     )  # fmt: skip
     if problem := run_problem(student):
         print_line(problem, console, style="yellow")

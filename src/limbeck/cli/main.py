@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from limbeck.cli.benchmark import benchmark
 from limbeck.cli.compare import compare
@@ -22,6 +23,7 @@ from limbeck.cli.distill import distill
 from limbeck.cli.doctor import doctor
 from limbeck.cli.evaluate import evaluate
 from limbeck.cli.export import export
+from limbeck.cli.finetune import finetune
 from limbeck.cli.inspect import inspect
 from limbeck.cli.messages import UsageError, is_help, usage_message
 from limbeck.cli.methods import methods
@@ -40,7 +42,7 @@ errors = TerminalConsole(stderr=True)
 
 PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
     "Begin": (quickstart, doctor, methods, recipe, validate, schema),
-    "Distil and search": (distill, compare, search, status),
+    "Distil and search": (finetune, distill, compare, search, status),
     "Measure and look inside": (evaluate, benchmark, inspect),
     "Show and deploy": (report, export),
 }
@@ -256,5 +258,5 @@ def _process() -> tuple[int, int]:
 
 def _print_error(message: str) -> None:
     """Print a message on one line; its brackets are no markup."""
-    line = " ".join(message.split()).replace("[", r"\[")
-    errors.print(f"[bold red]error:[/] {line}", highlight=False, soft_wrap=True)
+    line = Text.assemble(("error:", "bold red"), f" {' '.join(message.split())}")
+    errors.print(line, highlight=False, soft_wrap=True)

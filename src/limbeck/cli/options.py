@@ -25,13 +25,13 @@ STUDENTS = (
     "minilm-6x384", "minilm-4x384", "minilm-3x384", "minilm-12x384", "minilm-6x768", "minilmv2-12x384-e128",
     "tinybert-4x312", "nas-4x576", "nas-3x384",
 )  # fmt: skip
-TASK_GROUPS = ("glue", "glue_leaderboard", "qa", "cross_lingual", "chinese", "few_chinese", "similarity")
+TASK_GROUPS = ("glue", "glue_leaderboard", "qa", "cross_lingual", "chinese", "few_chinese", "similarity", "tagging")
 _EVALUATION = Path(__file__).parents[1] / "evaluation" / "data"
 # Of these the files are what there is.
 TASKS, PROTOCOLS = (
     sorted(path.stem for path in (_EVALUATION / kind).glob("*.yaml")) for kind in ("tasks", "protocols")
 )
-FORMATS = ("onnx", "onnx-int8", "sentence-transformers", "safetensors")
+FORMATS = ("onnx", "onnx-int8", "sentence-transformers", "router", "safetensors")
 OBJECTIVES = ("relation_kl", "attention_score_mse", "soft_label_kl")
 SAMPLERS = ("tpe", "random", "nsga2", "gp", "kd_nas")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -69,13 +69,35 @@ LONGEST_SECONDS = 86_400
 LAST_SEED = 2**32 - 1
 """The largest seed of NumPy."""
 
+
+def check_overrides(given: list[str] | None) -> list[str] | None:
+    """Refuse overrides without a value, before what else is missing is told."""
+    for override in given or []:
+        if "=" not in override:
+            raise typer.BadParameter(f"'{override[:80]}' is not PATH=VALUE.")
+    return given
+
+
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set stages.0.training.learning_rate=1e-4"),
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a value: --set stages.0.training.learning_rate=1e-4",
+        callback=check_overrides,
+    ),
 ]
 Teacher = Annotated[str | None, run_option(help="Folder, Hub name or package:NAME of the teacher.")]
 Corpus = Annotated[
-    list[str] | None, run_option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated.")
+    list[str] | None,
+    run_option(help="File, folder, glob, hub:NAME, installed-docs or installed-text; may be repeated."),
+]
+Student = Annotated[
+    str | None,
+    run_option(
+        help='Shape of the student: "6x384", a preset, or how many of the teacher\'s layers.',
+        autocompletion=complete(STUDENTS),
+    ),
 ]
 Method = Annotated[
     str | None,
@@ -190,6 +212,24 @@ def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
         raise ValueError(text)
     return int(text)
+
+
+def parse_names(option: str, text: str) -> dict[str, str]:
+    """Read `NAME=NAME` pairs, separated by commas.
+
+    Raises:
+        RecipeError: for a pair that lacks a name, or a name that is given twice.
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, other = map(str.strip, part.partition("="))
+        if not (name and other) or name in found:
+            problem = f"names '{name}' twice" if name in found else f"has '{part[:40]}'"
+            raise RecipeError(
+                f"{option} {problem}; write a pair for each, by commas: LABEL_0=entailment,LABEL_1=neutral."
+            )
+        found[name] = other
+    return found
 
 
 def parse_numbers(option: str, text: str) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from limbeck.cli import options as shared
 from limbeck.cli.messages import print_json, print_result
 from limbeck.cli.options import Json, Overrides, command
 from limbeck.errors import RecipeError
@@ -13,25 +14,45 @@ from limbeck.errors import RecipeError
 
 @command(
     "limbeck recipe --example > recipe.yaml",
+    "limbeck recipe --example task > task.yaml",
+    "limbeck recipe --teacher intfloat/e5-small-v2 --student 3 --corpus texts/ > recipe.yaml",
     "limbeck recipe --quickstart",
     "limbeck recipe recipe.yaml --set seed=7 --json",
 )
 def recipe(
-    path: Annotated[Path | None, typer.Argument(help="A recipe to print with every default filled in.")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="A recipe to print with every default filled in; of --example its name, text or task."),
+    ] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a commented example.")] = False,
     quickstart: Annotated[bool, typer.Option("--quickstart", help="Print the recipe of the quickstart.")] = False,
+    teacher: shared.Teacher = None,
+    student: shared.Student = None,
+    corpus: shared.Corpus = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Print a commented example recipe, or a recipe with every default filled in."""
-    from limbeck.recipe.load import dump_recipe, load_recipe, read_shipped
+    """Print a commented example recipe, a recipe with every default filled in, or one that is chosen for a teacher.
 
-    if sum([path is not None, example, quickstart]) != 1:
-        raise RecipeError("Say which recipe: --example, --quickstart, or the path of one.")
-    if path is not None:
-        text = dump_recipe(load_recipe(path, overrides or []))
+    `limbeck distill` trains what is chosen for --teacher, --student and --corpus, with the reasons that stand in it.
+    """
+    from limbeck.core.yaml import dump_yaml
+    from limbeck.recipe.choosing import choose_recipe
+    from limbeck.recipe.load import apply_overrides, dump_recipe, load_recipe, read_example, read_shipped
+
+    chosen = teacher is not None or student is not None or bool(corpus)
+    if quickstart + (example or path is not None) + chosen != 1:
+        raise RecipeError(
+            "Say which recipe: --example, --quickstart, the path of one, or --teacher, --student and --corpus."
+        )
+    if chosen:
+        if teacher is None or student is None or not corpus:
+            raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
+        text = dump_yaml(apply_overrides(choose_recipe(teacher, student, corpus), overrides or []))
+    elif example:
+        text = read_example(str(path or "text"))
     else:
-        text = read_shipped("example" if example else "quickstart")
+        text = read_shipped("quickstart") if path is None else dump_recipe(load_recipe(path, overrides or []))
     print_recipe(text, as_json)
 
 
@@ -51,11 +72,19 @@ def validate(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Check a recipe against the configurations of its models; no weight and no text is loaded."""
-    from limbeck.api import validate as check
-    from limbeck.recipe.plan import summarise
+    """Check a recipe against the configurations of its models.
 
-    lines = summarise(check(recipe, overrides or []))
+    First rows of labelled files are read, and weights of a teacher of sentence vectors, to compare these.
+    """
+    from limbeck.api import validate as check
+    from limbeck.export.vector_check import describe_difference
+    from limbeck.recipe.plan import summarise
+    from limbeck.training.teacher import check_vectors
+
+    plan = check(recipe, overrides or [])
+    compared = check_vectors(plan.vector_teachers, fetch=False)
+    vectors = {f"sentence vectors of {title}": describe_difference(value) for title, value in compared.items()}
+    lines = {**summarise(plan), **vectors}
     shown = (f"{name}: {text}" for name, text in lines.items())
     print_result(as_json, dict(lines), *shown, Text("The recipe is valid.", style="green"))
 

@@ -14,7 +14,7 @@ import typer
 from limbeck.cli import options
 from limbeck.cli.distill import recipe_data
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import complete, complete_list, parse_list, run_option, training_option, whole_number
+from limbeck.cli.options import complete, complete_list, parse_list, training_option, whole_number
 from limbeck.search import requests
 
 _COMPLETIONS: dict[str, options.Complete] = {
@@ -34,10 +34,7 @@ def _in_order(
         Path | None, typer.Argument(help="Recipe (YAML) of the run to search for.", show_default=False)
     ] = None,
     teacher: options.Teacher = None,
-    student: Annotated[
-        str | None,
-        run_option(help='Shape of the student: "4x312" or a preset.', autocompletion=complete(options.STUDENTS)),
-    ] = None,
+    student: options.Student = None,
     corpus: options.Corpus = None,
     method: options.Method = None,
     steps: None = None,
@@ -194,7 +191,7 @@ def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Pat
     from limbeck.recipe.load import apply_overrides
 
     own_place = str(output / "run")
-    data = recipe_data(recipe, output=own_place if recipe is None else None, **options)
+    data = recipe_data(recipe, output=own_place if recipe is None else None, chooses=False, **options)
     data = apply_overrides(data, overrides or [])
     return {**data, "output": data.get("output") or own_place}
 

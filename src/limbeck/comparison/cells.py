@@ -12,7 +12,8 @@ from limbeck.core import files, machine, studies
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.plan import RunPlan, choose_teacher, plan_run
+from limbeck.recipe.model_choices import choose_teacher
+from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
@@ -177,6 +178,11 @@ class CheckedPlan:
     def with_text(self) -> RunPlan:
         """The first run that reads text: all read the same."""
         return next(run for _, run in self.runs if run.stages)
+
+    @property
+    def with_vectors(self) -> RunPlan:
+        """The first run whose student learns finished sentence vectors; without one, the first that reads text."""
+        return next((run for _, run in self.runs if run.aligned_stage is not None), self.with_text)
 
 
 def check_plan(plan: ComparisonPlan) -> CheckedPlan:

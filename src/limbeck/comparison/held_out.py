@@ -16,7 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.comparison.plan import HeldOutSpec
 from limbeck.core import records
 from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
-from limbeck.corpus import Corpus, PadCollator
+from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
+from limbeck.corpus.batches import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import (
     SentencePair,
@@ -27,8 +28,9 @@ from limbeck.evaluation import (
     spearman_agreement,
 )
 from limbeck.methods import layer_mapping, minilmv2
-from limbeck.models.families import Shape, depth, family_of, shape_of
-from limbeck.models.loading import load_model
+from limbeck.models.families import Shape, depth, shape_of
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.sentences import SentenceHead, describe_pooling, sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import relation_kl
@@ -64,7 +66,7 @@ class LastLayers:
     ) -> None:
         self._batches, self.device = batches, teacher.device
         self._heads = common_relation_heads(shape_of(teacher.config), students)
-        self._causal = family_of(teacher.config).causal
+        self._causal = shape_of(teacher.config).causal
         self._kinds = _PARTS if kept else (*_PARTS, "hidden")
         self._teacher = None if kept else teacher
         self._kept = (
@@ -214,9 +216,11 @@ def pair_agreement(
     tokenizer: PreTrainedTokenizerBase,
     corpus: Corpus,
     pairs: Sequence[SentencePair],
-    pooling: str,
-) -> Callable[[PreTrainedModel], float]:
+    pooling: str | SentenceHead,
+) -> Callable[..., float]:
     """Return Spearman's correlation of students' similarities of sentence pairs with their teacher's, read once.
+
+    The function takes a student, and what makes its vectors where that is not `pooling`.
 
     Args:
         teacher: Where students are compared.
@@ -226,9 +230,27 @@ def pair_agreement(
         pooling: How sentence vectors are pooled.
     """
     texts, length = [(pair.first, pair.second) for pair in pairs], int(corpus.manifest["settings"]["length"])
-    similarities = partial(pair_similarities, tokenizer=tokenizer, pairs=texts, pooling=pooling, max_length=length)
-    of_teacher = similarities(teacher).numpy()
-    return lambda student: spearman_agreement(similarities(student).numpy(), of_teacher)
+    similarities = partial(pair_similarities, tokenizer=tokenizer, pairs=texts, max_length=length)
+    of_teacher = similarities(teacher, pooling=pooling).numpy()
+
+    return lambda student, own=None: spearman_agreement(
+        similarities(student, pooling=own or pooling).numpy(), of_teacher
+    )
+
+
+def own_head(folder: Path, pooling: str | SentenceHead) -> str | SentenceHead:
+    """Return what makes a student's sentence vectors: as its files say, else as others' do, as far as that fits it.
+
+    Args:
+        folder: The student's.
+        pooling: What makes those of others.
+    """
+    said = sentence_pooling(folder)
+    if said is not None:
+        return SentenceHead(said)
+    if isinstance(pooling, str) or pooling.sentence.fits(shape_of(load_config(folder)).hidden):
+        return pooling
+    return pooling.sentence.pooling
 
 
 _BATCH = 32
@@ -256,7 +278,7 @@ def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
     Raises:
         CorpusError: if a share was to be held out and none could be.
     """
-    asked = spec.enabled and corpus.manifest["settings"]["held_out"] > 0
+    asked = spec.enabled and corpus.manifest["settings"]["held_out"] != 0
     if asked and not corpus.manifest["held_out_documents"]:
         raise CorpusError(
             f"Nothing can be held out: corpus.sources has {corpus.manifest['documents']} document. Blank lines "
@@ -273,7 +295,7 @@ class HeldOutText:
         tokenizer: The tokenizer of all.
         corpus: The corpus, with its held-out blocks and documents.
         spec: What to measure, and on how much.
-        pooling: How sentence vectors are pooled.
+        pooling: What makes the teacher's sentence vectors, and those of students whose files say nothing.
         students: The students' shapes.
     """
 
@@ -281,7 +303,7 @@ class HeldOutText:
     tokenizer: PreTrainedTokenizerBase
     corpus: Corpus
     spec: HeldOutSpec
-    pooling: str
+    pooling: str | SentenceHead
     students: Sequence[Shape]
 
     @property
@@ -289,7 +311,7 @@ class HeldOutText:
         """What decides the figures besides the model: equal settings make figures comparable."""
         return {
             **self.spec.model_dump(exclude={"enabled"}),
-            "pooling": self.pooling,
+            "pooling": describe_pooling(self.pooling),
             "relation_heads": common_relation_heads(shape_of(self.teacher.config), self.students),
             "text": self.corpus.identity,
         }
@@ -304,34 +326,45 @@ class HeldOutText:
         found = records.load(HeldOutFigures, folder)
         earlier = {**self.settings, "text": self.corpus.path.name}  # Of versions that knew text by its cache.
         if found.is_empty or found.settings not in (self.settings, earlier):
-            found = self.measure(load() if load is not None else load_model(folder / "student"))
+            student = folder / "student"
+            given = (load(),) if load is not None else (load_model(student), own_head(student, self.pooling))
+            found = self.measure(*given)
             found.settings = self.settings
             records.save(found, folder)
         return found
 
-    def measure(self, model: PreTrainedModel) -> HeldOutFigures:
-        """Measure a model; a figure that the held-out text is too small for is None, with the reason."""
+    def measure(self, model: PreTrainedModel, own: str | SentenceHead | None = None) -> HeldOutFigures:
+        """Measure a model; a figure that the held-out text is too small for is None, with the reason.
+
+        Of labelled rows there is no retrieval: they have no summaries.
+
+        Args:
+            model: The model.
+            own: What makes its sentence vectors, where that is not `pooling`.
+        """
         model = model.to(self.teacher.device).eval()
         figures: dict[str, float | None] = {measure.key: None for measure in MEASURES}
         unavailable: dict[str, str] = {}
         for name, take in (("agreement", self._agreement), ("retrieval", self._retrieval), ("layers", self._layers)):
+            if name == "retrieval" and isinstance(self.corpus, LabelledCorpus):
+                continue
             try:
-                figures |= take(model)
+                figures |= take(model, own)
             except LimbeckError as error:
                 unavailable[name] = str(error)
         # Vectors that are all alike have neither ranks nor variance.
         return HeldOutFigures(figures=records.plain(figures), unavailable=unavailable)
 
-    def _agreement(self, model: PreTrainedModel) -> dict[str, float | None]:
-        return {"agreement": self._pair_agreement(model)}
+    def _agreement(self, model: PreTrainedModel, own: str | SentenceHead | None) -> dict[str, float | None]:
+        return {"agreement": self._pair_agreement(model, own)}
 
-    def _retrieval(self, model: PreTrainedModel) -> dict[str, float | None]:
+    def _retrieval(self, model: PreTrainedModel, own: str | SentenceHead | None) -> dict[str, float | None]:
         length = int(self.corpus.manifest["settings"]["length"])
-        pairs, pooling = self._retrieval_pairs, self.pooling
+        pairs, pooling = self._retrieval_pairs, own or self.pooling
         found = measure_retrieval(model, self.tokenizer, pairs, pooling=pooling, max_length=length)
         return {"retrieval": found.mrr_at_10}
 
-    def _layers(self, model: PreTrainedModel) -> dict[str, float | None]:
+    def _layers(self, model: PreTrainedModel, own: str | SentenceHead | None) -> dict[str, float | None]:
         relations, explained = LastLayers(self.teacher, self._batches, self.students).compare(model)
         return {"relations": relations, "explained": explained}
 
@@ -341,7 +374,7 @@ class HeldOutText:
         return [(document.title, document.body) if document.title else document.text for document in found]
 
     @cached_property
-    def _pair_agreement(self) -> Callable[[PreTrainedModel], float]:
+    def _pair_agreement(self) -> Callable[..., float]:
         plain = [text if isinstance(text, str) else "\n".join(text) for text in self._documents]
         pairs = build_pairs(plain, self.spec.pairs)
         return pair_agreement(self.teacher, self.tokenizer, self.corpus, pairs, self.pooling)
@@ -371,7 +404,10 @@ def held_out_batches(
     Returns:
         `input_ids` and `attention_mask`, `[B, L]`, of each batch.
     """
-    rows = list(islice(corpus.held_out, blocks))
+    rows = [
+        {name: value for name, value in row.items() if name not in (PROMPT, TEACHER_IDS)}
+        for row in islice(corpus.held_out, blocks)
+    ]
     collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
     size = min(_BATCH, max(1, len(rows) // fewest))
     return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]

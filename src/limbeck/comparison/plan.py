@@ -12,14 +12,14 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from limbeck.core.records import flat
-from limbeck.core.yaml import Strict, read_document
+from limbeck.core.yaml import Strict, explain, read_document
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS, read_method
-from limbeck.recipe.load import apply_overrides, check_plain
+from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.schema import CorpusSpec, Name, StageSpec, StudentSpec, TeacherSpec, explain
+from limbeck.recipe.schema import CorpusSpec, Name, ShapeSpec, StageSpec, StudentSpec, TeacherSpec, Whole
 
 # `MethodEntry`: a method of a comparison, and the variants of it that its layer mappings make.
 
@@ -279,19 +279,12 @@ class ComparedStudent(StudentSpec):
 
     name: str | None = Field(default=None, min_length=1)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _a_shape_is_a_student(cls, data: Any) -> Any:
-        if isinstance(data, str) or (isinstance(data, dict) and "shape" not in data and "layers" in data):
-            return {"shape": data}
-        return data
-
     @property
     def title(self) -> str:
         """What the tables call it."""
         if self.name is not None:
             return self.name
-        return self.shape if isinstance(self.shape, str) else f"{self.shape.layers}x{self.shape.hidden}"
+        return f"{self.shape.layers}x{self.shape.hidden}" if isinstance(self.shape, ShapeSpec) else str(self.shape)
 
     def in_recipe(self) -> dict[str, Any]:
         """Return the student as a recipe has it."""
@@ -328,7 +321,7 @@ class ComparisonPlan(Strict):
     corpus: CorpusSpec
     students: list[ComparedStudent] = Field(min_length=1)
     methods: list[MethodEntry] = Field(min_length=1)
-    seeds: list[int] = Field(default=[1], min_length=1)
+    seeds: list[Whole] = Field(default=[1], min_length=1)
     budget: BudgetSpec
     training: dict[str, Any] = Field(default_factory=dict)
     evaluation: MeasuresSpec = Field(default_factory=MeasuresSpec)
@@ -412,4 +405,4 @@ def _read(path: Path) -> dict[str, Any]:
     found = read_document(path, f"Plan '{path}'", "give a YAML file, see docs/comparison.md.")
     if not isinstance(found, dict):
         raise RecipeError(f"Plan '{path}' must be a mapping with teacher, corpus, students, methods and budget.")
-    return found
+    return {key: with_paths_beside(value, path.parent, key) for key, value in found.items()}

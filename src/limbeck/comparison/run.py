@@ -20,12 +20,12 @@ from limbeck.core import blocks, folders, machine, records, studies
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
-from limbeck.evaluation.cell import model_fingerprint
+from limbeck.evaluation.cell import fingerprint_beside
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, PlannedTask, Planner
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
-from limbeck.recipe.schema import without_places
+from limbeck.recipe.load import without_places
 from limbeck.training.run import build_corpora
 
 EVALUATION = "evaluation"
@@ -65,6 +65,13 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
             f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' is {old}, and now {new}: its runs could "
             "not be compared with new ones; put it back, or give another --output."
         )
+
+
+def _known_teacher(saved: Mapping[str, Any]) -> str | None:
+    """Return the fingerprint of its teacher that a comparison wrote down, if it did."""
+    fixed = saved.get("fixed")
+    known = fixed.get("teacher_weights") if isinstance(fixed, dict) else None
+    return known if isinstance(known, str) else None
 
 
 def _fixed_at_first(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,7 +201,8 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
-    fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "content": corpus.identity}
+    known = _known_teacher(saved)
+    fixed |= {"teacher_weights": fingerprint_beside(known, plan.teacher.model), "content": corpus.identity}
     check_fixed(folder, saved, fixed if began else {**fixed, "text": corpus.path.name})
     fixed |= began
     earlier, title = studies.Comparison.read(saved), plan.teacher.name or plan.teacher.model
@@ -362,7 +370,7 @@ class _Comparison:
                 tokenizer=_tokenizer(plan),
                 corpus=self.corpus,
                 spec=plan.evaluation.held_out,
-                pooling=self.checked.with_text.pooling,
+                pooling=self.checked.with_vectors.vectors(),
                 students=[cell.shape for cell in self.cells],
             )
             bar(0.0, "held-out text: teacher", Count(0, "models"))

@@ -57,7 +57,14 @@ class Int8(Record):
 
 
 class Export(File):
-    """An export; `differences` are those from its source, `verified` those on the user's own text."""
+    """An export; `differences` are those from its source, `verified` those on the user's own text.
+
+    Attributes:
+        documents: Of a router, the model that reads documents.
+        prompts: Of a router, what is put before a text, by its role.
+        found: Of a router, the share of sample texts whose vector as a query, by the student, is nearest to that of the
+            same text as a document.
+    """
 
     FILE = "export.json"
 
@@ -65,6 +72,9 @@ class Export(File):
     file: str | None = None
     dtype: str = ""
     source: str = ""
+    documents: str | None = None
+    prompts: dict[str, str] = Field(default_factory=dict)
+    found: Number | None = None
     shape: str = ""
     head: str | None = None
     pooling: str | None = None

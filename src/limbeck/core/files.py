@@ -10,11 +10,13 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from glob import iglob
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +30,43 @@ _logger = logging.getLogger("limbeck")
 
 RECORD = "run.json"
 HEARTBEAT = "heartbeat.json"
+
+
+# Relative paths of documents, which may be meant from the current folder or from that of the document.
+
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+_tried: dict[str, str] = {}
+
+
+def find_beside(text: str, folder: Path) -> str:
+    """Return a relative path or pattern as it leads somewhere: from the current folder, else from another one.
+
+    One that leads nowhere from either stays as it is, and `tried_beside` names the second place for messages.
+
+    Args:
+        text: The path, or anything else, which is returned.
+        folder: The other folder.
+    """
+    beside = str(folder / text)
+    if text.startswith(("~", os.sep)) or "://" in text or _leads_somewhere(text):
+        return text
+    if _leads_somewhere(beside):
+        return beside
+    if folder.resolve() != Path.cwd():
+        _tried[text] = _tried[str(Path(text))] = beside
+    return text
+
+
+def tried_beside(text: str) -> str:
+    """Return for the message on a missing path where else it was looked for; empty if nowhere."""
+    return f" (nor does '{_tried[text]}', beside the recipe)" if text in _tried else ""
+
+
+def _leads_somewhere(text: str) -> bool:
+    """Whether a path is there, or a pattern matches something; a `{placeholder}` matches as `*`."""
+    with suppress(OSError, ValueError, re.error):  # A name too long or with a NUL, or a broken pattern.
+        return Path(text).exists() or any(iglob(_PLACEHOLDER.sub("*", text), recursive=True))  # noqa: PTH207
+    return False
 
 
 @contextmanager
@@ -215,14 +254,15 @@ def build_once(
     Raises:
         CorpusError: if the cache cannot be written.
     """
-    manifest = _examine(folder / MANIFEST, reading=False).listing
-    if manifest is not None:
-        return manifest
     aside = folder.parent / f"{_ASIDE}{folder.name}"
+    lock = Path(f"{aside}{_LOCK}")
+    manifest = _examine(folder / MANIFEST, reading=False).listing
+    if manifest is not None and not lock.exists():  # Else it is taken, and removed: its holder may have been killed.
+        return manifest
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(folder.parent)
-        with _locked(Path(f"{aside}{_LOCK}"), waiting):
+        with _locked(lock, waiting):
             found = _examine(folder / MANIFEST)  # Another process may have built or checked it meanwhile.
             if found.damage is not None:
                 _logger.warning("The cache '%s' is damaged, and is built anew: %s.", folder, found.damage)

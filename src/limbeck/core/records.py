@@ -1,154 +1,29 @@
 """Records: the JSON files in which a run and its stages say how they were made, typed.
 
-A record is read by `load`, whatever its age and state, and written by `save`. What an older version did not write is
-None or empty; what this version does not know is kept; what is damaged is left out and named in `Record.damage`.
-`limbeck.core.studies` holds the records of comparisons, searches, evaluations and inspections, `limbeck.core.exports`
-that of exports.
+`limbeck.core.recording` says how records are read and written. `limbeck.core.studies` holds the records of comparisons,
+searches, evaluations and inspections, `limbeck.core.exports` that of exports.
 
 The modules are used by their names: `records.Run`, `studies.Comparison`.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field
 
-from limbeck.core.files import atomic_text
-
-Number: TypeAlias = int | float
-MOST_BYTES = 400 * 2**20
-"""Of a record; more is read as damaged."""
-_MOST = 2**1000
-"""Of a number; more is no float."""
-
-
-class Record(BaseModel):
-    """A record or a part of one: unknown keys are kept, and values are taken as they are or not at all.
-
-    Attributes:
-        KIND: The key by whose value a record is of one of the `KINDS`; empty where there is one kind.
-    """
-
-    model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True, defer_build=True)
-
-    KIND: ClassVar[str] = ""
-    KINDS: ClassVar[Mapping[str, type[Record]]] = {}
-
-    _damage: tuple[str, ...] = PrivateAttr(default=())
-    _order: tuple[str, ...] = PrivateAttr(default=())
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _keep_order(cls, values: Any, handler: Callable[[Any], Self]) -> Self:
-        record = handler(values)
-        if isinstance(values, dict):
-            record._order = tuple(values)
-        return record
-
-    @classmethod
-    def read(cls, values: Any, name: str = "") -> Self:
-        """Read plain values, as far as they are what they should be.
-
-        Args:
-            values: A mapping, as JSON holds it.
-            name: Of the file, for `damage`.
-        """
-        values, damage = plain(values), []
-        if not isinstance(values, dict):
-            values, damage = {}, [f"'{name}' is damaged and cannot be read."]
-        kind = cls.KINDS.get(str(values.get(cls.KIND)), cls)
-        kind = kind if issubclass(kind, cls) else cls
-        while True:
-            try:
-                record = kind.model_validate(values)
-            except ValidationError as error:
-                damage += _drop(values, error, name)
-            else:
-                record._damage = tuple(dict.fromkeys(damage))
-                return record
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both say the same, in whatever order."""
-        return isinstance(other, Record) and self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def damage(self) -> tuple[str, ...]:
-        """What could not be read of the file, a line each."""
-        return self._damage
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is known."""
-        return not self.model_fields_set
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was read or set as JSON has it, in the order of then; numbers that are not finite are None."""
-        fields = type(self).model_fields
-        known = {name: self.__dict__[name] for name in fields if name in self.model_fields_set}
-        found = {fields[name].alias or name: plain(value) for name, value in known.items()}
-        found |= {name: plain(value) for name, value in (self.model_extra or {}).items()}
-        order = [fields[key].alias or key if key in fields else key for key in self._order]
-        return {key: found[key] for key in dict.fromkeys([*order, *found]) if key in found}
-
-
-class File(Record):
-    """A record that is a file.
-
-    Attributes:
-        FILE: Its name.
-    """
-
-    FILE: ClassVar[str]
-
-
-F = TypeVar("F", bound=File)
-
-
-def load(kind: type[F], folder: Path) -> F:
-    """Read the record of a folder; an empty one where there is none.
-
-    Args:
-        kind: Of the record; of `studies.Search` the record is of the kind that its file names.
-        folder: The folder, or the file itself.
-
-    Returns:
-        The record; `damage` says what could not be read.
-    """
-    path = folder if folder.suffix == ".json" and not folder.is_dir() else folder / kind.FILE
-    record = kind.read({})
-    try:
-        if not path.is_file():  # Of a pipe or a device there is no end.
-            return record
-        if path.stat().st_size > MOST_BYTES:
-            record._damage = (f"'{path.name}' is larger than {MOST_BYTES // 2**20} MB, which no record is.",)
-            return record
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        record._damage = (f"'{path.name}' cannot be read: {error.strerror}.",)
-        return record
-    except (ValueError, RecursionError):
-        values = None
-    return kind.read(values, path.name)
-
-
-def save(record: File, folder: Path) -> None:
-    """Write a record whole or not at all, as JSON that every reader takes.
-
-    Args:
-        record: The record.
-        folder: Where its file is.
-    """
-    atomic_text(folder / record.FILE, text_of(record.to_dict()))
-
+from limbeck.core.recording import MOST_BYTES as MOST_BYTES
+from limbeck.core.recording import File as File
+from limbeck.core.recording import Number as Number
+from limbeck.core.recording import Record as Record
+from limbeck.core.recording import flat as flat
+from limbeck.core.recording import load as load
+from limbeck.core.recording import plain as plain
+from limbeck.core.recording import save as save
+from limbeck.core.recording import text_of as text_of
+from limbeck.core.recording import timestamp as timestamp
 
 STAGES, RUN_STUDENT = "stages", "student"
 """Folders of a run: of its stages, and of its student, which a stage with a separate one has too."""
@@ -165,75 +40,6 @@ def run_of(student: Path) -> Path | None:
         return None
     run = student.parents[2] if student.parents[1].name == STAGES else student.parent
     return run if (run / Run.FILE).is_file() else None
-
-
-def timestamp() -> str:
-    """Return the time as records have it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def text_of(values: Any) -> str:
-    """Return values as the text of a record's file."""
-    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: records and dataclasses as mappings, tuples as lists, NaN and infinity as None."""
-    if isinstance(value, Record):
-        return value.to_dict()
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, int):
-        return value if abs(value) < _MOST else None
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by dotted names, so that the first that differs can be named."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
-
-
-def _drop(values: dict[str, Any], error: ValidationError, name: str) -> list[str]:
-    """Take out the values that an error is about; return a line about each."""
-    said: dict[tuple[Any, ...], str] = {}
-    for problem in error.errors(include_url=False, include_context=False):
-        reason = problem["msg"].lower().partition(" or instance of")[0]
-        said[_damaged_path(values, problem["loc"], problem["type"])] = reason
-    # From the end, so that the places of a list's other items hold.
-    for path in sorted(said, key=lambda path: [(isinstance(key, int), key) for key in path], reverse=True):
-        holder: Any = values
-        for key in path[:-1]:
-            holder = holder[key]
-        del holder[path[-1]]
-    return [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in said.items()]
-
-
-def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tuple[Any, ...]:
-    """The keys to the value that has to go: a field, or an item of a list of records.
-
-    A list of numbers that lacks one would say something else, so it goes as a whole.
-    """
-    path: list[int | str] = []
-    for key in place:  # It ends with names of types where a field may be of several.
-        is_there = key in values if isinstance(values, dict) else isinstance(values, list) and key in range(len(values))
-        if not is_there:
-            break
-        path.append(key)
-        values = values[key]
-    while isinstance(path[-1], int) and problem not in ("model_type", "missing"):
-        path.pop()
-    return tuple(path)
-
-
-def _shown(path: Sequence[int | str]) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in ".".join(map(str, path)))[:200]
 
 
 # A run: `run.json` and `heartbeat.json` in its folder.
@@ -293,6 +99,8 @@ class CorpusView(Record):
     Attributes:
         fingerprint: Name of its cache, which follows from paths and dates.
         content: A hash of what each source gave, wherever it lies; empty where an earlier version wrote none.
+        roles: Share of each role in what is trained on; None where no source has one.
+        pieces: Rows to train on by the unit that they are, of a stream those of its beginning; None without `units`.
     """
 
     stage: str | None = None
@@ -304,6 +112,8 @@ class CorpusView(Record):
     shares: dict[str, Number] | None = None
     fingerprint: str | None = None
     content: list[str] = Field(default_factory=list)
+    roles: dict[str, Number] | None = None
+    pieces: dict[str, Number] | None = None
 
 
 class SourceNotes(Record):
@@ -339,11 +149,21 @@ class Citation(Record):
 
 
 class LayerLink(Record):
-    """Layers of the student, the layers of the teacher they learn from, and the terms of the loss that join them."""
+    """Layers of the student, the layers of the teacher they learn from, and the terms of the loss that join them.
+
+    Attributes:
+        vectors: Whether a term brings the student's sentence vectors to the teacher's place; older records have none.
+    """
 
     student: list[int] = Field(default_factory=list)
     teacher: list[int] = Field(default_factory=list)
     terms: list[str] = Field(default_factory=list)
+    vectors: bool | None = None
+
+    @property
+    def aligns_vectors(self) -> bool:
+        """Whether the student's sentence vectors are in the teacher's space; of older records by a term's name."""
+        return bool(self.vectors) or (self.vectors is None and "pooled_cosine" in self.terms)
 
 
 class Drawn(Record):
@@ -471,6 +291,7 @@ class PlannedTeacher(Record):
     """A teacher of a recipe: a model, or the student of a stage."""
 
     model: str | None = None
+    revision: str | None = None
     name: str | None = None
     stage: str | None = None
 
@@ -588,12 +409,18 @@ class Retrieval(Record):
         recall_at_1: Share of summaries whose right body comes first.
         pool: Number of pairs: each summary searches this many bodies.
         interval: 95 % interval of `mrr_at_10` (normal approximation over summaries).
+        ndcg_at_10: Mean over summaries of 1 / log2(1 + rank) of the right body, 0 where the rank is above 10.
+        recall_at_10: Share of summaries whose right body is among the first ten.
+        intervals: Those of `ndcg_at_10` and `recall_at_10`, by name.
     """
 
     mrr_at_10: Number | None = None
     recall_at_1: Number | None = None
     pool: Number | None = None
     interval: list[Number | None] | None = None
+    ndcg_at_10: Number | None = None
+    recall_at_10: Number | None = None
+    intervals: dict[str, list[Number | None]] = Field(default_factory=dict)
 
 
 class ModelFigures(Record):
@@ -617,7 +444,7 @@ class Agreement(Record):
 
     Attributes:
         spearman: Over all pairs; depends on the mixture of kinds, so compare it only between equal pair sets.
-        interval: Its 95 % interval, by resampling documents.
+        interval: Its 95 % interval, by resampling documents; None of fewer than five.
         pairs: Number of pairs.
         documents: Number of documents they are from.
         by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
@@ -630,6 +457,24 @@ class Agreement(Record):
     documents: Number | None = None
     by_kind: dict[str, Number | None] = Field(default_factory=dict)
     seed: int | None = None
+
+
+class CutVectors(Record):
+    """Figures of sentence vectors of both models that are cut to their first components, and scaled to length one.
+
+    Attributes:
+        width: Components that are left.
+        agreement: Of the student's similarities with those of the teacher's whole vectors.
+        teacher: The teacher's retrieval.
+        student: The student's retrieval.
+        asymmetric: Retrieval of the student's queries in the teacher's documents.
+    """
+
+    width: int = 0
+    agreement: Agreement | None = None
+    teacher: Retrieval | None = None
+    student: Retrieval | None = None
+    asymmetric: Retrieval | None = None
 
 
 class TaskFigures(Record):
@@ -658,10 +503,83 @@ class TaskFigures(Record):
     unavailable: str | None = None
 
 
+class LabelFigures(Record):
+    """F1 of both models on one class, label or type of entity, 0 to 1; `rows` is how often the labels have it."""
+
+    label: str = ""
+    rows: Number | None = None
+    teacher: Number | None = None
+    student: Number | None = None
+
+
+class Disagreement(Record):
+    """A row to which teacher and student give different answers, all of them in words.
+
+    Attributes:
+        text: The row's text, or the passage of a question, as far as it is shown.
+        pair: Its second text, or the question; empty where there is none.
+        label: The row's label.
+        teacher: The teacher's answer.
+        student: The student's answer.
+        distance: How far apart the answers are: half the sum of the differences of their probabilities (0 to 1) where
+            there are classes, the largest of them where a row may have several, the difference of values, 1 - F1 of
+            answers, the share of words with another tag.
+    """
+
+    text: str = ""
+    pair: str = ""
+    label: str = ""
+    teacher: str = ""
+    student: str = ""
+    distance: Number | None = None
+
+
+class DevelopmentFigures(Record):
+    """Scores of both models, as they are, on the development rows of a task; none of them was trained on.
+
+    Attributes:
+        task: The task's name.
+        kind: Of its labels.
+        stage: The stage that it is from; None where it is the evaluation's.
+        split: The scored split, or the file of the development rows.
+        rows: How many there are.
+        teacher: Metric to score, the main one first, as `limbeck.evaluation.metrics` has them; empty without a teacher.
+        student: The student's.
+        teacher_name: The teacher.
+        labels: Names of the classes, in the order of `confusion`.
+        confusion: Rows of each class (a list each) by the class that the student gives them; empty without classes.
+        by_label: Classes, labels or types of entities, one by one.
+        disagreements: On how many rows the answers differ; None without a teacher.
+        examples: The furthest apart of these, ten at most, the furthest first.
+        unavailable: Why there are no scores.
+    """
+
+    task: str = ""
+    kind: str = ""
+    stage: str | None = None
+    split: str = ""
+    rows: Number | None = None
+    teacher: dict[str, Number | None] = Field(default_factory=dict)
+    student: dict[str, Number | None] = Field(default_factory=dict)
+    teacher_name: str | None = None
+    labels: list[str] = Field(default_factory=list)
+    confusion: list[list[Number]] = Field(default_factory=list)
+    by_label: list[LabelFigures] = Field(default_factory=list)
+    disagreements: Number | None = None
+    examples: list[Disagreement] = Field(default_factory=list)
+    unavailable: str | None = None
+
+    @property
+    def metric(self) -> str:
+        """The main metric; empty where nothing was scored."""
+        return next(iter(self.student), "")
+
+
 class MeasuredWith(Record):
-    """Settings of a run's evaluation."""
+    """Settings of a run's evaluation; `student_pooling` where it is another than the teacher's."""
 
     pooling: str | None = None
+    student_pooling: str | None = None
     max_length: Number | None = None
     pairs: Number | None = None
     retrieval_pairs: Number | None = None
@@ -681,7 +599,12 @@ class RunEvaluation(Record):
         unavailable: Figure -> the reason why there is none; one that was not asked for is None without a reason.
         settings: Pooling, lengths, sizes, dtype and seed of the request.
         seconds: Measure -> its wall time.
-        task: Scores on the task that the student was distilled for.
+        task: Scores on held-out rows of the task that the student was distilled for, which the teacher may have been
+            trained on.
+        development: Scores of both models as they are, on development rows; one a task.
+        asymmetric: Retrieval of the student's queries in the teacher's documents, of students that learned the
+            teacher's sentence vectors.
+        cut: The same of shorter vectors, a width each, the widest first.
     """
 
     teacher: ModelFigures = Field(default_factory=ModelFigures)
@@ -692,6 +615,9 @@ class RunEvaluation(Record):
     settings: MeasuredWith = Field(default_factory=MeasuredWith)
     seconds: dict[str, Number | None] = Field(default_factory=dict)
     task: TaskFigures | None = None
+    development: list[DevelopmentFigures] = Field(default_factory=list)
+    asymmetric: Retrieval | None = None
+    cut: list[CutVectors] = Field(default_factory=list)
 
     @property
     def batches(self) -> list[BatchLatency]:
@@ -712,6 +638,8 @@ class Run(Made, CardFields):
         timings: Seconds of each part, and of all in `total`.
         license: Of the student, as the language, where somebody wrote it into the record.
         stage_teachers: Hash of the teacher of each stage that has a separate one, see `Teacher.weights`.
+        teacher_vectors: Teacher whose sentence vectors are taught, to their largest difference from those of
+            sentence-transformers, None where that does not load the model; empty where it is not installed.
     """
 
     FILE = "run.json"
@@ -727,6 +655,7 @@ class Run(Made, CardFields):
     peak_device_memory_bytes: int | None = None
     teacher: Teacher = Field(default_factory=Teacher)
     stage_teachers: dict[str, str] = Field(default_factory=dict)
+    teacher_vectors: dict[str, Number | None] = Field(default_factory=dict)
     student: Student = Field(default_factory=Student)
     corpus: CorpusText | None = None
     untrained: Untrained | None = None

@@ -74,13 +74,23 @@ class Column(Record):
 
 
 class ChosenPoint(Record):
-    """The grid point that stands for a model on a task, and its runs."""
+    """The grid point that stands for a model on a task, and its runs.
+
+    Attributes:
+        settings: Of the point.
+        runs: Number of finished ones.
+        wanted: Number there should be.
+        points: Number of points with a finished run.
+        seeds: Of the runs.
+        weights: Folder of the best run's kept weights, in that of the evaluation.
+    """
 
     settings: dict[str, Any] = Field(default_factory=dict)
     runs: int
     wanted: int
     points: int
     seeds: list[int] = Field(default_factory=list)
+    weights: str | None = None
 
 
 class Scores(Record):
@@ -199,6 +209,7 @@ class Evaluation(File):
 
     Attributes:
         average: Table of the preset's paper whose average was asked for.
+        as_is: Whether the models were scored by their heads as they are.
         notes: All of them; `notes_in_short` has a line a kind.
     """
 
@@ -212,19 +223,31 @@ class Evaluation(File):
     notes: list[str] = Field(default_factory=list)
     notes_in_short: list[str] = Field(default_factory=list)
     costs: Costs | None = None
+    as_is: bool = False
 
 
 class EvaluationRequest(File):
-    """The request that an evaluation's folder was made for; `set` is aliased, as Python has the word."""
+    """The request that an evaluation's folder was made for; `set` is aliased, as Python has the word.
+
+    Attributes:
+        as_is: Whether models are scored by their heads as they are; else they are fine-tuned.
+    """
 
     FILE = "evaluation.json"
 
     preset: str | None = None
     overrides: list[str] = Field(default_factory=list, alias="set")
+    as_is: bool = False
 
 
 class EvaluationCell(Record):
-    """A row of `results.jsonl`: a model, fine-tuned on a task with one seed at one grid point; `error` if it failed."""
+    """A row of `results.jsonl`: a model, as it is or fine-tuned on a task with one seed at one grid point.
+
+    Attributes:
+        error: Why it failed; None if it did not.
+        weights: Hash of its weights, configuration and tokenizer as they were kept.
+        thresholds: Of the classes, chosen on the select split for all others.
+    """
 
     id: str = ""
     training: str | None = None
@@ -243,6 +266,8 @@ class EvaluationCell(Record):
     seconds: Number | None = None
     training_seconds: Number | None = None
     predictions: str | None = None
+    weights: str | None = None
+    thresholds: list[float] | None = None
     notes: list[str] = Field(default_factory=list)
     error: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)

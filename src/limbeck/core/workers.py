@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from multiprocessing.synchronize import Event
 from multiprocessing.util import get_temp_dir
 from threading import Thread
 from typing import Any, TypeAlias, TypeVar
@@ -163,12 +164,13 @@ def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: 
             connection.send(_End(problem))
 
 
-def settle_worker(threads: int | None = None, device: str | None = None) -> None:
+def settle_worker(threads: int | None = None, device: str | None = None, start: Event | None = None) -> None:
     """Make this process a worker: it leaves Ctrl-C to its parent, and ends with it.
 
     Args:
         threads: Of torch; None leaves them.
         device: The GPU that it sees, see `visible_device`; None leaves all.
+        start: What it waits for before its first work.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -177,6 +179,8 @@ def settle_worker(threads: int | None = None, device: str | None = None) -> None
     if threads is not None:
         torch.set_num_threads(threads)
     end_with_parent()
+    if start is not None:
+        start.wait()
 
 
 def end_with_parent() -> None:
@@ -203,19 +207,25 @@ def visible_device(index: int) -> str | None:
 
 
 @contextmanager
-def process_pool(workers: int, method: str | None, threads: int | None = None) -> Iterator[ProcessPoolExecutor]:
+def process_pool(
+    workers: int, method: str | None, threads: int | None = None, start: Event | None = None
+) -> Iterator[ProcessPoolExecutor]:
     """Yield an executor of settled worker processes; what is still waiting at the end is dropped.
 
     Args:
         workers: How many.
         method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
         threads: Of torch, in each.
+        start: What they wait for before their first work.
     """
     context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=settle_worker, initargs=(threads,))
+    settings = threads, None, start
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=settle_worker, initargs=settings)
     try:
         yield pool
     finally:
+        if start is not None:
+            start.set()  # Else those of an error before would wait for ever.
         pool.shutdown(cancel_futures=True)
 
 
@@ -240,10 +250,16 @@ def map_parallel(
     # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used.
     method = "fork" if sys.platform == "linux" else None
     try:
-        with process_pool(workers, method) as pool:
-            with single_threaded_tokenizers():
-                results = pool.map(function, items)  # Starts the processes, which inherit the environment.
-            yield from results
+        # A worker that dies while work is submitted ends the pool's thread with a traceback, so none begins before.
+        start = multiprocessing.get_context(method).Event()
+        with process_pool(workers, method, start=start) as pool:
+            with single_threaded_tokenizers():  # Submitting starts the processes, which inherit the environment.
+                futures = deque(pool.submit(function, item) for item in items)
+            start.set()
+            # Not `pool.map`: where a worker dies it gives the rest up while the pool fails it, which ends the pool's
+            # thread with a traceback, and leaves processes that the program waits for at its end (Python 3.11 to 3.13).
+            while futures:
+                yield futures.popleft().result()
     except BrokenProcessPool as error:
         raise CorpusError(
             f"A worker process died while building the corpus, perhaps for lack of memory: "

@@ -1,12 +1,13 @@
 """YAML as people write it: plain values, each key once, no tags, of bounded size and depth."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 
@@ -185,13 +186,79 @@ class Strict(BaseModel):
         if isinstance(data, dict):
             for key in data:
                 if key not in cls.model_fields:
-                    raise ValueError(f"unknown key '{str(key)[:200]}'.{suggestion(str(key), cls.model_fields)}")
+                    raise ValueError(
+                        f"unknown key '{str(key)[:200]}'.{suggestion(str(key), cls.model_fields)}{_missing(cls, data)}"
+                    )
                 # Pydantic takes true for 1, and YAML takes yes and on for true.
-                if isinstance(data[key], bool) and not _takes_truth(cls.model_fields[key].annotation):
-                    raise ValueError(f"{key} is {str(data[key]).lower()}, which means nothing here: give a value")
+                kind = cls.model_fields[key].annotation
+                if isinstance(data[key], bool) and not _takes_truth(kind):
+                    raise ValueError(
+                        f"{key} is {str(data[key]).lower()}, which means nothing here: give {_choices(kind)}"
+                    )
         return data
 
 
 def _takes_truth(kind: Any) -> bool:
     """Whether a type has truth values among its own."""
     return kind in (bool, Any) or any(map(_takes_truth, get_args(kind)))
+
+
+def _missing(cls: type[BaseModel], data: dict[Any, Any]) -> str:
+    """Name the keys that have to be given and are not."""
+    names = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
+    return f" {' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing." if names else ""
+
+
+def _choices(kind: Any) -> str:
+    """Say which values a type of named ones has, its only ones."""
+    kinds = [part for part in (get_args(kind) if get_origin(kind) is not Literal else (kind,)) if part is not NoneType]
+    if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
+        *others, last = map(str, get_args(kinds[0]))
+        return f"{', '.join(others)} or {last}" if others else last
+    return "a value"
+
+
+# Validation errors in one line: the place, what is wrong, what was given.
+
+
+_BRANCHES = ("str", "int", "ShapeSpec", "TaskSpec", "SourceSpec")
+"""Names of types that pydantic puts into the place of a value that may have one of several."""
+
+
+def explain(error: ValidationError) -> str:
+    """Turn a validation error into one line: the place, what is wrong, and how many more there are.
+
+    Of a value that may have one of several types pydantic reports a failure for each; the author meant the
+    type whose failure lies deepest in the value, and is not that the value is of another type.
+    """
+    groups: dict[Any, list[Any]] = {}
+    for number, item in enumerate(error.errors()):
+        choice = _choice(item["loc"])
+        groups.setdefault(number if choice is None else choice, []).append(item)
+    errors = [
+        max(group, key=lambda item: (len(_place(item["loc"])), not item["type"].endswith("_type")))
+        for group in groups.values()
+    ]
+    first, more = errors[0], len(errors) - 1
+    place = ".".join(map(str, _place(first["loc"]))) or "recipe"
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    if first["type"] == "missing":
+        message = "is missing"
+    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(first.get('input'))[:80]!r})"
+    if first["type"] == "list_type" and isinstance(first["input"], str | int | float):
+        shown = f" (got {str(first['input'])[:80]!r}; write [{str(first['input'])[:80]}])"
+    return f"{place}: {message}{shown}" + (f" (and {more} more)." if more else ".")
+
+
+def _is_branch(part: Any) -> bool:
+    """Whether a part of a place is the name of a type that pydantic adds: nothing that the user wrote."""
+    return part in _BRANCHES or "[" in str(part)
+
+
+def _place(parts: Sequence[Any]) -> list[Any]:
+    return [part for part in parts if not _is_branch(part)]
+
+
+def _choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Where the value is whose type is a choice; None where there is no choice."""
+    return next((tuple(parts[:index]) for index, part in enumerate(parts) if _is_branch(part)), None)

@@ -6,8 +6,9 @@ the same while it is trained on; `batches` masks and pads.
 """
 
 from limbeck.core import IGNORED_LABEL
+from limbeck.core.kinds import LabelKind
 from limbeck.corpus.batches import (
-    LabelKind,
+    GroupedRows,
     MaskedTokens,
     PadCollator,
     ReplacedTokens,
@@ -17,7 +18,15 @@ from limbeck.corpus.batches import (
 )
 from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
 from limbeck.corpus.documents import UNITS, Document, SourceReport, split_paragraphs, split_sentences
-from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, LengthSchedule, Mix, RowMix
+from limbeck.corpus.settings import (
+    Augmentation,
+    CorpusSettings,
+    LabelledSettings,
+    LabelledTask,
+    LengthSchedule,
+    Mix,
+    RowMix,
+)
 from limbeck.corpus.sources import open_source
 from limbeck.corpus.store import Progress
 from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
@@ -25,9 +34,11 @@ from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
 __all__ = [
     "IGNORED_LABEL",
     "UNITS",
+    "Augmentation",
     "Corpus",
     "CorpusSettings",
     "Document",
+    "GroupedRows",
     "LabelKind",
     "LabelledCorpus",
     "LabelledSettings",

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from limbeck.core import IGNORED_LABEL
+from limbeck.core.kinds import KINDS, LabelKind
 from limbeck.errors import CorpusError, suggestion
 
 _BATCHES_SORTED_TOGETHER = 50
@@ -85,6 +86,65 @@ def word_ids(tokenizer: Any) -> NDArray[np.int64]:
     return np.asarray(sorted(words), dtype=np.int64)
 
 
+QUERY = "query"
+"""Column of a ranking corpus: a number for the query of each row."""
+PROMPT = "prompt"
+"""Column of a corpus with prompts: tokens of a row's prompt, with the special ones before it; 0 without one."""
+TEACHER_IDS, TEACHER_MASK = "teacher_input_ids", "teacher_attention_mask"
+"""Column of a corpus whose prompts the teacher alone reads: its `input_ids`, the student's being without them."""
+SKIPPED = "skipped"
+"""Key of a batch: how many first tokens of each row are not pooled."""
+
+
+class GroupedRows(Dataset[dict[str, Any]]):
+    """The rows of a ranking corpus, a query's documents together: as many items as queries.
+
+    A row is a pair of a query and a document, and consecutive rows of the same query are one group. A query with more
+    documents than fit becomes several groups, of nearly equal size.
+
+    Args:
+        rows: Pairs as token rows, read by number; or some of them changed, as `ReplacedTokens`.
+        table: The same rows unchanged, with the column `QUERY`.
+        most: Most documents of a group.
+
+    Attributes:
+        bounds: Where each group begins, and where the last one ends.
+    """
+
+    def __init__(self, rows: Any, table: Any, most: int) -> None:
+        self._rows = rows
+        queries = np.asarray(table.with_format("numpy")[QUERY][:])
+        starts = np.append(0, np.flatnonzero(queries[1:] != queries[:-1]) + 1)[: len(queries)]
+        sizes = np.diff([*starts, len(queries)])
+        parts = -(-sizes // most)
+        # The i-th of p parts of a group begins at i · size / p.
+        index = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+        begin = np.repeat(starts, parts) + index * np.repeat(sizes, parts) // np.repeat(parts, parts)
+        self.bounds = np.append(begin, len(queries))
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a group; by the name of a column, the largest value in each group, as `length` is needed."""
+        if isinstance(key, str):
+            return np.maximum.reduceat(np.asarray(self._rows[key][:]), self.bounds[:-1])
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Read several groups at once, as data loaders do."""
+        ranges = [range(self.bounds[index], self.bounds[index + 1]) for index in indices]
+        read = iter(self._rows.__getitems__([number for numbers in ranges for number in numbers]))
+        return [{"documents": [next(read) for _ in numbers]} for numbers in ranges]
+
+    def padding_share(self, order: Sequence[int], batch_size: int) -> float:
+        """Return the share of padding in batches of so many groups, in the given order, from 0 to below 1."""
+        longest, sizes = self["length"], np.diff(self.bounds)
+        batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
+        padded = sum(int(longest[batch].max() * sizes[batch].sum()) for batch in map(list, batches))
+        return 1 - int(np.sum(self._rows["length"][:])) / padded if padded else 0.0
+
+
 class _ChangedTokens(Dataset[dict[str, Any]]):
     """Token blocks of which a share of the tokens is changed as they are read, each block always in the same way.
 
@@ -122,7 +182,10 @@ class _ChangedTokens(Dataset[dict[str, Any]]):
         """Return a copy of a row's ids, those chosen to be changed, and the generator for the change."""
         ids = np.array(row["input_ids"], dtype=np.int64)
         generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
-        return ids, (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special), generator
+        chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)
+        if TEACHER_IDS not in row:
+            chosen[: row.get(PROMPT, 0)] = False
+        return ids, chosen, generator
 
 
 class MaskedTokens(_ChangedTokens):
@@ -221,14 +284,26 @@ class ReplacedTokens(_ChangedTokens):
     def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Replace tokens of one row, whether it is of this data set or not."""
         ids, chosen, generator = self._choose(row)
+        before = ids.copy()
         ids[chosen] = generator.choice(self._words, int(chosen.sum()))
-        return {**row, "input_ids": ids}
+        if TEACHER_IDS not in row:
+            return {**row, "input_ids": ids}
+        teacher = np.array(row[TEACHER_IDS], dtype=np.int64)
+        shared = _shared_end(before, teacher)  # A tokenizer may join the end of a prompt with what follows it.
+        teacher[len(teacher) - shared :] = ids[len(ids) - shared :]
+        return {**row, "input_ids": ids, TEACHER_IDS: teacher}
 
     _change = replace
 
 
-LabelKind: TypeAlias = Literal["none", "token", "class", "value", "span"]
-LABELS_OF_TASK: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
+def _shared_end(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """Return how many ids at their ends are the same."""
+    shorter = min(len(one), len(other))
+    differs = np.flatnonzero(one[len(one) - shorter :] != other[len(other) - shorter :])
+    return shorter - (int(differs[-1]) + 1 if len(differs) else 0)
+
+
+LABELS_OF_TASK: Mapping[str, LabelKind] = {name: kind.label for name, kind in KINDS.items()}
 """Kind of the labels that the rows of a task have."""
 
 
@@ -236,7 +311,8 @@ LABELS_OF_TASK: dict[str, LabelKind] = {"classification": "class", "regression":
 class PadCollator:
     """Pads a batch of B rows to its longest, L tokens.
 
-    Rows are grouped by length when the batches are drawn, so that little or nothing is padded here. Token types are
+    Rows are grouped by length when the batches are drawn, so that little or nothing is padded here. Groups of rows, as
+    `GroupedRows` has them, become the rows of one batch, with the number of each one's group. Token types are
     padded where the rows have them: a block of text is one segment, and not every model knows them.
 
     | `labels` | a row's `labels` | in the batch |
@@ -244,7 +320,8 @@ class PadCollator:
     | `"none"` | not read | absent |
     | `"token"` | as many as tokens | int64 `[B, L]`, padded with -100 |
     | `"class"` | a whole number | int64 `[B]` |
-    | `"value"` | a number | float32 `[B]` |
+    | `"classes"` | 1 or 0 for each class | float32 `[B, classes]` |
+    | `"value"`, `"relevance"` | a number | float32 `[B]` |
     | `"span"` | first and last token of an answer | int64 `[B, 2]`, counted in the padded row; -100 stays |
 
     Args:
@@ -273,26 +350,48 @@ class PadCollator:
             raise CorpusError(f"Unknown kind of labels '{self.labels}'.{suggestion(self.labels, get_args(LabelKind))}")
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Return `input_ids` and `attention_mask`, int64 `[B, L]`; `token_type_ids`, the same; and `labels`.
+        """Return `input_ids` and `attention_mask`, int64 `[B, L]`; `token_type_ids`, the same; `labels`; and `groups`.
+
+        Of rows with prompts `skipped` are the first tokens that a pooling may leave out, int64 `[B]`; where prompts are
+        the teacher's alone, `teacher_input_ids` and `teacher_attention_mask` are what it reads.
 
         Args:
-            features: Rows with `input_ids`; `token_type_ids` where all of them have it; `labels` as announced.
+            features: Rows with `input_ids`; `token_type_ids` where all of them have it; `labels` as announced. Or
+                groups of such rows, each the `documents` of a query; the batch then has `groups`, int64 `[B]`.
 
         Raises:
             CorpusError: if labels were announced and a row has none, or not as many as tokens.
         """
-        rows = [np.asarray(feature["input_ids"], dtype=np.int64) for feature in features]
-        lengths = np.array([len(row) for row in rows])[:, None]
-        width = -(-int(lengths.max()) // self.multiple_of) * self.multiple_of
-        columns = np.arange(width)[None, :]
-        valid = columns < lengths if self.side == "right" else columns >= width - lengths
+        groups = None
+        if "documents" in features[0]:
+            groups = np.repeat(np.arange(len(features)), [len(feature["documents"]) for feature in features])
+            features = [row for feature in features for row in feature["documents"]]
+        rows, lengths, valid = self._lay_out(features, "input_ids")
         batch = {"input_ids": _fill(rows, valid, self.pad_token_id), "attention_mask": valid.astype(np.int64)}
+        if TEACHER_IDS in features[0]:
+            theirs, _, places = self._lay_out(features, TEACHER_IDS)
+            batch[TEACHER_IDS] = _fill(theirs, places, self.pad_token_id)
+            batch[TEACHER_MASK] = places.astype(np.int64)
+        if PROMPT in features[0]:
+            batch[SKIPPED] = np.array([feature[PROMPT] for feature in features], dtype=np.int64)
         if "token_type_ids" in features[0]:
             types = [np.asarray(feature["token_type_ids"], dtype=np.int64) for feature in features]
             batch["token_type_ids"] = _fill(types, valid, 0)
         if self.labels != "none":
             batch["labels"] = self._collate_labels(features, lengths, valid)
+        if groups is not None:
+            batch["groups"] = groups
         return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def _lay_out(
+        self, features: Sequence[Mapping[str, Any]], name: str
+    ) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the ids of each row, their number `[B, 1]`, and the places that they fill `[B, L]`."""
+        rows = [np.asarray(feature[name], dtype=np.int64) for feature in features]
+        lengths = np.array([len(row) for row in rows])[:, None]
+        width = -(-int(lengths.max()) // self.multiple_of) * self.multiple_of
+        columns = np.arange(width)[None, :]
+        return rows, lengths, columns < lengths if self.side == "right" else columns >= width - lengths
 
     def _collate_labels(
         self, features: Sequence[Mapping[str, Any]], lengths: NDArray[np.int64], valid: NDArray[np.bool_]
@@ -305,7 +404,7 @@ class PadCollator:
             if [len(row) for row in rows] != lengths[:, 0].tolist():
                 raise CorpusError("A row has not as many labels as tokens: with labels='token' every token has one.")
             return _fill(rows, valid, IGNORED_LABEL)
-        if self.labels == "value":
+        if self.labels in ("value", "classes", "relevance"):
             return np.asarray(given, dtype=np.float32)
         labels = np.asarray(given, dtype=np.int64)
         if self.labels == "span" and self.side == "left":

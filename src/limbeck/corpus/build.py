@@ -2,9 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from limbeck.core.files import (
     HashedFile,
@@ -24,12 +23,15 @@ from limbeck.core.files import (
     read_manifest,
     read_piece,
 )
+from limbeck.core.kinds import KINDS
 from limbeck.core.workers import map_parallel
-from limbeck.corpus import answers, store
-from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, next_batch, one_line
-from limbeck.corpus.labelled import TOKEN_TYPES, SequenceEncoder
-from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder, segments_of
-from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
+from limbeck.corpus import answers, splitting, store
+from limbeck.corpus.batches import QUERY
+from limbeck.corpus.blocks import BLOCK_COLUMNS, SEGMENTS, SPLITS, UNIT, BlockEncoding, block_encoding, block_identity
+from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, one_line
+from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, SequenceEncoder, WordEncoder
+from limbeck.corpus.packing import PackingCounts, TokenEncoder
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix, SourceUse
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 
@@ -39,14 +41,6 @@ LABELLED_FORMAT = 1
 """Raise it when the same rows would give other tokens: older caches are then built anew."""
 
 _WAITING = "waiting for another process that tokenises"
-SPLITS = ("train", "held_out")
-_KEYS = 2**64
-_BATCH_UNITS = 1000
-_BATCH_CHARACTERS = 1_000_000
-# Tokens of a record batch: opening a corpus touches every batch of it, so there should not be many.
-_BATCH_TOKENS = 2**22
-_BLOCK_COLUMNS = [pa.field("input_ids", pa.list_(pa.int32())), pa.field("length", pa.int32())]
-_SEGMENTS = pa.field(TOKEN_TYPES, pa.list_(pa.int8()))
 
 
 class Corpus:
@@ -56,6 +50,7 @@ class Corpus:
         path: The folder that `build_corpus` made.
         mix: The shares of its sources; `None` reads every row once an epoch.
         titles: What records call the sources; `None` for their names.
+        uses: How each source is read; none: all alike.
 
     Attributes:
         path: The folder.
@@ -69,9 +64,16 @@ class Corpus:
         CorpusError: if the folder is not a complete corpus.
     """
 
-    def __init__(self, path: str | Path, mix: Mix | None = None, titles: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        mix: Mix | None = None,
+        titles: Sequence[str] | None = None,
+        uses: Sequence[SourceUse] = (),
+    ) -> None:
         self.path = Path(path)
         self.mix = mix
+        self.uses = uses
         manifest = read_manifest(self.path)
         if manifest is None or "splits" not in manifest:
             raise CorpusError(f"'{path}' is not a complete corpus, or is damaged: build it with build_corpus.")
@@ -130,6 +132,33 @@ class Corpus:
                 )
         return RowMix(rows, self.mix.shares(rows), seed)
 
+    def shares(self) -> list[float]:
+        """Return the share of each source in what is trained on."""
+        rows: list[int] = self.manifest["source_rows"]
+        return (self.mix or Mix(exponent=1.0)).shares(rows)
+
+    def shares_of_roles(self) -> dict[str, int | float]:
+        """Return the share of each role in what is trained on; empty where no source has one."""
+        shares: dict[str, int | float] = {}
+        for use, share in zip(self.uses, self.shares() if self.uses else (), strict=True):
+            shares[use.role or "no role"] = shares.get(use.role or "no role", 0.0) + share
+        return shares if any(use.role for use in self.uses) else {}
+
+    def rows_by_unit(self) -> dict[str, int | float]:
+        """Count the rows to train on by the unit that they are, of a stream at its beginning; empty for one unit."""
+        if UNIT not in self.train.column_names:
+            return {}
+        counts = np.bincount(self.train.with_format("numpy")[UNIT][:], minlength=len(UNITS))
+        return {name: int(count) for name, count in zip(UNITS, counts, strict=True) if count}
+
+    def describe_rows(self) -> Iterator[str]:
+        """Say what the rows to train on are, in a line by role and one by unit; nothing where all are alike."""
+        if roles := self.shares_of_roles():
+            yield "by role: " + ", ".join(f"{role} {share:.1%}" for role, share in roles.items())
+        if pieces := self.rows_by_unit():
+            total = sum(pieces.values())
+            yield "by unit: " + ", ".join(f"{unit} {n:,} ({n / total:.1%})" for unit, n in pieces.items())
+
     def held_out_documents(self) -> list[Document]:
         """Return the text of the held-out documents, in the order of the sources."""
         return list(store.read_documents(self.path))
@@ -147,9 +176,11 @@ class Corpus:
 class LabelledCorpus(Corpus):
     """A finished labelled corpus, opened from its folder.
 
-    `train` and `held_out` have the columns `input_ids`, `length`, `labels` (number of the class, value, or first and
-    last token of the answer) and, where the tokenizer's model has segments, `token_type_ids`. A question has a row for
-    every window of its context.
+    `train` and `held_out` have the columns `input_ids`, `length`, `labels` (number of the class, value, first and last
+    token of the answer, or of each token the number of its word's class, -100 for all but a word's first) and, where
+    the tokenizer's model has segments, `token_type_ids`. A question has a row for every window of its context, and so
+    has a sentence of tagged words that is longer than one. Of a ranking a row is a pair of query and document, its
+    label NaN where it has none; the column `query` numbers the query.
 
     `manifest` counts rows as `documents` and `held_out_documents`, and their distinct texts as `texts` and
     `held_out_texts`; `splits` counts token rows as `blocks`. `held_out_documents()` gives each held-out text once,
@@ -204,11 +235,13 @@ def build_corpus(
     def build(aside: Path) -> dict[str, Any]:
         # Whatever the share, the threshold lies among the lowest keys that may be held out.
         lowest = store.lowest_keys(documents, settings.held_out_documents + 1)
-        held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+        held_below = splitting.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+        files = store.stored_files(documents)
+        sources = dict(zip(files, stored["shards"], strict=True)) if encoding.uses else {}
         splits, of_files, digests, _ = tokenise(
-            store.stored_files(documents),
+            files,
             aside,
-            replace(encoding, held_below=held_below),
+            replace(encoding, held_below=held_below, sources=sources),
             f"The corpus has {stored['documents']} documents, but no block of text to train on: give more text, a "
             f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
             workers=workers,
@@ -233,7 +266,7 @@ def build_corpus(
         }
 
     build_once(folder, build, goes_on=True, waiting=store.bind_progress(progress, _WAITING, 0, None, ""))
-    return Corpus(folder, settings.mix, settings.titles)
+    return Corpus(folder, settings.mix, settings.titles, settings.uses)
 
 
 def build_labelled_corpus(
@@ -246,11 +279,12 @@ def build_labelled_corpus(
 ) -> LabelledCorpus:
     """Read labelled rows, tokenise them, and open the result, memory-mapped.
 
-    Two things are cached: the rows of the sources, and the tokens made of them with this tokenizer and length.
+    Two things are cached: the rows of the sources, and the tokens made of them with this tokenizer and length; of an
+    augmentation the copies too.
 
     Args:
         settings: The sources, and how to make tokens of their rows.
-        tokenizer: A `transformers` tokenizer, a fast one for question answering; it is not changed.
+        tokenizer: A `transformers` tokenizer, a fast one for question answering and tagged words; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
         progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
@@ -258,44 +292,74 @@ def build_labelled_corpus(
     Raises:
         CorpusError: if a source is missing, unreadable or empty, a row lacks a column or a label, class names are
             missing, or the tokenizer or the length does not suit the task.
+        ModelError: if a model that augments cannot be loaded.
     """
     cache = cache_folder(cache_dir)
     encoding = _row_encoding(settings, tokenizer)
     rows, stored = store.store_rows(settings, cache, progress=progress)
     kind = [TokenEncoder(tokenizer).fingerprint(), list(tokenizer.model_input_names)]
     kind += [tokenizer.padding_side, tokenizer.truncation_side]
-    cut = [settings.length, settings.stride if settings.task == "question_answering" else None, settings.held_out]
+    cut: list[Any] = [settings.length, settings.stride if KINDS[settings.task].has_answers else None, settings.held_out]
+    if settings.rows is not None and settings.pair_column is not None:
+        cut.append("pairs")  # Only then, so that other fingerprints are as they were.
+    development: Path | None = None
+    scored: dict[str, Any] = {"content": []}
+    if settings.development is not None:
+        only = replace(settings, sources=("development rows",), rows=settings.development, development=None)
+        development, scored = store.store_rows(replace(only, max_rows=None), cache, progress=progress)
+        cut.append(development.name)
+    if settings.augment is not None:
+        from limbeck.corpus import augmentation  # It imports models, which take seconds that no other corpus needs.
+
+        cut.append(augmentation.identity(settings.augment))
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, kind, cut])
 
     def build(aside: Path) -> dict[str, Any]:
         files = store.stored_files(rows, "rows")
-        keys = np.unique(np.concatenate([part for path in files for _, part in store.read_examples(path)]))
-        held_below = held_out_threshold(keys, settings.held_out, len(keys))
+        told = SourceReport()
+        if development is None:
+            roles = splitting.hold_out(files, settings.held_out, told)
+        else:
+            roles = splitting.keep_apart(files, store.stored_files(development, "rows"), told)
+        counts: dict[str, int] = {}
+        read = SourceReport.from_dict(stored["report"])
+        if settings.augment is not None:
+            made, copied = augmentation.store_copies(settings, rows, roles, cache, workers=workers, progress=progress)
+            counts = {"augmented": copied["rows"]}
+            roles = {**roles, **splitting.all_trained(store.stored_files(made, "rows"))}
+            read.merge(SourceReport.from_dict(copied["report"]))
         splits, _, digests, report = tokenise(
-            files,
+            list(roles),
             aside,
-            replace(encoding, held_below=held_below),
-            f"The corpus has {stored['rows']} rows, but none to train on: give more rows, or a smaller held_out (now "
-            f"{settings.held_out}).",
+            replace(encoding, roles=roles),
+            f"The corpus has {stored['rows']} rows, but none to train on: "
+            + (
+                "the development rows repeat them all; give others."
+                if development is not None
+                else "give more rows."
+                if settings.held_out is None
+                else f"give more rows, or a smaller held_out (now {settings.held_out})."
+            ),
             workers=workers,
             progress=progress,
-            amount=(stored["rows"], "rows"),
+            amount=(stored["rows"] + counts.get("augmented", 0), "rows"),
         )
-        held_rows, documents = _held_out_documents(files, held_below)
-        read = SourceReport.from_dict(stored["report"])
-        read.merge(report)
+        held_rows, documents = _held_out_documents(roles, of_words=KINDS[settings.task].of_words)
+        for more in (told, report):
+            read.merge(more)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
-            "settings": asdict(settings),
+            "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": kind[0]},
             "documents": stored["rows"],
+            **counts,
             "held_out_documents": held_rows,
             "texts": stored["texts"],
             "held_out_texts": store.write_documents(documents, aside).items,
             "characters": stored["characters"],
             "sources": stored["sources"],
-            "content": [*stored["content"], store.digest_of(digests)],
+            "content": [*stored["content"], *scored["content"], store.digest_of(digests)],
             "report": read.to_dict(),
             "splits": splits,
         }
@@ -309,134 +373,6 @@ def cache_folder(named: str | Path | None) -> Path:
     return Path(named).expanduser() if named is not None else default_cache_dir()
 
 
-def held_out_threshold(keys: Any, share: float, most: int) -> int:
-    """Return the key below which documents are held out.
-
-    A share of a hash's range is that share of the documents whatever else is in the corpus. When that is none
-    of a small corpus, its lowest key is held out; when it is too many, the lowest `most` are.
-
-    Args:
-        keys: Key of every document, uint64; no two are equal.
-        share: Share to hold out, below 1.
-        most: Most documents to hold out.
-    """
-    if share == 0 or most == 0 or len(keys) < 2:
-        return 0
-    threshold = int(share * _KEYS)
-    wanted = min(max(int(np.count_nonzero(keys < np.uint64(threshold))), 1), most, len(keys) - 1)
-    # Between two neighbours any threshold gives the same documents; that of the share is the clearest.
-    lowest = np.sort(keys)
-    return min(max(threshold, int(lowest[wanted - 1]) + 1), int(lowest[wanted]))
-
-
-@dataclass(frozen=True)
-class BlockEncoding:
-    """Documents to token blocks; like `RowEncoding` it can be sent to another process.
-
-    Args:
-        encoder: The tokenizer.
-        unit: Name of the unit that a block never crosses.
-        packing: Keyword arguments of `BlockPacker`; plain JSON values.
-        held_below: Documents with a key below this are held out.
-    """
-
-    encoder: TokenEncoder
-    unit: str
-    packing: dict[str, Any]
-    held_below: int = 0
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns of the blocks."""
-        return pa.schema([*_BLOCK_COLUMNS, _SEGMENTS] if self._paired else _BLOCK_COLUMNS)
-
-    def split_units(self, text: str) -> list[str]:
-        """Cut a document into units."""
-        return UNITS[self.unit](text)
-
-    def encode(self, units: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of units as `BlockPacker` takes them."""
-        return self.encoder.encode_sentences(units) if self._paired else self.encoder.encode(units)
-
-    def segments(self, block: NDArray[np.int32]) -> dict[str, NDArray[np.int8]]:
-        """Return the column of a block that tells the segments of a pair apart; none of other blocks."""
-        return {TOKEN_TYPES: segments_of(block, self.packing["separator"])} if self._paired else {}
-
-    @property
-    def _paired(self) -> bool:
-        return "pairs" in self.packing
-
-    def batches(
-        self, path: Path, counts: dict[str, PackingCounts], report: SourceReport
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Iterate over the record batches of one stored file, each with the name of its split.
-
-        Args:
-            path: The Arrow file of documents.
-            counts: Receives the counts of each split.
-            report: Receives everything that is cut or left out; of documents nothing is.
-        """
-        packers = {split: BlockPacker(**self.packing) for split in SPLITS}
-        pending: dict[str, list[NDArray[np.int32]]] = {split: [] for split in SPLITS}
-        tokens = dict.fromkeys(SPLITS, 0)
-        for batch in store.read_batches(path):
-            held = (batch.column("key").to_numpy() < np.uint64(self.held_below)).tolist()
-            units: dict[str, list[str]] = {split: [] for split in SPLITS}
-            for text, is_held in zip(batch.column("text").to_pylist(), held, strict=True):
-                units["held_out" if is_held else "train"].extend(self.split_units(text))
-            for split in SPLITS:
-                waiting = iter(units[split])
-                # Small enough for the tokenizer's memory, large enough for its threads.
-                while texts := next_batch(waiting, _BATCH_UNITS, _BATCH_CHARACTERS, len):
-                    for block in packers[split].pack(self.encode(texts)):
-                        pending[split].append(np.asarray(block, dtype=np.int32))
-                        tokens[split] += len(block)
-                        if tokens[split] >= _BATCH_TOKENS:
-                            yield split, self._record_batch(pending[split])
-                            pending[split], tokens[split] = [], 0
-        for split in SPLITS:
-            packers[split].finish()
-            counts[split] = packers[split].counts
-            if pending[split]:
-                yield split, self._record_batch(pending[split])
-
-    def _record_batch(self, blocks: list[NDArray[np.int32]]) -> pa.RecordBatch:
-        lengths = np.fromiter(map(len, blocks), np.int32, len(blocks))
-        offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
-        columns = [np.concatenate(blocks)]
-        if self._paired:
-            columns.append(np.concatenate([self.segments(block)[TOKEN_TYPES] for block in blocks]))
-        ids, *types = (pa.ListArray.from_arrays(pa.array(offsets), pa.array(column)) for column in columns)
-        return pa.record_batch([ids, pa.array(lengths), *types], schema=self.schema)
-
-
-def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
-    """Return how documents become blocks under these settings.
-
-    Raises:
-        CorpusError: if text cannot be packed so with this tokenizer.
-    """
-    encoder = TokenEncoder(tokenizer)
-    packing: dict[str, Any] = {
-        "length": settings.length,
-        "prefix": encoder.prefix,
-        "suffix": encoder.suffix,
-        "minimum": settings.minimum_tokens,
-        "join": settings.join,
-        "separator": encoder.separator,
-    }
-    if settings.pairs:
-        packing["pairs"] = True  # Only then, so that fingerprints without it are as they were.
-    BlockPacker(**packing)
-    return BlockEncoding(encoder, settings.unit, packing)
-
-
-def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[Any]:
-    """Return plain JSON values that decide the blocks of given documents."""
-    split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
-    return [encoding.encoder.fingerprint(), encoding.packing, split]
-
-
 @dataclass(frozen=True)
 class RowEncoding:
     """Labelled rows to token rows.
@@ -444,39 +380,50 @@ class RowEncoding:
     Args:
         encoder: Makes tokens of rows.
         schema: Columns of the result.
-        held_below: Rows on a text with a key below this are held out.
+        roles: Of each stored file what becomes of its rows.
     """
 
-    encoder: answers.AnswerWindows | SequenceEncoder
+    encoder: answers.AnswerWindows | SequenceEncoder | WordEncoder
     schema: pa.Schema
-    held_below: int = 0
+    roles: Mapping[Path, splitting.Roles] = field(default_factory=dict)
 
     def batches(
         self, path: Path, counts: dict[str, PackingCounts], report: SourceReport
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Encode the rows of each split; see `BlockEncoding.batches`."""
+        before = 0
         for examples, keys in store.read_examples(path):
-            held = keys < np.uint64(self.held_below)
-            for split, chosen in (("train", ~held), ("held_out", held)):
-                own = [examples[index] for index in np.flatnonzero(chosen)]
+            roles = self.roles[path][before : before + len(examples)]
+            before += len(examples)
+            for split, role in zip(SPLITS, (splitting.TRAINED, splitting.HELD_OUT), strict=True):
+                chosen = np.flatnonzero(roles == role)
+                own = [examples[index] for index in chosen]
                 rows = self.encoder.encode(own, report) if own else None
                 if rows is not None and rows.input_ids:
                     lengths = list(map(len, rows.input_ids))
-                    types = [] if rows.token_type_ids is None else [rows.token_type_ids]
+                    more: list[Any] = [] if rows.token_type_ids is None else [rows.token_type_ids]
+                    if QUERY in self.schema.names:
+                        more.append(keys[chosen].view(np.int64))
                     counts[split].blocks += len(lengths)
                     counts[split].tokens += sum(lengths)
-                    yield split, pa.record_batch([rows.input_ids, lengths, rows.labels, *types], schema=self.schema)
+                    yield split, pa.record_batch([rows.input_ids, lengths, rows.labels, *more], schema=self.schema)
 
 
 def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
-    encoder: answers.AnswerWindows | SequenceEncoder
-    if settings.task == "question_answering":
+    encoder: answers.AnswerWindows | SequenceEncoder | WordEncoder
+    kind = KINDS[settings.task]
+    if kind.has_answers:
         encoder = answers.AnswerWindows(tokenizer, settings.length, settings.stride)
+    elif kind.of_words:
+        encoder = WordEncoder(tokenizer, settings.length)
     else:
-        encoder = SequenceEncoder(tokenizer, settings.length, settings.pair_column is not None)
-    columns = [*_BLOCK_COLUMNS, pa.field("labels", store.LABEL_TYPES[settings.task])]
+        paired = kind.has_queries or settings.pair_column is not None
+        encoder = SequenceEncoder(tokenizer, settings.length, paired)
+    columns = [*BLOCK_COLUMNS, pa.field("labels", store.LABEL_TYPES[kind.label])]
     if TOKEN_TYPES in tokenizer.model_input_names:
-        columns.append(_SEGMENTS)
+        columns.append(SEGMENTS)
+    if kind.has_queries:
+        columns.append(pa.field(QUERY, pa.int64()))
     return RowEncoding(encoder, pa.schema(columns))
 
 
@@ -559,16 +506,17 @@ def _tokenise_file(folder: Path, encoding: BlockEncoding | RowEncoding, numbered
     return finished
 
 
-def _held_out_documents(files: Sequence[Path], held_below: int) -> tuple[int, Iterator[Document]]:
+def _held_out_documents(roles: Mapping[Path, splitting.Roles], *, of_words: bool) -> tuple[int, Iterator[Document]]:
     """Return the number of held-out rows, and a document for each of their texts with its second texts."""
     count = 0
     lines: dict[str, list[str]] = {}
-    for path in files:
-        for examples, keys in store.read_examples(path):
-            for index in np.flatnonzero(keys < np.uint64(held_below)):
-                example = examples[index]
+    for path, of_file in roles.items():
+        examples = (example for part, _ in store.read_examples(path) for example in part)
+        for example, role in zip(examples, of_file, strict=True):
+            if role == splitting.HELD_OUT:
                 count += 1
-                seconds = lines.setdefault(example.text, [])
+                text = example.text.replace(WORD_GAP, " ") if of_words else example.text
+                seconds = lines.setdefault(text, [])
                 if example.pair is not None and example.pair not in seconds:
                     seconds.append(example.pair)
     return count, (Document(clean_text("\n".join([text, *seconds]))) for text, seconds in lines.items())

@@ -1,41 +1,58 @@
-"""The `installed-docs` source: docstring prose of the Python packages that this machine has installed.
+"""Text that is there on any machine with Python: no download, no account.
 
-Text that is there on any machine with Python: no download, no account. Files are parsed by worker processes
-and never imported, so a package that would misbehave on import does no harm.
+`installed-docs` is the docstring prose of installed Python packages, `installed-text` adds the pages that come with
+programs: manual pages, read-me files, news, change logs and licences. Files are parsed by worker processes and never
+imported, so a package that would misbehave on import does no harm.
 """
 
 import ast
 import gc
+import gzip
+import hashlib
 import importlib.metadata
+import json
 import os
+import re
 import site
 import sys
 import sysconfig
 import warnings
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.core.workers import map_parallel
 from limbeck.corpus.documents import Cursor, Document, SourceReport, Step, clean_text
+from limbeck.corpus.manual_pages import manual_text
 from limbeck.corpus.prose import Prose, extract_prose
 from limbeck.errors import CorpusError
 
 LARGEST_FILE = 2_000_000
 """Bytes; larger Python files are generated tables, and cost more to parse than they hold."""
 
+PAGE_BEGINNING = 50_000
+"""Bytes of a page that are read."""
+
+MOST_PARAGRAPHS = 40
+"""Of a page: the change log of thirty years would be more text than a thousand manual pages."""
+
+MOST_PAGES = 20
+"""Of a program, or of a family of commands with a common first word: some have thousands of pages that are alike."""
+
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class FileProse(NamedTuple):
-    """The docstring prose of one Python file.
+    """The prose of one file.
 
     Args:
-        docstrings: The prose of each docstring that has any, in the order of the file.
+        texts: The prose of each docstring that has any, in the order of the file; of a page one.
         problem: Why the file could not be read, or `None`.
     """
 
-    docstrings: list[Prose]
+    texts: list[Prose]
     problem: str | None = None
 
 
@@ -61,6 +78,24 @@ def read_docstrings(path: str) -> FileProse:
     return FileProse([prose for prose in proses if prose.paragraphs])
 
 
+def read_page(path: str) -> FileProse:
+    """Read the prose of a page: of a manual page with its description as the title, of a package its description."""
+    try:
+        with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
+            content = file.read(PAGE_BEGINNING)
+    except (OSError, EOFError, zlib.error) as error:
+        return FileProse([], f"unreadable page: {getattr(error, 'strerror', None) or 'damaged'}")
+    text = clean_text(content.decode("utf-8", "replace"))
+    if _is_manual_page(path):
+        prose = extract_prose(manual_text(text))
+    elif path.endswith("METADATA"):
+        prose = extract_prose(text.partition("\n\n")[2])
+    else:
+        prose = extract_prose(_BLANK_LINE.sub("", text))
+    kept = [paragraph for paragraph in prose.paragraphs if "\ufffd" not in paragraph][:MOST_PARAGRAPHS]
+    return FileProse([Prose(kept, prose.has_summary and _is_manual_page(path))] if kept else [])
+
+
 def _docstrings(tree: ast.Module) -> Iterator[str]:
     """Iterate over docstrings in source order; expressions are never descended into."""
     pending: list[Any] = [tree]
@@ -78,6 +113,20 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
 _PASSED_OVER = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests"})
 _CHUNK = 32
 
+# English ones alone: translations have a folder of their own, or a language in their name (README.de). Debian's change
+# logs tell of packaging, not of programs.
+_MANUALS = re.compile(r"man[1-9]\w*")
+_MANUAL_PAGE = re.compile(r".+\.[1-9]\w*(?:\.gz)?")
+_FIRST_WORD = re.compile(r"[A-Za-z]*")
+_PAGE = re.compile(
+    r"(?!changelog\.debian)(?:read-?me|news|faq|todo|hacking|contributing|history|changes|change-?log|copyright|licen[cs]e|copying|notice|"
+    r"install)(?:[-.]\w+)?(?:\.(?:txt|md|rst))?(?:\.gz)?|[\w+-]+\.(?:md|rst)(?:\.gz)?|metadata",
+    re.IGNORECASE,
+)
+_TRANSLATED = re.compile(r"[-._](?!md|gz)[a-z]{2}(?:[-_][a-z]{2})?(?:\.(?:txt|md|rst|gz))*\Z", re.IGNORECASE)
+# Debian's files of copyrights have a full stop alone on lines between paragraphs.
+_BLANK_LINE = re.compile(r"^ *\.$", re.MULTILINE)
+
 
 class InstalledDocs:
     """Docstring prose of installed packages and the standard library.
@@ -92,27 +141,33 @@ class InstalledDocs:
         CorpusError: if a root is not a folder.
     """
 
+    name = "installed-docs"
+
     def __init__(self, roots: Sequence[Path] = (), workers: int | None = None) -> None:
         self.roots = [root.resolve() for root in roots] if roots else installed_roots()
         self._named = bool(roots)
         self._workers = workers
         for root in self.roots:
             if not root.is_dir():
-                raise CorpusError(f"installed-docs: '{root}' is not a folder of Python packages.")
+                raise CorpusError(f"{self.name}: '{root}' is not a folder of Python packages.")
+
+    def paths(self) -> list[str]:
+        """Return the files that are read, in their order."""
+        return list(python_files(self.roots))
 
     def fingerprint(self) -> Any:
         """Return what decides the text: the interpreter, the installed distributions and their versions."""
         roots = [str(root) for root in self.roots]
         if self._named:
-            files = [Path(path).stat() for path in python_files(self.roots)]
-            return ["installed-docs", roots, [[file.st_size, file.st_mtime_ns] for file in files]]
+            files = [Path(path).stat() for path in self.paths()]
+            return [self.name, roots, [[file.st_size, file.st_mtime_ns] for file in files]]
         distributions = {f"{entry.name}=={entry.version}" for entry in importlib.metadata.distributions()}
-        return ["installed-docs", roots, sys.version, sorted(distributions)]
+        return [self.name, roots, sys.version, sorted(distributions)]
 
     def documents(
         self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
-        """Iterate over one document per docstring, in the order of the file names.
+        """Iterate over one document per docstring or page, in the order of the file names.
 
         Args:
             report: Receives the files that could not be read and the number of repeated paragraphs.
@@ -132,7 +187,7 @@ class InstalledDocs:
         cursor.move(cursor.shard + 1)
 
     def _read(self, report: SourceReport, progress: Step | None) -> Iterator[Document]:
-        paths = list(python_files(self.roots))
+        paths = self.paths()
         chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
         seen: set[str] = set()
         read = 0
@@ -146,6 +201,78 @@ class InstalledDocs:
             read += len(chunk)
             if progress is not None:
                 progress(read, len(paths), "files")
+
+
+class InstalledText(InstalledDocs):
+    """Docstring prose, and the prose of the pages that come with packages and programs.
+
+    Of a folder's `man1` to `man9` the manual pages, elsewhere read-me files, news, change logs, licences, descriptions
+    of packages, and Markdown and reStructuredText; of each its beginning, and of many alike a few.
+
+    Args:
+        roots: Folders to read instead of those that Python imports from and those where programs leave pages.
+        workers: Processes; the default is one per CPU core.
+
+    Raises:
+        CorpusError: if a root is not a folder.
+    """
+
+    name = "installed-text"
+
+    def paths(self) -> list[str]:
+        """Return the Python files, then the pages."""
+        return [*python_files(self.roots), *self._pages()]
+
+    def fingerprint(self) -> Any:
+        """Return what decides the text: as of docstrings, and the names and sizes of the pages."""
+        pages = [] if self._named else [[path, Path(path).stat().st_size] for path in self._pages()]
+        return [super().fingerprint(), hashlib.sha256(json.dumps(pages).encode()).hexdigest()]
+
+    def _pages(self) -> list[str]:
+        return list(page_files(self.roots if self._named else [*self.roots, *page_roots()]))
+
+
+def page_roots() -> list[Path]:
+    """Return the folders where programs of this machine leave manual pages, documentation and licences."""
+    prefixes = dict.fromkeys((sys.prefix, sys.base_prefix, "/usr", "/usr/local", "/opt/homebrew"))
+    folders = [Path(prefix, "share", name) for prefix in prefixes for name in ("man", "doc", "common-licenses")]
+    return list(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
+
+
+def page_files(roots: Iterable[Path]) -> Iterator[str]:
+    """Iterate over the English pages below each root, sorted, at most `MOST_PAGES` of a program or family of commands.
+
+    Each page once; links to folders are not followed.
+    """
+    taken: Counter[str] = Counter()
+    walked: set[str] = set()
+    for root in roots:
+        for folder, names, files in os.walk(root):
+            names[:] = sorted(name for name in names if name[0] != "." and not _is_translation(folder, name))
+            if folder in walked:
+                continue
+            walked.add(folder)
+            manuals = _MANUALS.fullmatch(Path(folder).name) is not None
+            program = folder[len(str(root)) + 1 :].partition(os.sep)[0]
+            named = [name for name in files if (_MANUAL_PAGE if manuals else _PAGE).fullmatch(name)]
+            for path in _readable(folder, [name for name in named if not _TRANSLATED.search(name)]):
+                family = f"{folder}/{_first_word(Path(path).name)}" if manuals else f"{root}/{program}"
+                taken[family] += 1
+                if taken[family] <= MOST_PAGES:
+                    yield path
+
+
+def _is_translation(folder: str, name: str) -> bool:
+    return Path(folder).name == "man" and not _MANUALS.fullmatch(name)
+
+
+def _first_word(name: str) -> str:
+    word = _FIRST_WORD.match(name)
+    return word.group() if word else ""
+
+
+def _is_manual_page(path: str) -> bool:
+    return _MANUALS.fullmatch(Path(path).parent.name) is not None
 
 
 def installed_roots() -> list[Path]:
@@ -170,11 +297,17 @@ def python_files(roots: Iterable[Path]) -> Iterator[str]:
             if folder in walked:
                 continue
             walked.add(folder)
-            yield from (os.path.join(folder, name) for name in sorted(files) if name.endswith(".py"))  # noqa: PTH118
+            yield from _readable(folder, [name for name in files if name.endswith(".py")])
+
+
+def _readable(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """Iterate over the files of a folder, sorted, without links that lead nowhere and pipes that nobody writes to."""
+    paths = (os.path.join(folder, name) for name in sorted(names))  # noqa: PTH118
+    return (path for path in paths if os.path.isfile(path))  # noqa: PTH113
 
 
 def _new_documents(result: FileProse, path: str, seen: set[str], report: SourceReport) -> Iterator[Document]:
-    for prose in result.docstrings:
+    for prose in result.texts:
         paragraphs = []
         for paragraph in prose.paragraphs:
             if paragraph in seen:
@@ -192,7 +325,7 @@ def _read_chunk(paths: list[str]) -> list[FileProse]:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return [read_docstrings(path) for path in paths]
+        return [(read_docstrings if path.endswith(".py") else read_page)(path) for path in paths]
     finally:
         if collecting:
             gc.enable()

@@ -144,6 +144,7 @@ class BlockPacker:
         join: Whether to fill blocks across units.
         separator: Token between joined units, and between the segments of a pair.
         pairs: Whether a block is a pair of segments.
+        prompt: Tokens that every unit begins with: its further blocks begin with them again.
 
     Raises:
         CorpusError: if no token of each segment fits between the special ones, or a separator is needed and missing.
@@ -162,19 +163,21 @@ class BlockPacker:
     join: bool = False
     separator: int | None = None
     pairs: bool = False
+    prompt: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         special, least = len(self.prefix) + len(self.suffix) + self.pairs, 1 + self.pairs
         self._room = self.length - special
-        if self._room < least:
+        if self._room - len(self.prompt) < least:
+            prompt = f" and the prompt {len(self.prompt)}" if self.prompt else ""
             raise CorpusError(
-                f"length is {self.length}, but this tokenizer puts {special} special tokens in a block: no "
+                f"length is {self.length}, but this tokenizer puts {special} special tokens in a block{prompt}: no "
                 f"{'pair' if self.pairs else 'text'} fits."
             )
         if (self.join or self.pairs) and self.separator is None:
             asked = "pairs" if self.pairs else "join"
             raise CorpusError(f"{asked} needs a separator, and this tokenizer has neither a sep nor an eos token.")
-        self.minimum = max(min(self.minimum, self._room), least)
+        self.minimum = max(min(self.minimum, self._room - len(self.prompt)), least)
         self._stream: list[int] = []
         self._joined = False  # Whether a unit has entered the stream, so that the next one needs a separator.
         self.counts = PackingCounts()
@@ -188,8 +191,11 @@ class BlockPacker:
         """
         for unit in units:
             if not self.join:
-                for start in range(0, len(unit), self._room):
-                    yield from self._block(unit[start : start + self._room])
+                if unit:
+                    yield from self._block(unit[: self._room])
+                step = self._room - len(self.prompt)
+                for start in range(self._room, len(unit), step):
+                    yield from self._block([*self.prompt, *unit[start : start + step]])
             elif unit:
                 if self._joined and not self.pairs:
                     assert self.separator is not None
@@ -217,7 +223,7 @@ class BlockPacker:
         self._joined, self._stream = state[0], list(state[1])
 
     def _block(self, content: Sequence[int]) -> Iterator[list[int]]:
-        if len(content) < self.minimum:
+        if len(content) - len(self.prompt) < self.minimum:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(content)
             return

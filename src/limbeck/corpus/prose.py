@@ -15,7 +15,7 @@ _LISTING_SECTIONS = frozenset(
     args, arguments, parameters, params, other parameters, keyword args, keyword arguments, keyword
     parameters, kwargs, returns, return, return value, return values, yields, receives, raises,
     except, exceptions, warns, attributes, members, methods, properties, fields, functions, classes,
-    example, examples, usage, sample usage, example usage, doctest, doctests, see also, references,
+    example, examples, synopsis, usage, sample usage, example usage, doctest, doctests, see also, references,
     reference, citation, todo, todos, inputs, input, outputs, output, shape, shapes, bibtex, links,
     version, author, authors, license, copyright, versionadded, versionchanged, contents, index,
     signature

@@ -7,8 +7,9 @@ import codecs
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import datasets
@@ -40,6 +41,7 @@ class OpenFile(NamedTuple):
         text_column: Column of the text, for kinds that have columns.
         report: Receives everything that is passed over or repaired.
         start: Where to begin.
+        header: Names of the fields of a table, where its first line does not have them.
     """
 
     stream: BinaryIO
@@ -47,6 +49,7 @@ class OpenFile(NamedTuple):
     text_column: str
     report: SourceReport
     start: Cursor = Cursor()
+    header: tuple[str, ...] = ()
 
 
 class PlacedRow(NamedTuple):
@@ -70,6 +73,7 @@ class FileKind:
     Args:
         texts: Reads the texts of an open file; `None` where a text corpus passes such files over.
         rows: Reads its labelled rows; `None` where a labelled corpus passes such files over.
+        sentences: Reads its sentences of tagged words, where they are laid out otherwise than other rows.
         rows_in_folders: Whether labelled rows are read from such files in a folder too, not only from one named.
         is_binary: Whether the file is read at any place rather than from its beginning, and a position counts rows.
         text_size: Estimates the bytes of text in an open file; `None` takes its size.
@@ -77,6 +81,7 @@ class FileKind:
 
     texts: Callable[[OpenFile], Iterator[FoundText]] | None = None
     rows: Callable[[OpenFile], Iterator[PlacedRow]] | None = None
+    sentences: Callable[[OpenFile], Iterator[PlacedRow]] | None = None
     rows_in_folders: bool = True
     is_binary: bool = False
     text_size: Callable[[OpenFile], int] | None = None
@@ -138,20 +143,25 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
                 return
 
 
-def read_rows(path: FilePath, report: SourceReport) -> Iterator[PlacedRow]:
+def read_rows(
+    path: FilePath, report: SourceReport, *, of_words: bool = False, header: Sequence[str] = ()
+) -> Iterator[PlacedRow]:
     """Iterate over the rows of one file of a known kind.
 
     Args:
         path: The file; its suffix decides how it is read.
         report: Receives everything that is passed over or repaired.
+        of_words: Read a table as sentences: a word a line with its tag, and a blank line between sentences.
+        header: Names of the fields of a table whose first line is a row; further fields are ignored.
 
     Raises:
         CorpusError: if the operating system refuses to read the file, or its layout is wrong.
     """
     kind = FILE_KINDS[suffix_of(path)]
-    assert kind.rows is not None, path
+    read = (kind.sentences if of_words else None) or kind.rows
+    assert read is not None, path
     with open_file(path, report, is_binary=kind.is_binary) as stream:
-        yield from kind.rows(OpenFile(stream, path, "", report))
+        yield from read(OpenFile(stream, path, "", report, header=tuple(header)))
 
 
 def text_size(path: FilePath, text_column: str) -> int:
@@ -380,8 +390,8 @@ def _read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
 
 
 def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterator[PlacedRow]:
-    """Name the fields after the header, the first row."""
-    header: list[str] = []
+    """Name the fields after the header: the first row, unless it is given."""
+    header = list(file.header)
     for number, fields in rows:
         where = f"{file.path}:{number}"
         if not fields:
@@ -391,10 +401,43 @@ def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterat
             twice = {name for name in header if name and header.count(name) > 1}
             if twice:
                 raise CorpusError(f"The header of '{file.path}' names the column '{min(twice)}' twice: rename one.")
-        elif len(fields) != len(header):
+        elif len(fields) < len(header) or (len(fields) > len(header) and not file.header):
             file.report.note("row with another number of fields than the header", where)
         else:
-            yield PlacedRow(where, dict(zip(header, fields, strict=True)))
+            yield PlacedRow(where, dict(zip(header, fields, strict=False)))
+
+
+def _read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
+    """Sentences of words, as CoNLL's tasks have them: a word a line, a blank line between sentences.
+
+    A row has its words as `tokens` and their last fields as `tags`, and all fields under their numbers, from "1".
+    Fields stand between tabs, or white space where there is no tab. Lines between documents (`-DOCSTART-`) end a
+    sentence; of CoNLL-U comments, ranges and empty nodes are passed over.
+    """
+    universal = suffix_of(file.path) == ".conllu"
+    words: list[list[str]] = []
+    first = 0
+    for text, _, number in chain(read_lines(file.stream, file.path, file.report), [FoundText("", 0, 0)]):
+        fields = text.split("\t") if "\t" in text else text.split()
+        ends = not text.strip() or fields[0] == "-DOCSTART-"
+        if ends and words:
+            yield PlacedRow(f"{file.path}:{first}", _sentence(words, f"{file.path}:{first}"))
+            words = []
+        elif not ends and not (universal and not fields[0].isdecimal()):
+            first = first if words else number
+            words.append(fields)
+
+
+def _sentence(words: list[list[str]], where: str) -> dict[str, list[str]]:
+    """Return the columns of a sentence."""
+    width = min(map(len, words))
+    if width == 1 and any(len(fields) > 1 for fields in words):
+        bare = next(fields[0] for fields in words if len(fields) == 1)
+        raise CorpusError(f"The sentence at {where} has no tag for '{bare[:40]}': give every word a line with its tag.")
+    columns = {"tokens": [fields[0] for fields in words]} | (
+        {"tags": [fields[-1] for fields in words]} if width > 1 else {}
+    )
+    return columns | {str(place + 1): [fields[place] for fields in words] for place in range(width)}
 
 
 def _parquet_content(file: OpenFile) -> Any:
@@ -482,12 +525,12 @@ def _decoded(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
 
 
 def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]]:
-    """Return the class names of every `ClassLabel` column.
+    """Return the class names of every `ClassLabel` column, and of every column of lists of them.
 
     Args:
         features: Columns of a data set; `None` if they are not known before reading.
     """
-    known = features or {}
+    known = {name: getattr(kind, "feature", kind) for name, kind in (features or {}).items()}
     return {name: tuple(kind.names) for name, kind in known.items() if isinstance(kind, datasets.ClassLabel)}
 
 
@@ -508,11 +551,13 @@ def _read_parquet_rows(file: OpenFile) -> Iterator[PlacedRow]:
 FILE_KINDS.register(".json", FileKind(rows=_read_json_rows))
 FILE_KINDS.register(".jsonl", FileKind(texts=_read_jsonl, rows=_read_jsonl_rows))
 FILE_KINDS.register(".csv", FileKind(rows=_read_csv_rows))
-FILE_KINDS.register(".tsv", FileKind(rows=_read_tsv_rows))
+FILE_KINDS.register(".tsv", FileKind(rows=_read_tsv_rows, sentences=_read_sentences))
 # In a folder of labelled rows a text file is more likely a README than a table.
-FILE_KINDS.register(".txt", FileKind(texts=_read_text, rows=_read_tsv_rows, rows_in_folders=False))
+FILE_KINDS.register(".txt", FileKind(_read_text, _read_tsv_rows, _read_sentences, rows_in_folders=False))
 FILE_KINDS.register(
     ".parquet", FileKind(_read_parquet, _read_parquet_rows, is_binary=True, text_size=_parquet_text_size)
 )
+for _suffix in (".conll", ".conllu", ".bio", ".iob", ".iob2"):
+    FILE_KINDS.register(_suffix, FileKind(rows=_read_sentences))
 FILE_KINDS.register(".md", FileKind(texts=_read_markup))
 FILE_KINDS.register(".rst", FileKind(texts=_read_markup))

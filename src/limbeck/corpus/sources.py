@@ -6,8 +6,8 @@
 import difflib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from glob import escape, has_magic, iglob
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import datasets
 import fsspec  # type: ignore[import-untyped]
 
+from limbeck.core.files import tried_beside
 from limbeck.core.registry import Registry
 from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
@@ -27,7 +28,6 @@ _HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
 )
 _HUB = "hub:"
-_INSTALLED_DOCS = "installed-docs"
 _GLOB_CHARACTERS = frozenset("*?[")
 _SIZED_FILES = 16
 _STEP_EVERY = 1000
@@ -69,8 +69,10 @@ class RowSource(Protocol):
     def fingerprint(self) -> Any:
         """Return plain values that change when the rows may have changed."""
 
-    def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows."""
+    def rows(
+        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+    ) -> Iterator[PlacedRow]:
+        """Iterate over the rows; `of_words`: over sentences of tagged words, where a layout may be taken for either."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
     Args:
         text: A file, folder or glob pattern; an address such as `https://host/file.jsonl` or `s3://bucket/*.parquet`;
             `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name` where there is no such path;
-            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder.
+            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder; `installed-text` the same,
+            with the pages beside them.
         text_column: Column of the text, for kinds that have columns.
         workers: Processes for sources that are read in parallel.
 
@@ -119,13 +122,14 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
     return source
 
 
-def open_rows(text: str) -> RowSource:
+def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
     """Open the source of labelled rows that a string names.
 
     Args:
         text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
             `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and passed over in
             a folder.
+        header: Names of the fields of its tables, where these have no header.
 
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
@@ -134,7 +138,7 @@ def open_rows(text: str) -> RowSource:
     if not kind.is_labelled:
         raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
     source: RowSource = kind.open(text, None, None)
-    return source
+    return replace(source, header=tuple(header)) if isinstance(source, Files) and header else source
 
 
 def check_source(text: str) -> None:
@@ -220,7 +224,9 @@ class HubDataset:
         """Iterate over the documents of all shards, counted for `progress`; see `read`."""
         yield from _counted(self._documents(report, cursor or Cursor()), progress, "documents")
 
-    def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
+    def rows(
+        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+    ) -> Iterator[PlacedRow]:
         """Iterate over the rows, counted for `progress`.
 
         Raises:
@@ -277,15 +283,18 @@ class Files:
         files: Files of known kinds.
         ignored: Files that were found beside them and are of no known kind.
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
+        header: Names of the fields of tables without a header.
     """
 
     files: Sequence[FilePath]
     ignored: Sequence[FilePath]
     text_column: str | None
+    header: tuple[str, ...] = ()
 
     def fingerprint(self) -> Any:
         """Return path, size and time of change of every file."""
-        column = [] if self.text_column is None else [self.text_column]
+        column: list[Any] = [] if self.text_column is None else [self.text_column]
+        column += [list(self.header)] if self.header else []
         return ["files", *column, [_file_state(file) for file in self.files]]
 
     def shards(self) -> int:
@@ -333,19 +342,22 @@ class Files:
             cursor.move(cursor.shard + 1)
             tell()
 
-    def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
+    def rows(
+        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+    ) -> Iterator[PlacedRow]:
         """Iterate over the rows of all files.
 
         Args:
             report: Receives bad lines and ignored files.
             progress: Called with the number of files read, the number of all files and their unit.
+            of_words: Read tables as sentences of tagged words; see `read_rows`.
         """
         self._report_ignored(report)
         for done, path in enumerate([*self.files, None]):
             if progress is not None:
                 progress(done, len(self.files), "files")
             if path is not None:
-                yield from readers.read_rows(path, report)
+                yield from readers.read_rows(path, report, of_words=of_words, header=self.header)
 
     def _report_ignored(self, report: SourceReport) -> None:
         for path in self.ignored:
@@ -479,6 +491,16 @@ def stored_size(text: str) -> int | None:
     return find_files(text, "").stored_size()
 
 
+def local_files(sources: Iterable[str]) -> list[Path]:
+    """Return the files of this machine that some sources of labelled rows name, resolved.
+
+    Raises:
+        CorpusError: for a path that names nothing, or nothing that can be read.
+    """
+    named = [text for text in sources if source_kind(text) is SOURCES["files"] and not is_remote(text)]
+    return [Path(file).resolve() for text in named for file in find_files(text).files]
+
+
 def _address_of(text: str) -> str:
     """Return an address as its file system writes those of files."""
     try:
@@ -513,7 +535,9 @@ def check_files(text: str) -> None:
     if is_remote(text) or _is_there(path) or (has_magic(text) and any(iglob(str(path), recursive=True))):  # noqa: PTH207
         return
     forms = ", ".join(["a file", "a folder", "a glob", *_forms()[:-1]])
-    raise CorpusError(f"Corpus source '{one_line(text)}' does not exist; give {forms} or {_forms()[-1]}.")
+    raise CorpusError(
+        f"Corpus source '{one_line(text)}' does not exist{tried_beside(text)}; give {forms} or {_forms()[-1]}."
+    )
 
 
 def _forms() -> list[str]:
@@ -548,12 +572,14 @@ def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], 
     if not addresses:
         raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")
     if not files:
-        raise CorpusError(f"'{one_line(text)}' names no file {_of_a_kind(suffixes)}")
+        raise CorpusError(f"'{one_line(text)}' names no file {_of_a_kind(suffixes, addresses[0])}")
     return files, [address for address in addresses if address not in files]
 
 
-def _of_a_kind(suffixes: Collection[str]) -> str:
-    return f"of a kind that is read: {', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
+def _of_a_kind(suffixes: Collection[str], path: FilePath = "") -> str:
+    said = f"of a kind that is read: {', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
+    has_rows = suffix_of(path) in readers.readable_suffixes("rows") and suffix_of(path) not in suffixes
+    return f"{said} Tables are read as labelled rows: give corpus.task." if has_rows else said
 
 
 def _match(pattern: Path) -> list[Path]:
@@ -583,7 +609,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
             raise CorpusError(f"'{one_line(text)}' is no ordinary file: give a file with text.")
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
-        raise CorpusError(f"{what} {_of_a_kind(suffixes)}")
+        raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
     # Links, and patterns that match a folder and its files, name a file more than once.
     unique: dict[Path, FilePath] = {path.resolve(): path for path in reversed(files)}
     return list(unique.values())[::-1], ignored
@@ -652,13 +678,17 @@ SOURCES.register(
         "hub:owner/name", _names_hub_dataset, lambda text, column, _: HubDataset(text.removeprefix(_HUB), column or "")
     ),
 )
-SOURCES.register(
-    _INSTALLED_DOCS,
-    SourceKind(
-        _INSTALLED_DOCS,
-        lambda text: text.partition(":")[0] == _INSTALLED_DOCS,
-        lambda text, _, workers: installed_docs.InstalledDocs(_docs_folders(text), workers),
+
+
+def _installed_kind(source: type[installed_docs.InstalledDocs]) -> SourceKind:
+    return SourceKind(
+        source.name,
+        lambda text: text.partition(":")[0] == source.name,
+        lambda text, _, workers: source(_docs_folders(text), workers),
         lambda text: check_files(text.partition(":")[2] or "."),
         is_labelled=False,
-    ),
-)
+    )
+
+
+for _source in (installed_docs.InstalledDocs, installed_docs.InstalledText):
+    SOURCES.register(_source.name, _installed_kind(_source))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -17,14 +19,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from limbeck.core.files import HashedFile, NothingToBuildError, build_once, fingerprint, finish_piece, read_piece
+from limbeck.core.kinds import KINDS, LabelKind
+from limbeck.corpus.classes import ClassCounts, count_classes
 from limbeck.corpus.documents import Cursor, Document, SourceReport, next_batch, one_line
-from limbeck.corpus.labelled import Example, example_reader
-from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask
-from limbeck.corpus.sources import Source, open_rows, open_source
+from limbeck.corpus.labelled import Example, ExampleReader, example_reader
+from limbeck.corpus.readers import read_rows, suffix_of
+from limbeck.corpus.settings import CorpusSettings, ExampleSource, LabelledSettings
+from limbeck.corpus.sources import RowSource, Source, local_files, open_rows, open_source
 from limbeck.errors import CorpusError
 
 Progress: TypeAlias = Callable[[str, int, int | None, str], None]
 """Called with the name of the step, the amount done, the total or `None` if it is not known, and what is counted."""
+
+Keys: TypeAlias = Sequence[int] | npt.NDArray[np.uint64]
 
 AddKeys: TypeAlias = Callable[[Sequence[int]], list[bool]]
 """Adds 64-bit keys to a set; returns of each whether it is new."""
@@ -38,15 +45,21 @@ ROW_FORMAT = 1
 SHARD_CHARACTERS = 16_000_000
 ROW_SHARD_CHARACTERS = 4_000_000
 _BATCH_ITEMS = 1000
+_PROBED_ROWS = 100_000
 _BATCH_CHARACTERS = 4_000_000
 _CACHE_KIBIBYTES = 4 * 1024
+_SALT = 0x9E3779B97F4A7C15
 _KEY_OFFSET = 2**63  # SQLite's whole numbers are signed.
 
-LABEL_TYPES: dict[LabelledTask, pa.DataType] = {
-    "classification": pa.int64(),
-    "regression": pa.float64(),
-    "question_answering": pa.list_(pa.int64(), 2),
+LABEL_TYPES: dict[LabelKind, pa.DataType] = {
+    "class": pa.int64(),
+    "classes": pa.list_(pa.int8()),
+    "value": pa.float64(),
+    "span": pa.list_(pa.int64(), 2),
+    "relevance": pa.float64(),
+    "token": pa.list_(pa.int64()),
 }
+"""Types of stored labels, of rows and of tokens, by their kind."""
 _DOCUMENT_SCHEMA = pa.schema([("text", pa.large_string()), ("title", pa.large_string()), ("key", pa.uint64())])
 
 
@@ -86,6 +99,11 @@ def store_documents(
     most = settings.max_documents
     sources = [(name, open_source(name, settings.text_column, workers)) for name in settings.sources]
     values = [DOCUMENT_FORMAT, most, [source.fingerprint() for _, source in sources]]
+    # A source that is listed again is read in another way: its documents are no repeats of its own.
+    names = settings.sources
+    listed = [names[:place].count(name) if settings.uses else 0 for place, name in enumerate(names)]
+    if any(listed):
+        values.append(listed)
     folder = cache_dir / "documents" / fingerprint(values)
 
     def build(aside: Path) -> dict[str, Any]:
@@ -95,10 +113,11 @@ def store_documents(
             state, finished = shard, finished + 1
         reading = Reading(sources, most, state)
         with seen_keys(aside / "seen.sqlite") as add_keys:
-            for batch in chain.from_iterable(map(read_batches, stored_files(aside)[:finished])):
-                add_keys(batch.column("key").to_pylist())
+            for source, path in zip(reading.shards, stored_files(aside), strict=False):
+                for batch in read_batches(path):
+                    _apart(add_keys, listed[source])(batch.column("key").to_pylist())
             for source in reading.sources():
-                batches = reading.batches(add_keys, progress)
+                batches = reading.batches(_apart(add_keys, listed[source]), progress)
                 first = len(reading.shards)
                 for path in _write_shards(aside, "documents", _DOCUMENT_SCHEMA, batches, SHARD_CHARACTERS, first):
                     reading.shards.append(source)
@@ -107,6 +126,69 @@ def store_documents(
 
     waiting = bind_progress(progress, "waiting for another process that reads this text", 0, None, "")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
+
+
+def _apart(add_keys: AddKeys, times: int) -> AddKeys:
+    """Add keys of documents of a source that was listed so often before apart from those that they had there."""
+    return add_keys if not times else lambda keys: add_keys([key ^ (times * _SALT % 2**64) for key in keys])
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """What is known of labelled rows before they are built.
+
+    Attributes:
+        alike: Counts of their classes, where they are known to be all alike.
+        are_single: Whether they are known to have one document a query.
+    """
+
+    alike: ClassCounts | None = None
+    are_single: bool = False
+
+
+def read_first_rows(settings: LabelledSettings, *, classes: bool = False, queries: bool = False) -> FirstRows:
+    """Read the first rows of files: one of each, and on while they are all alike, as far as that tells something.
+
+    Files that are read as a whole, Hub data sets and rows of tasks by name are left alone.
+
+    Args:
+        settings: Of the rows.
+        classes: Read on until two rows differ in their classes, or 100,000 were read.
+        queries: Read on until a query has two documents, likewise.
+
+    Raises:
+        CorpusError: for a source without a row, a row without a column or a label, or a label that is none of the
+            task's.
+    """
+    kind, read = KINDS[settings.task], example_reader(settings)
+    labels: Counter[Any] = Counter()
+    asked: set[str] = set()
+    found, is_single, is_whole = 0, queries, True
+    most = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
+    for name in settings.sources:
+        files, report, before = local_files([name]), SourceReport(), found
+        is_whole &= bool(files)
+        for file in files:
+            if suffix_of(file) == ".json":
+                is_whole, found = False, found + 1
+                continue
+            for row in read_rows(file, report, of_words=kind.of_words, header=settings.header):
+                for example in read(row, report):
+                    found += 1
+                    own: Any = example.label
+                    if classes:
+                        labels.update(own if kind.of_words else [own])
+                    is_single &= example.text not in asked
+                    asked.update([example.text] if is_single else ())
+                wants_more = is_single or (classes and len(labels) < 2)
+                if found > before and (found >= most or not wants_more):
+                    break
+        if files and found == before:
+            raise CorpusError(no_text_in(name, "labelled row", report))
+    if not is_whole or found >= _PROBED_ROWS:
+        return FirstRows()
+    counts = count_classes([*labels.elements()], settings.labels, kind.label) if classes else None
+    return FirstRows(counts if counts is not None and counts.has_one else None, is_single)
 
 
 def store_rows(
@@ -125,13 +207,18 @@ def store_rows(
     Raises:
         CorpusError: if a source cannot be read or gives no row, or a row has no label of the task.
     """
-    read_example = example_reader(settings)  # Refuses settings that cannot be met before anything is read.
-    sources = [(name, open_rows(name)) for name in settings.sources]
+    sources = _example_sources(settings, progress)
     states = [source.fingerprint() for _, source in sources]
     choices = [settings.task, settings.columns, settings.labels, settings.max_rows]
+    if KINDS[settings.task].has_queries:
+        # Rows may lack the label; of several columns of documents the first holds the relevant ones.
+        choices += [settings.label_column, settings.document_columns]
+    if settings.label_columns:
+        choices.append(settings.label_columns)  # Classes without names are numbered in their order.
     folder = cache_dir / "rows" / fingerprint([ROW_FORMAT, choices, states])
-    columns = [("text", pa.large_string()), ("pair", pa.large_string()), ("label", LABEL_TYPES[settings.task])]
-    schema = pa.schema([*columns, ("key", pa.uint64())])
+    label = LABEL_TYPES[KINDS[settings.task].label]
+    columns = [("text", pa.large_string()), ("pair", pa.large_string()), ("label", label), ("key", pa.uint64())]
+    schema = pa.schema(columns)
 
     def build(aside: Path) -> dict[str, Any]:
         report = SourceReport()
@@ -143,12 +230,10 @@ def store_rows(
                 per_source[name] = 0
                 own = SourceReport()
                 try:
-                    for row in source.rows(own, bind_progress(progress, f"reading {name}")):
-                        example = read_example(row, own)
-                        if example is not None:
-                            per_source[name] += 1
-                            digest.update(f"{tuple(example)!r}\n".encode())
-                            yield example
+                    for example in source.examples(own):
+                        per_source[name] += 1
+                        digest.update(f"{tuple(example)!r}\n".encode())
+                        yield example
                 finally:
                     report.merge(own)
                 if per_source[name] == 0:
@@ -162,6 +247,46 @@ def store_rows(
         return {"format": ROW_FORMAT, "sources": per_source, "content": digests, **counts, "report": report.to_dict()}
 
     return folder, build_once(folder, build)
+
+
+@dataclass(frozen=True)
+class _RowsOfSource:
+    """The rows of a source as examples.
+
+    Args:
+        source: The source.
+        read: Reads an example from a row.
+        step: Called as reading advances, or None.
+    """
+
+    source: RowSource
+    read: ExampleReader
+    step: Callable[..., None] | None
+    of_words: bool = False
+
+    def fingerprint(self) -> Any:
+        """Return that of the source."""
+        return self.source.fingerprint()
+
+    def examples(self, report: SourceReport) -> Iterator[Example]:
+        """Iterate over the examples; rows that are passed over are noted."""
+        for row in self.source.rows(report, self.step, of_words=self.of_words):
+            yield from self.read(row, report)
+
+
+def _example_sources(settings: LabelledSettings, progress: Progress | None) -> list[tuple[str, ExampleSource]]:
+    """Return the names of a labelled corpus's sources, and how their examples are read."""
+    if settings.rows is not None:
+        return [(", ".join(settings.sources), settings.rows)]
+    read = example_reader(settings)  # Refuses settings that cannot be met before anything is read.
+    of_words = KINDS[settings.task].of_words
+    return [
+        (
+            name,
+            _RowsOfSource(open_rows(name, settings.header), read, bind_progress(progress, f"reading {name}"), of_words),
+        )
+        for name in settings.sources
+    ]
 
 
 def write_documents(documents: Iterable[Document], folder: Path) -> Written:
@@ -191,10 +316,19 @@ def read_documents(folder: Path, below: int | None = None) -> Iterator[Document]
 
 def read_examples(path: Path) -> Iterator[tuple[list[Example], npt.NDArray[np.uint64]]]:
     """Iterate over the batches of one file of rows, each with the keys of the texts."""
-    for batch in read_batches(path):
-        texts, pairs, labels = (batch.column(name).to_pylist() for name in ("text", "pair", "label"))
-        labels = [tuple(label) if isinstance(label, list) else label for label in labels]  # Answers are pairs.
-        yield list(map(Example, texts, pairs, labels)), batch.column("key").to_numpy()
+    yield from map(examples_of, read_batches(path))
+
+
+def examples_of(batch: pa.RecordBatch) -> tuple[list[Example], npt.NDArray[np.uint64]]:
+    """Return the rows of a stored batch, and the keys of their texts."""
+    texts, pairs, labels = (batch.column(name).to_pylist() for name in ("text", "pair", "label"))
+    labels = [tuple(label) if isinstance(label, list) else label for label in labels]
+    return list(map(Example, texts, pairs, labels)), batch.column("key").to_numpy()
+
+
+def batch_of(examples: Sequence[Example], keys: Keys, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows as they are stored; see `examples_of`."""
+    return pa.record_batch(_columns(examples, keys), schema=schema)
 
 
 def lowest_keys(folder: Path, count: int) -> npt.NDArray[np.uint64]:
@@ -300,7 +434,7 @@ class Reading:
                 yield _columns([*kept.values()], [*kept]), characters
 
 
-def _columns(items: Sequence[Document | Example], keys: Sequence[int]) -> list[Any]:
+def _columns(items: Sequence[Document | Example], keys: Keys) -> list[Any]:
     return [*map(list, zip(*items, strict=True)), pa.array(keys, pa.uint64())]
 
 
@@ -320,16 +454,32 @@ class Written(NamedTuple):
 
 def _write_items(folder: Path, stem: str, schema: pa.Schema, items: Iterator[Document | Example], most: int) -> Written:
     """Write documents or examples as they come; see `_write_shards`."""
+    batches = iter(lambda: list(islice(items, _BATCH_ITEMS)), [])
+    keyed = ((batch, [Document(item.text).key for item in batch]) for batch in batches)
+    return _write_keyed(folder, stem, schema, keyed, most)
+
+
+def write_rows(folder: Path, schema: pa.Schema, batches: Iterable[tuple[list[Example], Keys]]) -> Written:
+    """Write rows with their keys to `rows-00000.arrow` and so on."""
+    return _write_keyed(folder, "rows", schema, batches, ROW_SHARD_CHARACTERS)
+
+
+def _write_keyed(
+    folder: Path,
+    stem: str,
+    schema: pa.Schema,
+    keyed: Iterable[tuple[Sequence[Document | Example], Keys]],
+    most: int,
+) -> Written:
     count = characters = 0
     texts: set[int] = set()
 
     def batches() -> Iterator[tuple[list[Any], int]]:
         nonlocal count, characters
-        while batch := list(islice(items, _BATCH_ITEMS)):
-            keys = [Document(item.text).key for item in batch]
+        for batch, keys in keyed:
             size = sum(len(item.text) + len(item.pair or "" if isinstance(item, Example) else "") for item in batch)
             count, characters = count + len(batch), characters + size
-            texts.update(keys)
+            texts.update(map(int, keys))
             yield _columns(batch, keys), size
 
     list(_write_shards(folder, stem, schema, batches(), most))

@@ -9,20 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core.files import build_once, fingerprint
-from limbeck.corpus import build, packing, store
+from limbeck.corpus import build, splitting, store
 from limbeck.corpus.batches import group_by_length
-from limbeck.corpus.build import BlockEncoding, Corpus
+from limbeck.corpus.blocks import BlockEncoding, Columns, block_encoding, block_identity
+from limbeck.corpus.build import Corpus
 from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
-from limbeck.corpus.settings import CorpusSettings, draw_counts
+from limbeck.corpus.settings import CorpusSettings, SourceUse, draw_counts
 from limbeck.corpus.sources import ShardedSource, open_source, shards_of
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
@@ -59,24 +62,29 @@ def store_beginning(
         CorpusError: if a source cannot be read or gives no document, or no block is left to train on.
     """
     aside = folder / "beginning"
-    chosen = aside / "chosen"
-    chosen.mkdir(parents=True)
+    aside.mkdir(parents=True)
     report = SourceReport()
     per_source: dict[str, int] = {}
     content = [hashlib.blake2b(digest_size=12) for _ in sources]
     read = store.write_documents(_beginnings(sources, per_source, content, report, progress), aside)
     # One more than may be held out, and repeats of them.
     lowest = np.unique(store.lowest_keys(aside, min(read.items, 2 * settings.held_out_documents + 1)))
-    held_below = build.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-    store.write_documents(_choose(store.read_documents(aside), held_below), chosen)
+    held_below = splitting.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    documents, of_file = store.read_documents(aside), dict[Path, int]()
+    parts = [aside / f"chosen-{source}" for source in range(len(sources) if encoding.uses else 1)]
+    for source, (part, count) in enumerate(zip(parts, per_source.values() if encoding.uses else [None], strict=True)):
+        part.mkdir()
+        store.write_documents(_choose(islice(documents, count), held_below), part)
+        of_file |= dict.fromkeys(store.stored_files(part), source)
     splits, _, _, _ = build.tokenise(
-        store.stored_files(chosen),
+        list(of_file),
         folder,
-        replace(encoding, held_below=held_below),
+        replace(encoding, held_below=held_below, sources=of_file),
         f"The beginning of the stream, {read.items} documents, gives no block of text to train on: give more text, a "
         f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
     )
-    held = store.write_documents(store.read_documents(chosen, held_below), folder)
+    held_out = chain.from_iterable(store.read_documents(part, held_below) for part in parts)
+    held = store.write_documents(held_out, folder)
     shutil.rmtree(aside)
     return {
         "settings": settings.content(),
@@ -167,11 +175,13 @@ class Block(NamedTuple):
         ids: Its tokens.
         source: Index of its source.
         number: How often the source had been read to its end before.
+        columns: Further columns of its row.
     """
 
     ids: NDArray[np.int32]
     source: int
     number: int
+    columns: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass
@@ -198,7 +208,7 @@ class SourceBlocks(Iterator[Block]):
     begun: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        self._packer = packing.BlockPacker(**self.encoding.packing)
+        self._packer = self.encoding.packer(self.index)
         state = self.begun or {}
         self._pass: int = state.get("pass", 0)
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
@@ -209,7 +219,7 @@ class SourceBlocks(Iterator[Block]):
         self._deals = self._shards % self.lane.count == 0
         self._order = self._make_order()
         self._documents: Iterator[Document] | None = None
-        self._blocks: list[list[int]] = []
+        self._blocks: list[tuple[NDArray[np.int32], Columns]] = []
         self._number = self._pass
         self._chunk = self._snapshot()
         self._taken: int = state.get("taken", 0)
@@ -231,9 +241,9 @@ class SourceBlocks(Iterator[Block]):
         while self._taken >= len(self._blocks):
             self._read_chunk()
             self._taken = 0
-        ids = np.asarray(self._blocks[self._taken], dtype=np.int32)
+        ids, columns = self._blocks[self._taken]
         self._taken += 1
-        return Block(ids, self.index, self._number)
+        return Block(ids, self.index, self._number, columns)
 
     def _snapshot(self) -> dict[str, Any]:
         return {
@@ -247,22 +257,22 @@ class SourceBlocks(Iterator[Block]):
     def _read_chunk(self) -> None:
         """Tokenise the next documents, all of one shard."""
         self._chunk = self._snapshot()
-        texts: list[str] = []
+        documents: list[Document] = []
         characters = 0
-        while not texts:
+        while not documents:
             if self._documents is None:
                 self._documents = self._open_shard()
             for document in self._documents:
                 if self._is_mine(document):
-                    texts.append(document.text)
+                    documents.append(document)
                     characters += len(document.text)
-                    if len(texts) == _CHUNK_DOCUMENTS or characters >= _CHUNK_CHARACTERS:
+                    if len(documents) == _CHUNK_DOCUMENTS or characters >= _CHUNK_CHARACTERS:
                         break
             else:
                 self._documents = None
                 self._cursor.move(self._cursor.shard + 1)
-        units = [unit for text in texts for unit in self.encoding.split_units(text)]
-        self._blocks = list(self._packer.pack(self.encoding.encode(units)))
+        pieces = [piece for document in documents for piece in self.encoding.split(document, self.index)]
+        self._blocks = list(self.encoding.blocks(pieces, self._packer, self.index))
         self._fruitful = self._fruitful or bool(self._blocks)
         self._number = self._pass
 
@@ -370,13 +380,25 @@ class StreamedCorpus(Corpus):
         sources: The sources, with their shares.
         encoding: How documents become blocks, and which are held out.
         window: Blocks that are shuffled together.
+        uses: How each source is read; none: all alike.
     """
 
-    def __init__(self, path: Path, sources: Sequence[NamedSource], encoding: BlockEncoding, window: int) -> None:
-        super().__init__(path, titles=[source.name for source in sources])
+    def __init__(
+        self,
+        path: Path,
+        sources: Sequence[NamedSource],
+        encoding: BlockEncoding,
+        window: int,
+        uses: Sequence[SourceUse] = (),
+    ) -> None:
+        super().__init__(path, titles=[source.name for source in sources], uses=uses)
         self.sources = list(sources)
         self.encoding = encoding
         self.window = window
+
+    def shares(self) -> list[float]:
+        """Return the share of each source in what is trained on."""
+        return [source.share for source in self.sources]
 
     def batches(self, lane: Lane, *, batch_size: int, seed: int, state: dict[str, Any] | None = None) -> StreamBatches:
         """Return the batches of one of the processes that read side by side; see `StreamBatches`.
@@ -408,20 +430,20 @@ def open_stream(
         CorpusError: if a source is missing, unreadable, empty, or of a kind that cannot be streamed, or the shares of
             several cannot be known.
     """
-    encoding = build.block_encoding(settings, tokenizer)
+    encoding = block_encoding(settings, tokenizer)
     named_sources = zip(settings.titles, settings.sources, strict=True)
     sources = [NamedSource(title, _open(name, settings.text_column)) for title, name in named_sources]
     states = [named.source.fingerprint() for named in sources]
     formats = [STREAM_FORMAT, build.BLOCK_FORMAT, store.DOCUMENT_FORMAT]
-    values = [formats, states, *build.block_identity(settings, encoding)]
+    values = [formats, states, *block_identity(settings, encoding)]
     folder = build.cache_folder(cache_dir) / "streams" / fingerprint(values)
     manifest = build_once(folder, lambda aside: store_beginning(settings, sources, encoding, aside, progress))
     held_out = replace(encoding, held_below=int(manifest["held_below"]))
     shares = [1.0]
     if len(sources) > 1 and (mix := settings.mixing) is not None:
-        shares = mix.shares([named.source.size() if mix.weights is None else None for named in sources])
+        shares = mix.shares([named.source.size() if mix.reads_sizes else None for named in sources])
     mixed = [named._replace(share=share) for named, share in zip(sources, shares, strict=True)]
-    return StreamedCorpus(folder, mixed, held_out, settings.shuffle_buffer)
+    return StreamedCorpus(folder, mixed, held_out, settings.shuffle_buffer, settings.uses)
 
 
 def _open(name: str, text_column: str) -> ShardedSource:

@@ -66,29 +66,34 @@ PARTS = {
     "self-test": "limbeck.diagnosis.self_test:find_self_test",
 }
 """Name to module and function, which yields findings. Where torch cannot be imported, that is a finding too."""
+VECTORS = "limbeck.diagnosis.self_test:find_vectors"
 
 
-def examine(begin: Callable[[str], None]) -> Iterator[tuple[str, Finding]]:
+def examine(begin: Callable[[str], None], teacher: str | None = None) -> Iterator[tuple[str, Finding]]:
     """Yield what is found, with the part that it belongs to.
 
     Without the packages that limbeck needs nothing else is looked at. A part that fails as a whole is a finding.
 
     Args:
         begin: Receives the name of each part before it is looked at.
+        teacher: A model whose sentence vectors are examined last, see `limbeck.diagnosis.self_test.find_vectors`.
     """
-    for part, place in PARTS.items():
+    parts: dict[str, tuple[str, ...]] = {part: (place,) for part, place in PARTS.items()}
+    if teacher is not None:
+        parts["teacher"] = (VECTORS, teacher)
+    for part, call in parts.items():
         begin(part)
         findings = []
-        for finding in _find(place):
+        for finding in _find(*call):
             findings.append(finding)
             yield part, finding
         if part == "packages" and worst(findings) == "failed":
             return
 
 
-def _find(place: str) -> Iterator[Finding]:
+def _find(place: str, *arguments: str) -> Iterator[Finding]:
     try:
-        yield from resolve_name(place)()
+        yield from resolve_name(place)(*arguments)
     except Exception as error:
         text = describe_error(error)
         yield Finding("failure", "failed", text, "if the lines above do not explain it, report it with all of them")
@@ -97,7 +102,7 @@ def _find(place: str) -> Iterator[Finding]:
 NAME = "limbeck"
 USES = {
     "quickstart": "`limbeck quickstart`",
-    "export": "`limbeck export --format` onnx, onnx-int8 and sentence-transformers",
+    "export": "`limbeck export --format` onnx, onnx-int8, sentence-transformers and router",
     "tensorboard": "training with `report_to: tensorboard`",
     "triton": "the fastest `relation_kl` on a GPU",
 }

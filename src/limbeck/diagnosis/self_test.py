@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
 from limbeck.diagnosis.checks import Finding
 from limbeck.diagnosis.machine import accelerator_kind
+from limbeck.export import vector_check
 from limbeck.kernels.relation_triton import triton_obstacle
 from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.load import load_recipe
@@ -115,6 +116,20 @@ def _judge_losses(output: Path) -> Finding:
     if len(losses) == _STEPS and all(map(math.isfinite, losses)):
         return Finding("training", "ok", text, facts={"losses": losses})
     return Finding("training", "failed", text, _REPORT)
+
+
+def find_vectors(model: str) -> Iterator[Finding]:
+    """Compare the sentence vectors of a model with those that sentence-transformers makes."""
+    name, difference = f"sentence vectors of {model}", vector_check.compare_with_sentence_transformers(model)
+    if difference is None:
+        text = "the model's files say nothing of them"
+        if not vector_check.is_installed():
+            text = "not compared: sentence-transformers is not installed"
+        yield Finding(name, "absent", text)
+        return
+    exact = difference <= vector_check.LARGEST_DIFFERENCE
+    text = vector_check.describe_difference(difference)
+    yield Finding(name, "ok" if exact else "failed", text, None if exact else _REPORT, {"difference": difference})
 
 
 def _recipe(folder: Path) -> dict[str, Any]:

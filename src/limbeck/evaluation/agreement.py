@@ -17,15 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.core.records import Agreement, Retrieval
+from limbeck.core.records import Agreement, Number, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
-from limbeck.evaluation.inference import Encoding, encode, spearman_agreement
+from limbeck.evaluation.inference import Encoding, encode_both, spearman_agreement
 
 PAIR_KINDS = ("neighbouring", "same_document", "different_documents")
 SENTENCE_CHARACTERS = (20, 400)
 """Shortest and longest sentence used: shorter ones are headings and fragments, longer ones are lists."""
 FEWEST_PAIRS = 50
+FEWEST_DOCUMENTS = 5
+"""Fewest documents whose agreement has an interval."""
 _RESAMPLES = 500
 _APART: dict[str, tuple[int, int | None]] = {"neighbouring": (1, 1), "same_document": (2, None)}
 """Nearest and furthest second sentence of a pair of one document."""
@@ -76,10 +78,8 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
 
 def _check_enough(made: int, needed: int, kind: str, documents: int) -> None:
     if made < needed:
-        raise CorpusError(
-            f"Only {made} {kind} pairs can be made from {documents} held-out documents; {needed} are needed: hold out "
-            "more text."
-        )
+        read = f"{documents} held-out document{'s' * (documents != 1)}"
+        raise CorpusError(f"Only {made} {kind} pairs can be made from {read}; {needed} are needed: hold out more text.")
 
 
 def measure_agreement(
@@ -88,7 +88,7 @@ def measure_agreement(
     """Return the Spearman agreement over `pairs` with its interval and its parts.
 
     The interval is a percentile bootstrap that resamples documents, not pairs: the pairs of one document are
-    alike.
+    alike. Fewer than `FEWEST_DOCUMENTS` documents give none: resampling one document always gives the same pairs.
 
     Args:
         pairs: As `build_pairs` gives them.
@@ -179,8 +179,13 @@ def _pairs_between(
 
 def _interval(
     student: NDArray[np.float64], teacher: NDArray[np.float64], groups: Sequence[NDArray[np.int64]], seed: int
-) -> list[float | None]:
-    """Return Spearman's 2.5th and 97.5th percentile over resampled groups of rows; NaN where undefined."""
+) -> list[float | None] | None:
+    """Return Spearman's 2.5th and 97.5th percentile over resampled groups of rows; NaN where undefined.
+
+    None for fewer than `FEWEST_DOCUMENTS` groups.
+    """
+    if len(groups) < FEWEST_DOCUMENTS:
+        return None
     rng = np.random.default_rng(seed)
     values: list[float] = []
     for _ in range(_RESAMPLES):
@@ -200,6 +205,8 @@ SUMMARY_CHARACTERS = (20, 300)
 """Shortest and longest summary that is used."""
 FEWEST_BODY_CHARACTERS = 60
 FEWEST_RETRIEVAL_PAIRS = 20
+ROLES = ("query", "document")
+"""Of summaries and bodies, and of all that is searched: the prompts that they get."""
 
 
 def build_retrieval_pairs(
@@ -251,9 +258,18 @@ def measure_retrieval(
         pairs: (summary, body), as `build_retrieval_pairs` gives them.
         encoding: As in `encode`; text beyond `max_length` is not read.
     """
-    texts = [summary for summary, _ in pairs] + [body for _, body in pairs]
-    vectors = encode(model, tokenizer, texts, **encoding)
-    return retrieval_scores(ranks_of_matches(vectors[: len(pairs)] @ vectors[len(pairs) :].T))
+    summaries, bodies = [summary for summary, _ in pairs], [body for _, body in pairs]
+    return score_matches(*encode_both(model, tokenizer, summaries, bodies, ROLES, **encoding))
+
+
+def score_matches(queries: Tensor, documents: Tensor) -> Retrieval:
+    """Return how well queries find their documents among all of them.
+
+    Args:
+        queries: Vectors of length one, `[N, width]`.
+        documents: Those of their documents, in the same order; they may be another model's of the same space.
+    """
+    return retrieval_scores(ranks_of_matches(queries @ documents.T))
 
 
 def ranks_of_matches(scores: Tensor) -> Tensor:
@@ -268,16 +284,30 @@ def ranks_of_matches(scores: Tensor) -> Tensor:
 
 
 def retrieval_scores(ranks: Tensor) -> Retrieval:
-    """Return the figures of a list of ranks, one a query, each out of `len(ranks)` candidates."""
-    values = np.where(ranks.numpy() <= 10, 1.0 / ranks.numpy(), 0.0)
+    """Return the figures of a list of ranks, one a query, each out of `len(ranks)` candidates.
+
+    Of one right body a query, nDCG is 1 / log2(1 + rank), and recall at 10 the share of ranks to 10.
+    """
+    at = ranks.numpy().astype(np.float64)
+    mrr, ndcg, recall = (
+        np.where(at <= 10, gain, 0.0) for gain in (1.0 / at, 1.0 / np.log2(1.0 + at), np.ones(len(at)))
+    )
+    return Retrieval(
+        mrr_at_10=float(mrr.mean()),
+        recall_at_1=float((at == 1).mean()),
+        interval=_of_queries(mrr),
+        pool=len(at),
+        ndcg_at_10=float(ndcg.mean()),
+        recall_at_10=float(recall.mean()),
+        intervals={"ndcg_at_10": _of_queries(ndcg), "recall_at_10": _of_queries(recall)},
+    )
+
+
+def _of_queries(values: NDArray[np.float64]) -> list[Number | None]:
+    """Return the 95 % interval of the mean of shares over queries, by the normal approximation; NaN of one query."""
     mean = float(values.mean())
     half = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return Retrieval(
-        mrr_at_10=mean,
-        recall_at_1=float((ranks == 1).float().mean()),
-        interval=[max(0.0, mean - half), min(1.0, mean + half)],
-        pool=len(values),
-    )
+    return [max(0.0, mean - half), min(1.0, mean + half)]
 
 
 def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:

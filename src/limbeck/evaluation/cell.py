@@ -3,12 +3,15 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from limbeck.core.files import fingerprint
+from limbeck.core.kinds import KINDS
+from limbeck.corpus.classes import ClassWeights, read_weights
+from limbeck.errors import RecipeError
 from limbeck.evaluation import protocols, task_files
 from limbeck.evaluation.tasks import Task, TaskData, TaskRow
 from limbeck.models import loading, locating
@@ -33,6 +36,8 @@ class TrainingPoint:
         bf16: Whether it computes in bfloat16; the weights are float32 in any case.
         max_train_rows: Rows drawn for training; None takes all.
         max_scored_rows: Rows drawn of every other split; None takes all.
+        class_weights: Weights of the classes in the loss, or `"balanced"`; None for none.
+        choose_thresholds: Whether the thresholds of several classes a row are chosen on the select split.
     """
 
     learning_rate: float
@@ -48,6 +53,8 @@ class TrainingPoint:
     bf16: bool
     max_train_rows: int | None
     max_scored_rows: int | None
+    class_weights: ClassWeights | None = None
+    choose_thresholds: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,17 +64,68 @@ class SimilarityPoint:
     Attributes:
         length: Most tokens of a text.
         pooling: `"mean"`, `"cls"`, or None for the pooling of the model's folder.
-        max_scored_rows: Rows drawn of every split; None takes all.
+        max_scored_rows: Rows drawn of every split, of a retrieval queries; None takes all.
+        widths: Components that the vectors are cut to, for further scores.
+        teacher: The model whose cosines are compared with.
+        asymmetric: Of a retrieval, whether queries look through the teacher's vectors of the documents too.
+        prompts: What is put before texts, of a retrieval before queries and before documents, and the same of the
+            teacher; empty where that is nothing.
     """
 
     length: int
     pooling: str | None
     max_scored_rows: int | None
+    widths: tuple[int, ...] = ()
+    teacher: str | None = None
+    asymmetric: bool = False
+    prompts: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[protocols.Variant, ...]:
+        """The scores of a split: first of whole vectors of the model alone, under the split's name."""
+        return tuple(
+            protocols.Variant(width, asymmetric)
+            for width in (None, *self.widths)
+            for asymmetric in ((False, True) if self.asymmetric else (False,))
+        )
 
 
-Point = TrainingPoint | SimilarityPoint
-_SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows")
+@dataclass(frozen=True)
+class AsIsPoint:
+    """How a model is scored by its head as it is, where nothing is trained.
+
+    Attributes:
+        length: Most tokens of a row or window.
+        stride: Tokens that neighbouring windows share; 0 where there are no windows.
+        bf16: Whether it computes in bfloat16.
+        max_scored_rows: Rows drawn of every split; None takes all.
+        classes: Which of the model's outputs each class of the task is, in their order; None where there are none.
+    """
+
+    length: int
+    stride: int
+    bf16: bool
+    max_scored_rows: int | None
+    classes: tuple[int, ...] | None = None
+
+
+Point = TrainingPoint | SimilarityPoint | AsIsPoint
+_SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows", "choose_thresholds")
 """Settings of a training point that no weight depends on."""
+_ADDED: Mapping[str, Any] = {
+    "class_weights": None,
+    "choose_thresholds": False,
+    "widths": (),
+    "teacher": None,
+    "asymmetric": False,
+    "prompts": (),
+}
+"""Settings that came after a release, with their defaults: at these they leave identities as they were."""
+
+
+def settings_of(point: Point) -> dict[str, Any]:
+    """Return the settings of a point as records and identities have them."""
+    return {name: value for name, value in asdict(point).items() if name not in _ADDED or value != _ADDED[name]}
 
 
 @dataclass(frozen=True)
@@ -88,7 +146,7 @@ class Cell:
 
     def describe(self) -> str:
         """Return it in a few words, for progress."""
-        if isinstance(self.point, SimilarityPoint):
+        if not isinstance(self.point, TrainingPoint):
             return f"{self.model}, {self.task}"
         return (
             f"{self.model}, {self.task}, rate {self.point.learning_rate:g}, {self.point.epochs:g} epochs, "
@@ -96,34 +154,49 @@ class Cell:
         )
 
 
-def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool) -> list[Point]:
+def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool, as_is: bool = False) -> list[Point]:
     """Return the grid points of a task, rates innermost.
 
     Args:
         task: The task.
         settings: Its settings.
-        bf16: Whether to compute in bfloat16 where the settings leave it open.
+        bf16: Whether to fine-tune in bfloat16 where the settings leave it open.
+        as_is: Whether models are scored by their heads as they are, at one point and, by default, in float32.
+
+    Raises:
+        RecipeError: for weights or thresholds of classes that cannot be.
     """
-    if task.kind == "similarity":
-        return [SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows)]
+    if KINDS[task.kind].of_vectors:
+        return [SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows, tuple(settings.widths))]
+    stride = settings.stride if KINDS[task.kind].has_answers else 0
+    if as_is:
+        return [AsIsPoint(settings.length, stride, bool(settings.bf16), settings.max_scored_rows)]
     shared: dict[str, Any] = {field.name: getattr(settings, field.name, None) for field in fields(TrainingPoint)}
     shared |= {
-        "stride": settings.stride if task.kind == "question_answering" else 0,
+        "stride": stride,
         "best_epoch_by": (settings.metric or task.metrics[0]) if settings.keep == "best_epoch" else None,
         "bf16": bf16 if settings.bf16 is None else settings.bf16,
     }
+    if settings.class_weights is not None:
+        where = f"--set {task.name}.class_weights"
+        shared["class_weights"] = read_weights(settings.class_weights, task.labels, where)
+    if settings.choose_thresholds and not KINDS[task.kind].has_several:
+        raise RecipeError(
+            f"choose_thresholds is for several classes a row, and {task.title} is a task of {task.kind}; leave it out, "
+            "or set it for one task (--set TASK.choose_thresholds=true)."
+        )
     return [
         TrainingPoint(**(shared | {"learning_rate": rate, "epochs": epochs}))
         for epochs, rate in itertools.product(settings.epochs, settings.learning_rates)
     ]
 
 
-def seeds(task: Task, count: int) -> list[int]:
+def seeds(task: Task, count: int, *, as_is: bool = False) -> list[int]:
     """Return the seeds of a task's runs: 1, 2, …, or 0 alone where nothing is trained."""
-    return [0] if task.kind == "similarity" else list(range(1, count + 1))
+    return [0] if as_is or KINDS[task.kind].of_vectors else list(range(1, count + 1))
 
 
-def identity(cell: Cell, *, model: str, data: str) -> str:
+def identity(cell: Cell, *, model: str, data: str, teacher: str | None = None) -> str:
     """Return the identity of a cell: a hash of its model, its rows, its settings and its seed.
 
     Where the model or the data lie, and the versions of the packages, are no part of it.
@@ -132,8 +205,9 @@ def identity(cell: Cell, *, model: str, data: str) -> str:
         cell: The cell.
         model: Fingerprint of the model.
         data: Fingerprint of the task's rows.
+        teacher: Fingerprint of the point's teacher, where it has one.
     """
-    point: dict[str, Any] = asdict(cell.point)
+    point = settings_of(cell.point) | ({} if teacher is None else {"teacher": teacher})
     return fingerprint({"model": model, "data": data, "point": point, "seed": cell.seed})
 
 
@@ -152,28 +226,48 @@ def training_identity(cell: Cell, *, model: str, training_set: str) -> str | Non
     Returns:
         None where nothing is trained.
     """
-    if isinstance(cell.point, SimilarityPoint):
+    if not isinstance(cell.point, TrainingPoint):
         return None
-    point = {name: value for name, value in asdict(cell.point).items() if name not in _SCORING_SETTINGS}
+    point = {name: value for name, value in settings_of(cell.point).items() if name not in _SCORING_SETTINGS}
     return fingerprint({"model": model, "training_set": training_set, "point": point, "seed": cell.seed})
 
 
 _MODEL_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "modules.json", "*_Pooling/config.json")
+_MODULE_FILES = ("*_Dense/config.json", "*_Dense/*.safetensors", "*_LayerNorm/config.json", "*_LayerNorm/*.safetensors")
 _TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model")
 _CHUNK = 1 << 20
 
 
-def model_fingerprint(name: str, revision: str | None = None) -> str:
+def model_fingerprint(name: str, revision: str | None = None, *, modules: bool = True) -> str:
     """Return a hash of a model's weights, configuration and tokenizer; of a Hub model, of its commit.
 
     Args:
         name: A folder, `package:NAME` or a Hub name.
         revision: Of a Hub model: branch, tag or commit; default: its main branch.
+        modules: Count the weights of modules behind a pooling; earlier versions left them out.
 
     Raises:
         ModelError: if there is no such model.
     """
-    return _hash_of(name, (*_MODEL_FILES, *_TOKENIZER_FILES), revision)
+    return _hash_of(name, (*_MODEL_FILES, *(_MODULE_FILES if modules else ()), *_TOKENIZER_FILES), revision)
+
+
+def fingerprint_beside(known: str | None, name: str, revision: str | None = None) -> str:
+    """Return a model's fingerprint; where an earlier version wrote down a known one of it, that.
+
+    Args:
+        known: What was written down, if anything was.
+        name: As in `model_fingerprint`.
+        revision: As in `model_fingerprint`.
+
+    Raises:
+        ModelError: if there is no such model.
+    """
+    found = model_fingerprint(name, revision)
+    if known in (None, found):
+        return found
+    earlier = model_fingerprint(name, revision, modules=False)
+    return earlier if known == earlier else found
 
 
 def tokenizer_fingerprint(name: str) -> str:

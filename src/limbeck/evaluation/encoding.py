@@ -3,8 +3,9 @@
 import inspect
 import math
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,14 +17,16 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.core.files import build_once, fingerprint
+from limbeck.core.kinds import KINDS
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
 from limbeck.corpus.documents import SourceReport
-from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, Example, SequenceEncoder
+from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, WORD_GAP, Example, SequenceEncoder, WordEncoder
+from limbeck.corpus.tags import OUTSIDE
 from limbeck.errors import CorpusError
-from limbeck.evaluation.cell import Cell, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.task_files import TRAIN
-from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskData, TaskKind, TaskRow
+from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskData, TaskKind, TaskRow, queries_of
 
 Item = TypeVar("Item")
 _ROWS_AT_ONCE = 500
@@ -38,13 +41,31 @@ def drawn(rows: Sequence[Item], most: int | None) -> Sequence[Item]:
     return [rows[index] for index in sorted(random.Random(_DRAW).sample(range(len(rows)), most))]
 
 
+def drawn_rows(rows: Sequence[TaskRow], task: Task, most: int | None) -> Sequence[TaskRow]:
+    """Return so many rows as `drawn` does; of a ranking whole queries, as far as they have no more rows.
+
+    Of a retrieval so many queries are looked for, in all documents.
+    """
+    if most is None or not KINDS[task.kind].has_queries or len(rows) <= most:
+        return drawn(rows, most)
+    if KINDS[task.kind].of_vectors:  # All documents stay, since fewer would be easier to search.
+        kept = set(drawn(list(dict.fromkeys(row.text for row in rows if row.text)), most))
+        return [row if row.text in kept else replace(row, text="", label=0.0) for row in rows]
+    queries = queries_of(rows)
+    random.Random(_DRAW).shuffle(queries)
+    sizes = accumulate(query.stop - query.start for query in queries)
+    chosen = [query for query, size in zip(queries, sizes, strict=True) if size <= most] or queries[:1]
+    return [row for query in sorted(chosen, key=lambda query: query.start) for row in rows[query]]
+
+
 def encode_rows(
-    rows: Sequence[TaskRow], task: Task, tokenizer: Any, point: TrainingPoint, path: Path, *, training: bool
+    rows: Sequence[TaskRow], task: Task, tokenizer: Any, point: TrainingPoint | AsIsPoint, path: Path, *, training: bool
 ) -> SourceReport:
     """Write the tokens of rows, or of the windows of questions, to an Arrow stream.
 
     Columns: `input_ids`, `token_type_ids` where known, `length`; `labels` to train on (of a window the first and last
-    token of the answer); else of windows `row`, `first` and `offsets`, which answers are decoded by.
+    token of the answer, of tagged words a class or -100 for each token); else of windows `row`, `first` and `offsets`,
+    which answers are decoded by, or `row` and `words`, see `decode_tags`.
 
     Args:
         rows: All single, or all pairs.
@@ -60,17 +81,30 @@ def encode_rows(
     Raises:
         CorpusError: if no token fits between the special ones, or the tokenizer is slow where windows are needed.
     """
-    report = SourceReport()
-    if task.kind == "question_answering":
+    report, kind = SourceReport(), KINDS[task.kind]
+    if kind.has_answers:
         decoding = {"row": pa.string(), "first": pa.int32(), "offsets": pa.list_(pa.int32())}
         more = {"labels": pa.list_(pa.int32(), 2)} if training else decoding
         cutter = AnswerWindows(tokenizer, point.length, point.stride)
+    elif kind.of_words:
+        parts = {"row": pa.int64(), "words": pa.list_(pa.int32())}
+        more = {"labels": pa.list_(pa.int64())} if training else parts
+        word_encoder = WordEncoder(tokenizer, point.length)
     else:
-        more = {"labels": pa.float32() if task.kind == "regression" else pa.int64()} if training else {}
+        of_row = pa.list_(pa.float32()) if kind.has_several else pa.float32() if kind.has_value else pa.int64()
+        more = {"labels": of_row} if training else {}
         encoder = SequenceEncoder(tokenizer, point.length, paired=rows[0].pair is not None)
 
-    def encode(part: Sequence[TaskRow]) -> dict[str, Any]:
-        if task.kind != "question_answering":
+    def encode(start: int) -> dict[str, Any]:
+        part = rows[start : start + _ROWS_AT_ONCE]
+        if kind.of_words:
+            sentences = [Example(row.text, None, row.label or ()) for row in part]
+            if training:
+                return word_encoder.encode(sentences, report)._asdict()
+            cut = word_encoder.windows([sentence.text for sentence in sentences], report)
+            of_parts = {name: [getattr(one, name) for one in cut] for name in ("input_ids", TOKEN_TYPES, "words")}
+            return of_parts | {"row": [start + one.sentence for one in cut]}
+        if not kind.has_answers:
             encoded = encoder.encode([Example(row.text, row.pair, row.label or 0) for row in part], report)
             return {"input_ids": encoded.input_ids, TOKEN_TYPES: encoded.token_type_ids, "labels": encoded.labels}
         windows = cut_rows(cutter, part, report, training=training)
@@ -83,7 +117,7 @@ def encode_rows(
     schema = pa.schema({"input_ids": pa.list_(pa.int32()), "length": pa.int32(), **types, **more})
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for start in range(0, len(rows), _ROWS_AT_ONCE):
-            batch = encode(rows[start : start + _ROWS_AT_ONCE])
+            batch = encode(start)
             batch["length"] = [len(ids) for ids in batch["input_ids"]]
             writer.write_batch(pa.record_batch([pa.array(batch[field.name], field.type) for field in schema], schema))
     return report
@@ -194,10 +228,33 @@ def best_span(
     return -math.inf, slice(0)
 
 
+def decode_tags(
+    rows: Sequence[TaskRow], of_windows: Iterable[tuple[int, Sequence[int]]], scores: Sequence[ArrayLike], missing: int
+) -> list[list[int]]:
+    """Return the class of each word: the best of its first token's.
+
+    Args:
+        rows: Sentences.
+        of_windows: Of each window the number of its row, and of each of its tokens the word that it is the first of, or
+            -1.
+        scores: Per window a score of each class for each of its tokens, `[tokens, classes]`; what stands after them
+            (padding) is passed over.
+        missing: The class of words without a token.
+    """
+    found = [[missing] * (row.text.count(WORD_GAP) + 1) for row in rows]
+    for (row, words), of_tokens in zip(of_windows, scores, strict=True):
+        best = np.asarray(of_tokens).argmax(-1)
+        for token, word in enumerate(words):
+            if word >= 0:
+                found[row][word] = int(best[token])
+    return found
+
+
 class TaskCollator:
     """Pads rows to the longest of their batch and names their labels as the model does.
 
-    Questions are always padded on the right, so that the places of tokens in a row and in a batch agree.
+    Questions and tagged words are always padded on the right, so that the places of tokens in a row and in a batch
+    agree.
 
     Args:
         model: Whether it knows segments.
@@ -206,8 +263,8 @@ class TaskCollator:
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, kind: TaskKind) -> None:
-        self._spans = kind == "question_answering"
-        side = "right" if self._spans else tokenizer.padding_side
+        self._spans = KINDS[kind].has_answers
+        side = "right" if KINDS[kind].of_tokens else tokenizer.padding_side
         self._labelled = PadCollator(tokenizer.pad_token_id, side=side, labels=LABELS_OF_TASK[kind])
         self._unlabelled = PadCollator(tokenizer.pad_token_id, side=side)
         segments = getattr(model.config, "type_vocab_size", 2) >= 2
@@ -252,7 +309,7 @@ class PreparedTask:
         train_rows: Number of rows to train on.
         train_folder: Holds the file of tokens to train on, for all tasks that are trained on them; None where nothing
             is trained.
-        folder: Holds a file of tokens for each split of `rows`; None where nothing is trained.
+        folder: Holds a file of tokens for each split of `rows`; None where texts are compared by their vectors.
         notes: Rows cut or left out on the way to tokens, for the user to read.
     """
 
@@ -265,11 +322,16 @@ class PreparedTask:
 
     def tokens(self, split: str) -> Path:
         """Return the file of a split's tokens; of those to train on, for `"train"`."""
-        assert self.folder is not None and self.train_folder is not None, f"{self.task.name} has no tokens"
-        return self.train_folder / _file(0) if split == TRAIN else self.folder / _file([*self.rows].index(split))
+        folder, number = (self.train_folder, 0) if split == TRAIN else (self.folder, [*self.rows].index(split))
+        assert folder is not None, f"{self.task.name} has no tokens of '{split}'"
+        return folder / _file(number)
 
-    def decode(self, split: str, start_scores: Sequence[ArrayLike], end_scores: Sequence[ArrayLike]) -> Predictions:
-        """Return the answers of a split, see `decode_answers`."""
+    def decode(self, split: str, *scores: Sequence[ArrayLike]) -> Predictions:
+        """Return the answers of a split or the classes of its words, see `decode_answers` and `decode_tags`."""
+        if KINDS[self.task.kind].of_words:
+            items = open_columns(self.tokens(split)).select_columns(["row", "words"]).with_format(None)
+            outside = self.task.labels.index(OUTSIDE) if OUTSIDE in self.task.labels else 0
+            return decode_tags(self.rows[split], ((item["row"], item["words"]) for item in items), scores[0], outside)
         columns = open_columns(self.tokens(split)).select_columns(["row", "first", "offsets"]).with_format(None)
         windows = []
         for item in columns:
@@ -277,7 +339,7 @@ class PreparedTask:
             windows.append(AnswerWindow(item["row"], [], None, item["first"], offsets, (0, 0)))
         contexts = {row.id: row.text for row in self.rows[split]}
         answerable = self.task.answerable_only
-        return decode_answers(windows, start_scores, end_scores, contexts, answerable_only=answerable)
+        return decode_answers(windows, scores[0], scores[1], contexts, answerable_only=answerable)
 
 
 class PreparedCell(NamedTuple):
@@ -304,25 +366,31 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, ca
     # A leaderboard takes whole splits only, so none is predicted where rows are drawn.
     left_out = {TRAIN, *(task.predicted if point.max_scored_rows is not None else ())}
     rows = {
-        split: drawn(found, point.max_scored_rows)
+        split: drawn_rows(found, task, point.max_scored_rows)
         for split, found in data.splits.items()
         if split not in left_out and found
     }
     if isinstance(point, SimilarityPoint):
         return PreparedTask(task, rows)
-    if not data.splits.get(TRAIN):
-        raise CorpusError(f"{task.title} has no rows to train on ({task.train}); give --data a folder that has them.")
-    train = drawn(data.splits[TRAIN], point.max_train_rows)
     choices, root = [TOKEN_FORMAT, keys.tokenizer, point.length, point.stride], cache_dir / "evaluation"
-    train_key = fingerprint([*choices, keys.training_set, point.max_train_rows])
-    rows_key = fingerprint([*choices, keys.rows, point.max_scored_rows, list(rows)])
-    notes = _encode_splits({TRAIN: train}, task, tokenizer, point, root / train_key)
-    notes += _encode_splits(rows, task, tokenizer, point, root / rows_key)
-    return PreparedTask(task, rows, len(train), root / train_key, root / rows_key, tuple(notes))
+    train: Sequence[TaskRow] = ()
+    train_folder: Path | None = None
+    notes: list[str] = []
+    if isinstance(point, TrainingPoint):
+        if not data.splits.get(TRAIN):
+            raise CorpusError(
+                f"{task.title} has no rows to train on ({task.train}); give --data a folder that has them."
+            )
+        train = drawn_rows(data.splits[TRAIN], task, point.max_train_rows)
+        train_folder = root / fingerprint([*choices, keys.training_set, point.max_train_rows])
+        notes += _encode_splits({TRAIN: train}, task, tokenizer, point, train_folder)
+    folder = root / fingerprint([*choices, keys.rows, point.max_scored_rows, list(rows)])
+    notes += _encode_splits(rows, task, tokenizer, point, folder)
+    return PreparedTask(task, rows, len(train), train_folder, folder, tuple(notes))
 
 
 def _encode_splits(
-    splits: Mapping[str, Sequence[TaskRow]], task: Task, tokenizer: Any, point: TrainingPoint, folder: Path
+    splits: Mapping[str, Sequence[TaskRow]], task: Task, tokenizer: Any, point: TrainingPoint | AsIsPoint, folder: Path
 ) -> list[str]:
     """Write a file for each split unless they are there, and return the notes on them."""
 

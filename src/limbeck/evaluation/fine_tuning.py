@@ -3,27 +3,29 @@
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import SequentialSampler
+from torch.nn import functional as F
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
-from limbeck.core.machine import choose_device
-from limbeck.errors import CorpusError, ModelError, TrainingError
-from limbeck.evaluation import inference, task_files
-from limbeck.evaluation.cell import Cell, SimilarityPoint, TrainingPoint
+from limbeck.core.kinds import KINDS
+from limbeck.corpus.classes import ClassWeights, balance, count_classes, labels_of
+from limbeck.errors import ModelError, TrainingError
+from limbeck.evaluation import as_is, task_files
+from limbeck.evaluation.as_is import check_inputs, plainly
+from limbeck.evaluation.cell import AsIsPoint, Cell, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns
-from limbeck.evaluation.metrics import score
+from limbeck.evaluation.metrics import choose_thresholds, score
 from limbeck.evaluation.tasks import Predictions, Task
-from limbeck.models import families, heads, loading, locating
+from limbeck.evaluation.vectors import score_vectors
+from limbeck.models import heads, loading
+from limbeck.models.sentences import cross_encoder_settings
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -77,34 +79,27 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
         seed: Of the head.
 
     Raises:
-        ModelError: for a model that cannot be loaded, or whose family has no such head.
+        ModelError: for a model that cannot be loaded or is damaged, or whose family has no such head.
     """
     config = loading.load_config(name)
-    if task.kind == "classification":
-        config.num_labels, config.problem_type = len(task.labels), "single_label_classification"
+    kind = KINDS[task.kind]
+    if kind.has_classes:
+        config.num_labels = len(task.labels)
         config.id2label = dict(enumerate(task.labels))
         config.label2id = {label: number for number, label in enumerate(task.labels)}
-    elif task.kind == "regression":
-        config.num_labels, config.problem_type = 1, "regression"
+    elif kind.has_value:
+        config.num_labels = 1
+        config.id2label, config.label2id = {0: kind.output}, {kind.output: 0}
+        # The loss and the metrics read the scores themselves; sentence-transformers would take a sigmoid.
+        config.sentence_transformers = cross_encoder_settings(name, config, None) | {"activation_fn": IDENTITY}
+    if kind.problem_type is not None:
+        config.problem_type = kind.problem_type
     loader = heads.model_class(config, cast(heads.Head, task.kind))
     set_seed(seed)
     model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)
+    loading.check_finite(name, model)
     return model
-
-
-def check_padding(name: str, tokenizer: Any) -> None:
-    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
-
-    Args:
-        name: The model, as the user named it.
-        tokenizer: Its tokenizer.
-
-    Raises:
-        ModelError: if it has none.
-    """
-    if tokenizer.pad_token_id is None:
-        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
 
 
 def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
@@ -121,6 +116,8 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
             f"The weights of '{name}' do not fit its config.json (first {misfits[0]}); copy the model again."
         )
 
+
+IDENTITY = "torch.nn.modules.linear.Identity"
 
 Share: TypeAlias = Callable[[float], None]
 """Receives the share of a cell that is done, 0 to 1."""
@@ -144,9 +141,6 @@ class StepReporter(TrainerCallback):
         self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
 
 
-EVALUATION_BATCH = 64
-
-
 def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
     """Return the arguments of one fine-tuning; settings that a grid point lacks are left to `transformers`.
 
@@ -161,7 +155,7 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
         learning_rate=point.learning_rate,
         num_train_epochs=point.epochs,
         per_device_train_batch_size=point.batch_size,
-        per_device_eval_batch_size=EVALUATION_BATCH,
+        per_device_eval_batch_size=as_is.EVALUATION_BATCH,
         warmup_steps=point.warmup,  # Below 1 it is a share of the steps.
         lr_scheduler_type=point.schedule,
         weight_decay=point.weight_decay,
@@ -177,15 +171,40 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
     )
 
 
-class OrderedTrainer(Trainer):
-    """The ordinary loop, whose predictions come in the order of the rows.
+def relevance_loss(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+    """Return the mean binary cross entropy of documents' scores with their relevance, as cross-encoders are trained.
 
-    By itself, where batches are of rows of similar length, it draws those that it predicts by length too, and returns
-    their predictions in that order.
+    Pairs count one by one: a query's documents need not meet in a batch. A relevance above 1 counts as 1.
+
+    Args:
+        outputs: With `logits`, `[B, 1]`.
+        labels: Relevance, 0 or more, `[B]`.
+        num_items_in_batch: Not read: a step is one batch.
+    """
+    return F.binary_cross_entropy_with_logits(outputs.logits[:, 0].float(), labels.float().clamp(max=1))
+
+
+class WeightedLoss:
+    """The loss of a head with weights of classes, for `compute_loss_func` of a `Trainer`.
+
+    `torch.nn.CrossEntropyLoss(weights)`, whose mean divides by the weights of the batch; where a row may have several
+    classes, `torch.nn.BCEWithLogitsLoss(pos_weight=weights)`.
+
+    Args:
+        weights: Of each class.
+        several: Whether a row may have several.
     """
 
-    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
-        return SequentialSampler(eval_dataset)
+    def __init__(self, weights: Sequence[float], *, several: bool) -> None:
+        self._weights, self._several = weights, several
+
+    def __call__(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        """Return the mean over a batch."""
+        logits = outputs["logits"].float()
+        weights = torch.tensor(self._weights, device=logits.device)
+        if self._several:
+            return F.binary_cross_entropy_with_logits(logits, labels, pos_weight=weights)
+        return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), weights)
 
 
 class FineTuner:
@@ -196,17 +215,37 @@ class FineTuner:
         tokenizer: Its tokenizer.
         prepared: The task.
         arguments: Of the training.
+        class_weights: Of the classes in the loss; None leaves the loss to the model.
+
+    Attributes:
+        model: The model; see `settle`.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        CorpusError: for balanced weights of a class that no row has.
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, arguments: TrainingArguments
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any,
+        prepared: PreparedTask,
+        arguments: TrainingArguments,
+        class_weights: ClassWeights | None = None,
     ) -> None:
         self._last: dict[str, Tensor] | None = None
-        self._trainer = OrderedTrainer(
+        self.model, self.tokenizer = model, tokenizer
+        rows, label = open_columns(prepared.tokens(task_files.TRAIN)), KINDS[prepared.task.kind].label
+        loss: Any = relevance_loss if KINDS[prepared.task.kind].has_queries else None
+        if class_weights is not None:
+            counts = count_classes(labels_of(rows), prepared.task.labels, label)
+            loss = WeightedLoss(balance(class_weights, counts), several=label == "classes")
+        self._trainer = Trainer(
             model=model,
             args=arguments,
-            train_dataset=open_columns(prepared.tokens(task_files.TRAIN)),
+            train_dataset=rows,
             data_collator=TaskCollator(model, tokenizer, prepared.task.kind),
+            compute_loss_func=loss,
         )
         self._trainer.remove_callback(PrinterCallback)
 
@@ -240,16 +279,8 @@ class FineTuner:
 
     def predict(self, prepared: PreparedTask, split: str) -> Predictions:
         """Predict a split of a task: a class or a value per row, or an answer per row id."""
-        columns = open_columns(prepared.tokens(split))
-        known = [name for name in columns.column_names if name in ("input_ids", "token_type_ids")]
-        found = self._trainer.predict(columns.select_columns(known)).predictions
-        kind = prepared.task.kind
-        if kind == "question_answering":
-            return prepared.decode(split, found[0], found[1])
-        scores: NDArray[np.floating[Any]] = found[0] if isinstance(found, tuple) else found
-        if kind == "regression":
-            return [float(value) for value in scores[:, 0]]
-        return [int(number) for number in scores.argmax(-1)]
+        model = self._trainer.model
+        return as_is.predict(model, self.tokenizer, prepared, split, bf16=self._trainer.args.bf16)
 
 
 Scores: TypeAlias = dict[str, dict[str, float]]
@@ -267,14 +298,18 @@ class CellResult:
         rows: Number of rows to train on, and of every scored split.
         seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
         training_seconds: Of the training alone; 0 where nothing is trained.
+        weights: Hash of the weights as they were kept; None where they are not.
+        thresholds: Of the classes, chosen on the select split for all others; None where none were.
     """
 
     scores: Scores
     predictions: Mapping[str, Predictions]
-    epoch: float | None
-    rows: dict[str, int]
-    seconds: float
-    training_seconds: float
+    epoch: float | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    training_seconds: float = 0.0
+    weights: str | None = None
+    thresholds: list[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -300,12 +335,16 @@ class Trained:
         """
         started = time.monotonic()
         best = self.best_epochs.get(cell.cell)
-        with _plainly():
-            scores, predictions = _similarities(cell) if self.tuner is None else _scored(cell, self.tuner, best)
-        rows = {"train": cell.task.train_rows, **{split: len(cell.task.rows[split]) for split in scores}}
+        with plainly():
+            found = _untrained(cell) if self.tuner is None else _scored(cell, self.tuner, best)
+        trained = {} if isinstance(cell.cell.point, AsIsPoint) else {"train": cell.task.train_rows}
+        scored = {split: len(cell.task.rows[split]) for split in found.scores if split in cell.task.rows}
+        rows = {**trained, **scored}
         seconds = self.seconds + time.monotonic() - started
         epoch = None if best is None else best.epoch
-        return CellResult(scores, predictions, epoch, rows, round(seconds, 3), round(self.seconds, 3))
+        return replace(
+            found, epoch=epoch, rows=rows, seconds=round(seconds, 3), training_seconds=round(self.seconds, 3)
+        )
 
 
 def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
@@ -322,16 +361,16 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
     """
     started = time.monotonic()
     (cell, prepared), point = cells[0], cells[0].cell.point
-    if isinstance(point, SimilarityPoint):
+    if not isinstance(point, TrainingPoint):
         return Trained(None, {}, 0.0)
-    with _plainly():
+    with plainly():
         tokenizer = loading.load_tokenizer(cell.model)
         arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
-        _check_inputs(cell.model, model, tokenizer, point.length)
+        check_inputs(cell.model, model, tokenizer, point.length)
         if model.config.pad_token_id is None:  # Heads of decoders find the last token of each text by it.
             model.config.pad_token_id = tokenizer.pad_token_id
-        tuner = FineTuner(model, tokenizer, prepared, arguments)
+        tuner = FineTuner(model, tokenizer, prepared, arguments, point.class_weights)
         best_epochs = {each.cell: best for each in cells if (best := _best_epoch(each, tuner)) is not None}
         tuner.train(report, list(best_epochs.values()))
     return Trained(tuner, best_epochs, time.monotonic() - started)
@@ -345,7 +384,7 @@ def select_split(prepared: PreparedTask) -> str | None:
 
 def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:
     point, split = cell.cell.point, select_split(cell.task)
-    if isinstance(point, SimilarityPoint) or point.best_epoch_by is None or split is None:
+    if not isinstance(point, TrainingPoint) or point.best_epoch_by is None or split is None:
         return None
     metric, prepared = point.best_epoch_by, cell.task
 
@@ -356,47 +395,31 @@ def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:
     return BestEpoch(selected)
 
 
-def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> tuple[Scores, Mapping[str, Predictions]]:
+def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> CellResult:
     tuner.settle(best)
     prepared, task, select = cell.task, cell.task.task, select_split(cell.task)
     splits = dict.fromkeys([*task.scored, *([select] if select is not None else [])])
-    scores = {split: score(task, split, prepared.rows[split], tuner.predict(prepared, split)) for split in splits}
-    return scores, {split: tuner.predict(prepared, split) for split in task.predicted if split in prepared.rows}
+    found = {split: tuner.predict(prepared, split) for split in splits}
+    decided = task
+    if isinstance(cell.cell.point, TrainingPoint) and cell.cell.point.choose_thresholds and select is not None:
+        thresholds = choose_thresholds(cast(Any, found[select]), prepared.rows[select])
+        decided = replace(task, thresholds=thresholds)
+    scores = {  # Never on the rows that they were chosen on.
+        split: score(task if split == select else decided, split, prepared.rows[split], predictions)
+        for split, predictions in found.items()
+    }
+    predictions = {split: tuner.predict(prepared, split) for split in task.predicted if split in prepared.rows}
+    return CellResult(scores, predictions, thresholds=list(decided.thresholds) or None)
 
 
-def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]]:
-    """Score the cosines of the two sentence vectors of every row; nothing is trained."""
+def _untrained(cell: PreparedCell) -> CellResult:
+    if isinstance(cell.cell.point, SimilarityPoint):
+        return CellResult(score_vectors(cell), {})
     name, point, prepared = cell.cell.model, cell.cell.point, cell.task
-    assert isinstance(point, SimilarityPoint)
+    assert isinstance(point, AsIsPoint)
     tokenizer = loading.load_tokenizer(name)
-    model: PreTrainedModel = loading.load_model(name).to(choose_device("auto"))
-    folder = locating.sentence_pooling(name) if point.pooling is None else None
-    pooling = point.pooling or ("mean" if folder is None else folder.pooling)
-    scores: dict[str, dict[str, float]] = {}
-    for split in prepared.task.scored:
-        rows = prepared.rows[split]
-        pairs = [(row.text, row.pair) for row in rows if row.pair is not None]
-        if len(pairs) < len(rows):
-            raise CorpusError(f"{prepared.task.title} has rows of one text in '{split}'; similarity is of pairs.")
-        cosines = inference.pair_similarities(model, tokenizer, pairs, pooling=pooling, max_length=point.length)
-        scores[split] = score(prepared.task, split, rows, cosines.tolist())
-    return scores, {}
-
-
-@contextmanager
-def _plainly() -> Iterator[None]:
-    """Keep libraries quiet, and name the way out of a full device in one line."""
-    try:
-        with loading.quiet():
-            yield
-    except torch.OutOfMemoryError:
-        raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None
-
-
-def _check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
-    """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
-    shape = families.shape_of(model.config)
-    check_padding(name, tokenizer)
-    loading.check_fits_model(tokenizer, shape.vocabulary)
-    if shape.positions is not None and length > shape.positions:
-        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; --set length={shape.positions}.")
+    model = as_is.load_head(name, prepared.task, tokenizer, point.length)
+    predict = partial(as_is.predict, model, tokenizer, prepared, bf16=point.bf16, classes=point.classes)
+    task = prepared.task
+    scores = {split: score(task, split, prepared.rows[split], predict(split)) for split in task.scored}
+    return CellResult(scores, {split: predict(split) for split in task.predicted if split in prepared.rows})

@@ -9,22 +9,27 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from limbeck.core import folders, machine, records, studies
 from limbeck.core.files import atomic_text
+from limbeck.core.kinds import KINDS
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.studies import EvaluationCell
 from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, OutputError, describe_error
-from limbeck.evaluation import encoding, grid_plan
-from limbeck.evaluation.fine_tuning import CellResult, select_split, train_once
-from limbeck.evaluation.grid_summary import FAILED, FINISHED, Choices, choose_all, select_score, summarise
+from limbeck.evaluation import encoding, grid_plan, kept_weights
+from limbeck.evaluation.cell import Cell, settings_of
+from limbeck.evaluation.fine_tuning import CellResult, Trained, select_split, train_once
+from limbeck.evaluation.grid_summary import FAILED, FINISHED, Cells, Choices, best_run, choose_all, summarise
+from limbeck.evaluation.metrics import THRESHOLDS, given_classes
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Submission, Task
 
 RESULTS = "results.jsonl"
@@ -81,9 +86,12 @@ class ResultsFile:
 
 def _parse(line: bytes) -> EvaluationCell:
     try:
-        return EvaluationCell.read(json.loads(line), RESULTS)
+        cell = EvaluationCell.read(json.loads(line), RESULTS)
     except (ValueError, RecursionError):
         return EvaluationCell()
+    scores = (one for split in cell.scores.values() for one in split.items() if not one[0].endswith(THRESHOLDS))
+    # No metric gives more: the line was damaged, or changed by hand.
+    return cell if all(value is None or abs(value) <= 1 for _, value in scores) else EvaluationCell()
 
 
 MANIFEST = studies.EvaluationRequest.FILE
@@ -92,15 +100,17 @@ PREDICTIONS = "predictions"
 """The folder of an evaluation's saved predictions."""
 
 
-def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
+def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bool = False) -> Path:
     """Make or take up the folder of an evaluation. Models, tasks and seeds may be added to it.
 
-    The first cell binds it to its preset and settings; a request that was refused before does not.
+    The first cell binds it to its preset and settings, and to fine-tuning or models as they are; a request that was
+    refused before does not.
 
     Args:
         folder: The folder.
         preset: Name of the protocol.
         overrides: Settings in place of those of the protocol.
+        as_is: Whether models are scored as they are.
 
     Returns:
         The folder.
@@ -110,6 +120,8 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     """
     folder = folder.expanduser()
     asked = studies.EvaluationRequest(preset=preset, set=overrides)
+    if as_is:
+        asked.as_is = True
     folders.claim(folder, _EVALUATION, asked.to_dict())
     with folders.writing(folder):
         records.save(asked, folder)
@@ -119,6 +131,12 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
 def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
     if not ResultsFile(folder).read():
         return
+    if bool(saved.get("as_is")) != bool(asked.get("as_is")):
+        way = "scores models as they are" if saved.get("as_is") else "fine-tunes its models"
+        raise OutputError(
+            f"The evaluation in '{folder}' {way}; give {'' if saved.get('as_is') else 'no '}--as-is, or another "
+            "--output."
+        )
     for key, name in (("preset", "--preset"), ("set", "--set")):
         if saved.get(key) != asked[key]:
             raise OutputError(
@@ -127,7 +145,7 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
             )
 
 
-_EVALUATION = folders.FolderKind("evaluation", MANIFEST, _check_same)
+_EVALUATION = folders.FolderKind("evaluation", MANIFEST, _check_same, beside=frozenset({folders.LOCK}))
 
 
 def _shown(value: Any) -> str:
@@ -142,11 +160,13 @@ class SharedTraining:
         id: Identity of the training, or of the one cell where nothing is trained.
         cells: By identity; of one model, grid point and seed.
         work: Its cost, compared with that of others.
+        keep: Folder in which the weights of each cell are kept by its identity; None keeps none.
     """
 
     id: str
     cells: Mapping[str, encoding.PreparedCell]
     work: float
+    keep: Path | None = None
 
     def describe(self) -> str:
         """Return it in a few words, for progress."""
@@ -201,7 +221,16 @@ def _run_training(training: SharedTraining, send: Callable[[Message], None]) -> 
     send(0.0)
     trained = _tried(partial(train_once, list(training.cells.values()), lambda share: send(float(share))))
     for identity, cell in training.cells.items():
-        send((identity, trained if isinstance(trained, Failure) else _tried(partial(trained.score, cell))))
+        place = None if training.keep is None else training.keep / identity
+        send((identity, trained if isinstance(trained, Failure) else _tried(partial(_score, trained, cell, place))))
+
+
+def _score(trained: Trained, cell: encoding.PreparedCell, place: Path | None) -> CellResult:
+    """Score a cell, and keep the weights that it was scored by."""
+    found, tuner = trained.score(cell), trained.tuner
+    if place is None or tuner is None:
+        return found
+    return replace(found, weights=kept_weights.save_weights(place, tuner.model, tuner.tokenizer))
 
 
 def _tried(action: Callable[[], Found]) -> Found | Failure:
@@ -219,11 +248,30 @@ class EvaluationOutcome:
         summary: The content of its tables.
         failed: Number of its cells that gave nothing.
         submissions: Files for leaderboards.
+        choices: The grid points that stand for the models on the tasks.
     """
 
     summary: studies.Evaluation
     failed: int
     submissions: tuple[Path, ...]
+    choices: Choices
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """A grid that is done as far as it can be.
+
+    Attributes:
+        tasks: The plan.
+        cells: The latest row of each of its cells, by identity.
+        choices: The chosen grid points.
+        places: By identity the folders of the weights that are to be kept; None where they could not be.
+    """
+
+    tasks: Sequence[grid_plan.PlannedTask]
+    cells: Cells
+    choices: Choices
+    places: Mapping[str, Path | None]
 
 
 def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
@@ -241,42 +289,91 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
         Interrupted: if the user stopped it; finished cells are kept.
     """
     planner = grid_plan.Planner(request)
-    models = grid_plan.plan_models(request.all_models())
-    folder = prepare_folder(request.output, preset=request.preset, overrides=sorted(request.overrides))
-    results = ResultsFile(folder)
-    finished, tasks = results.finished(), []
-    for index, name in enumerate(planner.names):
-        report(_PLANNING * index / len(planner.names), f"reading {name}", Count(index, "tasks"))
-        tasks.append(planner.plan(name, models, finished))
-    _carry_out(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0))
-    planned = {cell.id for task in tasks for cell in task.cells}
-    # The latest word on a cell: a failed one may have been tried again.
-    cells = {cell.id: cell for cell in results.read()} | results.finished()
-    cells = {identity: cell for identity, cell in cells.items() if identity in planned}
-    choices = choose_all(cells, tasks, models, seed_count=request.seeds)
-    summary = summarise(cells, tasks, models, planner.protocol, choices)
-    submissions, problems = _write_submissions(folder, choices, tasks)
+    models = grid_plan.plan_models(request.all_models(), as_is=request.as_is)
+    planner.check_heads(models)
+    overrides = sorted(request.overrides)
+    folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
+    with ExitStack() as held:
+        if request.keep_weights is not None:  # Another process would take candidates for the best away.
+            held.enter_context(folders.folder_lock(folder))
+        done = _finish_all(request, planner, folder, models, report)
+    summary = summarise(done.cells, done.tasks, models, planner.protocol, done.choices)
+    if request.as_is:
+        summary.as_is = True
+    submissions, problems = _write_submissions(folder, done.choices, done.tasks)
+    problems += _name_places(folder, summary, done)
     summary.notes += problems
     summary.notes_in_short += problems
-    failed = sum(cell.status != FINISHED for cell in cells.values())
-    return EvaluationOutcome(summary, failed, tuple(submissions))
+    failed = sum(cell.status != FINISHED for cell in done.cells.values())
+    return EvaluationOutcome(summary, failed, tuple(submissions), done.choices)
+
+
+def _name_places(folder: Path, summary: studies.Evaluation, done: _Finished) -> list[str]:
+    """Name the folders of kept weights in the summary; return a line for each cell whose weights could not be kept."""
+    chosen = {model.name: model.chosen for model in summary.models}
+    names = {task.name: task.task.name for task in done.tasks}
+    for (model, task), choice in done.choices.items():
+        if (place := done.places.get(choice.best.id)) is not None:
+            chosen[model][names[task]].weights = place.relative_to(folder).as_posix()
+    lacking = (done.cells[identity] for identity, place in done.places.items() if place is None)
+    return [
+        f"The weights of {cell.model} on {cell.task}, seed {cell.seed}, could not be kept: the last line of {RESULTS} "
+        "with their `id` says why."
+        for cell in lacking
+    ]
+
+
+def _finish_all(
+    request: grid_plan.EvaluationRequest,
+    planner: grid_plan.Planner,
+    folder: Path,
+    models: Sequence[grid_plan.PlannedModel],
+    report: Report,
+) -> _Finished:
+    """Run what is missing: cells, and then finished ones whose weights are to be kept and are not there."""
+    results, keep = ResultsFile(folder), request.keep_weights
+    missing: set[str] = set()
+    tried: set[str] = set()
+    while True:
+        finished, tasks = {key: cell for key, cell in results.finished().items() if key not in missing}, []
+        for index, name in enumerate(planner.names):
+            report(_PLANNING * index / len(planner.names), f"reading {name}", Count(index, "tasks"))
+            tasks.append(planner.plan(name, models, finished))
+        if keep is not None and not tried:
+            kept_weights.check_room(keep, folder, models, tasks, finished, request.workers)
+        _carry_out(request, folder, finished, results, models, tasks, part_of(report, _PLANNING, 1.0))
+        planned = {cell.id for task in tasks for cell in task.cells}
+        # The latest word on a cell: a failed one may have been tried again.
+        cells = {cell.id: cell for cell in results.read()} | results.finished()
+        cells = {identity: cell for identity, cell in cells.items() if identity in planned}
+        choices = choose_all(cells, tasks, models)
+        wanted = kept_weights.wanted_cells(keep, tasks, cells, choices)
+        if keep == "best":
+            kept_weights.remove_weights(folder, planned - wanted)
+        places = {identity: kept_weights.find_weights(folder, cells[identity]) for identity in wanted}
+        missing = {identity for identity, place in places.items() if place is None}
+        if missing <= tried:
+            return _Finished(tasks, cells, choices, places)
+        tried |= missing
 
 
 def _carry_out(
     request: grid_plan.EvaluationRequest,
     folder: Path,
+    finished: Mapping[str, EvaluationCell],
     results: ResultsFile,
     models: Sequence[grid_plan.PlannedModel],
     tasks: Sequence[grid_plan.PlannedTask],
     report: Report,
 ) -> None:
-    """Run the unfinished cells of a plan, and write a row for each.
+    """Run the cells of a plan that are not finished, and write a row for each.
 
     Raises:
         Interrupted: on Ctrl-C.
     """
     model_of, task_of = {model.name: model for model in models}, {task.name: task for task in tasks}
-    trainings = _unfinished(results.finished(), model_of, tasks)
+    keep = folder / kept_weights.WEIGHTS if request.keep_weights is not None else None
+    trainings = _unfinished(finished, model_of, tasks, keep)
     left = {training.id: len(training.cells) for training in trainings}
     shares: dict[str, float] = {}
     count, work = sum(left.values()), sum(training.work for training in trainings)
@@ -294,6 +391,9 @@ def _carry_out(
         else:
             predictions = save_predictions(folder, identity, outcome.predictions)
             found = {**vars(outcome), "predictions": predictions, "notes": list(task.notes)}
+            for name in ("weights", "thresholds"):  # Rows of evaluations without them are as they were.
+                if found[name] is None:
+                    del found[name]
         return EvaluationCell(
             id=identity,
             training=training.id,
@@ -303,7 +403,7 @@ def _carry_out(
             task=task.task.name,
             data_fingerprint=task.data,
             preset=request.preset,
-            settings=asdict(cell.point),
+            settings=settings_of(cell.point),
             seed=cell.seed,
             select=select_split(prepared),
             **found,
@@ -313,7 +413,10 @@ def _carry_out(
 
     def received(training: SharedTraining, message: Message) -> None:
         if isinstance(message, tuple):
-            results.append(row_of(training, *message))
+            row = row_of(training, *message)
+            results.append(row)
+            if request.keep_weights == "best" and row.status == FINISHED:
+                _drop_beaten(folder, results.finished(), training.cells[row.id].cell, task_of)
             left[training.id] -= 1
             if left[training.id]:
                 return
@@ -336,8 +439,26 @@ def _carry_out(
         ) from None
 
 
+def _drop_beaten(
+    folder: Path,
+    finished: Mapping[str, EvaluationCell],
+    cell: Cell,
+    tasks: Mapping[str, grid_plan.PlannedTask],
+) -> None:
+    """Remove the kept weights of cells that can no longer be the best of their model and task."""
+    task = tasks[cell.task]
+    own = [planned.id for planned in task.cells if planned.cell.model == cell.model and planned.id in finished]
+    runs = len({planned.cell.seed for planned in task.cells})
+    kept_weights.remove_weights(
+        folder, {*own} - kept_weights.candidates([finished[identity] for identity in own], task, runs)
+    )
+
+
 def _unfinished(
-    done: Collection[str], models: Mapping[str, grid_plan.PlannedModel], tasks: Sequence[grid_plan.PlannedTask]
+    done: Collection[str],
+    models: Mapping[str, grid_plan.PlannedModel],
+    tasks: Sequence[grid_plan.PlannedTask],
+    keep: Path | None,
 ) -> list[SharedTraining]:
     found: dict[str, dict[str, encoding.PreparedCell]] = {}
     for task in tasks:
@@ -346,7 +467,8 @@ def _unfinished(
                 prepared = encoding.PreparedCell(planned.cell, task.prepared[models[planned.cell.model].tokenizer])
                 found.setdefault(planned.training, {}).setdefault(planned.id, prepared)
     return [
-        SharedTraining(training, cells, grid_plan.work_of(cells.values(), models)) for training, cells in found.items()
+        SharedTraining(training, cells, grid_plan.work_of(cells.values(), models), keep)
+        for training, cells in found.items()
     ]
 
 
@@ -385,10 +507,21 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
     predicted = [cell for cell in cells if cell.predictions]
     if not predicted:
         return []
-    best = max(predicted, key=lambda cell: select_score(cell, metric))
+    best = best_run(predicted, metric)
+    task = replace(task, thresholds=_thresholds_of(best, task))
     saved = read_predictions(folder / str(best.predictions))
     home = folder / SUBMISSIONS / (re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model")
     return [write_submission(task, split, found, home) for split, found in saved.items() if split in task.predicted]
+
+
+def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
+    """Return the thresholds that a cell chose; empty where it chose none."""
+    if cell.thresholds is not None:
+        return tuple(cell.thresholds)
+    # Rows of earlier versions have them among the scores alone.
+    names = [f"{label}{THRESHOLDS}" for label in task.labels]
+    chosen = next((scores for scores in cell.scores.values() if {*names} <= {*scores}), None)
+    return () if chosen is None else tuple(float(chosen[name] or 0) for name in names)
 
 
 # Predictions of unlabelled splits, in the evaluation's folder and in the files that leaderboards take.
@@ -398,8 +531,9 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     """Write the predictions of a split, in the file that the task names for it.
 
     A `.tsv` has the header `index`, `prediction` and a row per prediction, as GLUE's leaderboard takes it: class names
-    or numbers, or values, within the leaderboard's bounds. A `.json` of classes has an object a line with the number of
-    the row and the class name, in the order of the test file, as CLUE's takes it; of answers it is one object of id to
+    or numbers (several between `|`), or values, within the leaderboard's bounds. A `.json` of classes has an object a
+    line with the number of the row and the class name, in the order of the test file, as CLUE's takes it; of answers it
+    is one object of id to
     text, as SQuAD's script reads it. A split for which the task names no file goes to `{task}-{split}.tsv` with class
     names or values, or to `{task}-{split}.json` with answers.
 
@@ -436,11 +570,20 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     return path
 
 
-def _written(task: Task, prediction: int | float, wanted: Submission | None) -> str:
-    if task.kind == "classification":
-        return str(int(prediction)) if wanted and wanted.classes == "numbers" else task.labels[int(prediction)]
+def _written(task: Task, prediction: Any, wanted: Submission | None) -> str:
+    if KINDS[task.kind].has_several:
+        given = np.flatnonzero(given_classes(prediction, task)).tolist()
+        return "|".join(_written_class(task, number, wanted) for number in given)
+    if KINDS[task.kind].of_words:
+        return " ".join(_written_class(task, number, wanted) for number in prediction)
+    if KINDS[task.kind].has_classes:
+        return _written_class(task, int(prediction), wanted)
     least, most = (wanted and wanted.range) or (-math.inf, math.inf)
     return f"{min(max(float(prediction), least), most):.3f}"
+
+
+def _written_class(task: Task, number: int, wanted: Submission | None) -> str:
+    return str(number) if wanted and wanted.classes == "numbers" else task.labels[number]
 
 
 def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Predictions]) -> str | None:

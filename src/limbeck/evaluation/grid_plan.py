@@ -1,25 +1,36 @@
 """The plan of a grid of cells: the request, its models and tasks, and the cells that are still to run."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 
 from limbeck.core import files, records, yaml
+from limbeck.core.kinds import KINDS
 from limbeck.core.machine import bf16_is_fast
-from limbeck.core.studies import EvaluationCell
-from limbeck.errors import CorpusError, RecipeError, suggestion
+from limbeck.core.studies import Column, EvaluationCell
+from limbeck.corpus.classes import balance, count_classes
+from limbeck.errors import CorpusError, ModelError, RecipeError, suggestion
+from limbeck.evaluation import agreement, as_is, encoding, protocols, task_files
 from limbeck.evaluation import cell as grid_cell
-from limbeck.evaluation import encoding, fine_tuning, protocols, task_files
-from limbeck.evaluation.cell import Cell, SimilarityPoint
-from limbeck.evaluation.tasks import Task, find_task, parse_tasks
+from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.task_rows import hold_out_rows
+from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
+from limbeck.evaluation.vectors import vectors_of
 from limbeck.models.families import Shape, shape_of
+from limbeck.models.heads import Head, has_head
 from limbeck.models.loading import load_config, load_tokenizer
+from limbeck.models.sentences import check_no_prompt
 
 MOST_WORKERS, MOST_SEEDS = 1024, 1000
+FINE_TUNING_PRESET = "comparative_study"
+"""The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
+KEPT_WEIGHTS = ("best", "all")
+"""Of which cells weights may be kept."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +44,14 @@ class EvaluationRequest:
         data: Folder with the tasks' files; None for the Hub.
         preset: Name of a protocol.
         average: Table of the preset's paper whose average is taken; None for the preset's usual one.
+        keep_weights: `"best"` keeps those of the best seed of each model's chosen grid point on each task, `"all"`
+            those of every cell; None keeps none.
         seeds: Runs of every grid point; None leaves it to the protocol.
         teacher: The reference, evaluated too; None for the first model.
         workers: Processes that run cells.
         overrides: `setting=value` or `task.setting=value` each.
+        as_is: Score the models by their heads as they are, without training.
+        classes: For `as_is`, names of a model's classes to the task's names of them.
     """
 
     models: tuple[str, ...]
@@ -49,6 +64,9 @@ class EvaluationRequest:
     workers: int = 1
     overrides: tuple[str, ...] = field(default=())
     average: str | None = None
+    as_is: bool = False
+    classes: Mapping[str, str] = field(default_factory=dict)
+    keep_weights: str | None = None
 
     @property
     def protocol(self) -> protocols.Protocol:
@@ -82,20 +100,60 @@ class EvaluationRequest:
         for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
             if number is not None and not 1 <= number <= most:
                 raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
+        if self.as_is and self.seeds is not None:
+            raise RecipeError("--seeds is for runs of a training, and --as-is trains nothing; leave one of them out.")
+        if self.classes and not self.as_is:
+            raise RecipeError("--classes names the classes of heads as they are; give --as-is, or leave it out.")
+        if self.keep_weights not in (None, *KEPT_WEIGHTS):
+            raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
+        if self.keep_weights is not None and self.as_is:
+            raise RecipeError(
+                "--keep-weights keeps what is trained, and --as-is trains nothing; leave one of them out."
+            )
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
         return parse_tasks(self.tasks)
 
 
+def fine_tuned_task(request: EvaluationRequest) -> Task:
+    """Return the one task that a model is fine-tuned on and kept for, before any row is read.
+
+    Raises:
+        RecipeError: if there are several tasks, or nothing is trained on it; and for all that an evaluation refuses.
+        CorpusError: for a task file that is not there.
+        ModelError: if the model's family has no head of the task, or there is no such model.
+    """
+    names = request.task_names()
+    if len(names) > 1:
+        raise RecipeError(f"--task '{request.tasks}' names {len(names)} tasks; a model is fine-tuned on one.")
+    task = find_task(names[0]).task
+    if task.train is None:
+        raise RecipeError(
+            f"{task.title} is scored by the cosine of sentence vectors, and nothing is trained on it; choose a task "
+            "that has rows to train on."
+        )
+    for model in request.models:
+        config = load_config(model)
+        if not has_head(config, cast(Head, task.kind)):
+            words = task.kind.replace("_", " ")
+            raise ModelError(f"The family {config.model_type} of '{model}' has no {words} head; choose another model.")
+    return task
+
+
 Override = tuple[str | None, Mapping[str, Any]]
 
 
-def parse_overrides(texts: Sequence[str], tasks: Sequence[str]) -> list[Override]:
+_SETTINGS = tuple(protocols.FineTuning.model_fields)
+_SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths")
+
+
+def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool = False) -> list[Override]:
     """Read `setting=value` and `task.setting=value`; values are YAML.
 
     Args:
         texts: As the user wrote them.
         tasks: Names of the tasks that are evaluated.
+        as_is: Whether nothing is trained, so that settings of a training are refused.
 
     Returns:
         (task or None for all, settings) each, in order.
@@ -113,9 +171,11 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str]) -> list[Override
             raise RecipeError(
                 f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
             )
-        if setting not in protocols.FineTuning.model_fields:
+        if setting not in _SETTINGS:
+            raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
+        if as_is and setting not in _SETTINGS_AS_IS:
             raise RecipeError(
-                f"--set '{text}': no setting '{setting}'.{suggestion(setting, protocols.FineTuning.model_fields)}"
+                f"--set '{text}' is of a training, and --as-is trains nothing; it has {', '.join(_SETTINGS_AS_IS)}."
             )
         if task and task not in tasks:
             raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")
@@ -132,7 +192,8 @@ class PlannedModel:
         fingerprint: Of its weights and tokenizer.
         tokenizer: Fingerprint of its tokenizer.
         shape: Its shape.
-        on_task: Whether the run that made it distilled on labelled rows.
+        on_task: Whether rows of students that were distilled on each task stand beside it: the run that made it
+            distilled on labelled rows, or it is scored as it is.
     """
 
     name: str
@@ -185,13 +246,31 @@ class PlannedTask:
     notes: tuple[str, ...]
 
     @property
+    def columns(self) -> list[Column]:
+        """Its columns, those of further scores of sentence vectors last.
+
+        A model's own documents are no further ones.
+        """
+        columns = protocols.task_columns(self.task)
+        found: dict[protocols.Variant, None] = {}
+        for planned in self.cells:
+            if isinstance(point := planned.cell.point, SimilarityPoint):
+                own = point.teacher == planned.cell.model
+                found |= dict.fromkeys(each for each in point.variants[1:] if not (each.asymmetric and own))
+        return [*columns, *protocols.variant_columns(columns, sorted(found, key=protocols.Variant.place))]
+
+    @property
     def metric(self) -> str:
         """The metric that chooses grid points and fills the tables."""
         return self.settings.metric or self.task.metrics[0]
 
 
-def plan_models(names: Sequence[str]) -> list[PlannedModel]:
+def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedModel]:
     """Look at every model, before any work is done.
+
+    Args:
+        names: As the user named them.
+        as_is: Whether they are scored as they are.
 
     Raises:
         RecipeError: if a model is named twice.
@@ -205,7 +284,7 @@ def plan_models(names: Sequence[str]) -> list[PlannedModel]:
             grid_cell.model_fingerprint(name),
             grid_cell.tokenizer_fingerprint(name),
             shape_of(load_config(name)),
-            _distilled_on_task(name),
+            as_is or _distilled_on_task(name),
         )
         for name in names
     ]
@@ -231,9 +310,29 @@ class Planner:
         self.names, self.protocol = request.task_names(), request.protocol
         self._request = request
         tasks = [find_task(name).task for name in self.names]
-        self._overrides = parse_overrides(request.overrides, [task.name for task in tasks])
+        self._overrides = parse_overrides(request.overrides, [task.name for task in tasks], as_is=request.as_is)
         for task in tasks:
             self.protocol.settings(task, self._overrides)  # Refused before anything is downloaded.
+        self._tasks = tasks
+
+    def check_heads(self, models: Sequence[PlannedModel]) -> None:
+        """Refuse models whose heads do not fit the tasks, where they are scored as they are.
+
+        Raises:
+            ModelError: for a model without the head of a task, or one of another size or of other classes.
+            RecipeError: for a class that is renamed, and that no model has.
+        """
+        known: dict[str, None] = {}
+        for model in models if self._request.as_is else ():
+            config = load_config(model.name)
+            known |= dict.fromkeys(as_is.names_of_classes(config))
+            check_no_prompt(model.name)
+            for task in self._tasks:
+                if not KINDS[task.kind].of_vectors:
+                    as_is.match_head(model.name, config, task, self._request.classes)
+        for name in self._request.classes:
+            if self._request.as_is and name not in known:
+                raise RecipeError(f"--classes names '{name}', a class of none of the models.{suggestion(name, known)}")
 
     def plan(
         self,
@@ -253,30 +352,56 @@ class Planner:
             ModelError: for a tokenizer that cannot be read, or cannot pad.
             RecipeError: for settings that cannot be.
         """
-        data = task_files.load_task(name, data=self._request.data)
+        data = task_files.load_task(name, data=self._request.data, training=not self._request.as_is)
         task = data.task
         if not (task.scored or task.predicted):
-            raise CorpusError(f"{task.title} has no split to score or to predict; give --data a folder that has one.")
+            raise CorpusError(
+                f"{task.title} has no split to score or to predict: name one in its files, or give --data a folder "
+                "that has one."
+            )
         settings = self.protocol.settings(task, self._overrides)
         if settings.metric not in (None, *task.metrics):
             names = ", ".join(task.metrics)
             raise RecipeError(
                 f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {names}."
             )
-        runs = grid_cell.seeds(task, self._request.seeds or settings.seeds)
-        points = grid_cell.grid(task, settings, bf16=torch.accelerator.is_available() and bf16_is_fast())
+        untrained = self._request.as_is
+        runs = grid_cell.seeds(task, self._request.seeds or settings.seeds, as_is=untrained)
+        bf16 = torch.accelerator.is_available() and bf16_is_fast()
+        points = grid_cell.grid(task, settings, bf16=bf16, as_is=untrained)
+        count = len(points) * len(runs)
+        if self._request.keep_weights == "best" and count > 1 and not task.scored:
+            raise CorpusError(
+                f"{task.title} has no labelled rows to choose the best of {count} runs by; give --data a folder that "
+                "has its development rows, or ask for one run: one grid point and --seeds 1."
+            )
+        picks_run = count > 1 and "best" in (settings.pick, self._request.keep_weights)
+        if (
+            find_task(name).development is None
+            and (picks_run or _chooses(points))
+            and data.splits.get(task_files.TRAIN)
+        ):
+            data = hold_out_rows(data)
+            task = data.task
         rows, training_set = grid_cell.data_fingerprint(data), grid_cell.training_set_fingerprint(data)
         cells: list[PlannedCell] = []
         prepared: dict[str, encoding.PreparedTask] = {}
-        notes = dict.fromkeys(data.notes)
+        notes = dict.fromkeys([*data.notes, *(_told_of_classes(data, points[0]))])
         for model in models:
+            if isinstance(points[0], AsIsPoint):
+                config, classes = load_config(model.name), self._request.classes
+                head = as_is.match_head(model.name, config, task, classes)
+                points, notes = [replace(points[0], classes=head.classes)], notes | dict.fromkeys(head.notes)
+            elif isinstance(points[0], SimilarityPoint):
+                point, told = self._of_vectors(points[0], model, models[0], task)
+                points, notes = [point], notes | dict.fromkeys(told)
             own = [Cell(model.name, name, point, seed) for point in points for seed in runs]
-            planned = [_planned(cell, model, rows, training_set) for cell in own]
+            planned = [_planned(cell, model, rows, training_set, models[0]) for cell in own]
             cells += planned
             if model.tokenizer not in prepared and any(cell.id not in finished for cell in planned):
                 tokenizer: Any = load_tokenizer(model.name)
-                if task.train is not None:
-                    fine_tuning.check_padding(model.name, tokenizer)
+                if not isinstance(points[0], SimilarityPoint):
+                    as_is.check_padding(model.name, tokenizer)
                 keys = encoding.TokenKeys(model.tokenizer, rows, training_set)
                 prepared[model.tokenizer] = encoding.prepare(
                     data, points[0], tokenizer, keys=keys, cache_dir=files.default_cache_dir()
@@ -285,6 +410,70 @@ class Planner:
             said = ready.notes if ready else (note for cell in ended if cell for note in cell.notes)
             notes |= dict.fromkeys(said)
         return PlannedTask(name, task, settings, rows, tuple(cells), prepared, tuple(notes))
+
+    def _of_vectors(
+        self, base: SimilarityPoint, model: PlannedModel, first: PlannedModel, task: Task
+    ) -> tuple[SimilarityPoint, list[str]]:
+        """Return the point of a model on a task of sentence vectors, and notes on scores that it cannot have."""
+        settings = self.protocol.settings(task, self._overrides)
+        searched, teacher = KINDS[task.kind].has_queries, self._request.teacher
+        sentence, notes = vectors_of(model.name, base.pooling), []
+        width, other = sentence.width(model.shape.hidden), 0
+        read = [sentence]
+        if teacher is not None and model is not first:
+            read.append(vectors_of(first.name, base.pooling))
+        if searched and teacher is not None:
+            other = read[-1].width(first.shape.hidden)
+            notes = [f"{task.title}, asymmetric: queries of each model, and documents of '{first.name}'"]
+            if other != width:
+                notes = [
+                    f"{task.title}: not asymmetric: the vectors of '{model.name}' have {width} components, and those "
+                    f"of '{first.name}' {other}"
+                ]
+        if wider := [one for one in settings.widths if one >= width]:
+            sizes = ", ".join(map(str, wider))
+            notes.append(f"{task.title}: not cut to {sizes}: the vectors of '{model.name}' have {width} components")
+        prompts = tuple(each.prompt(role) for each in read for role in (agreement.ROLES if searched else (None,)))
+        point = replace(
+            base,
+            widths=tuple(one for one in settings.widths if one < width),
+            teacher=teacher,
+            asymmetric=other == width,
+            prompts=prompts if any(prompts) else (),
+        )
+        return point, notes
+
+
+def _chooses(points: Sequence[Point]) -> bool:
+    """Whether a grid point, an epoch or a threshold is chosen by scores."""
+    first = points[0]
+    chosen = isinstance(first, TrainingPoint) and (first.best_epoch_by is not None or first.choose_thresholds)
+    return chosen or len(points) > 1
+
+
+def _told_of_classes(data: TaskData, point: Point) -> Iterator[str]:
+    """Say where the classes of the rows to train on are uneven, and where no thresholds can be chosen.
+
+    Raises:
+        CorpusError: if these rows are all alike, or cannot be balanced.
+    """
+    task, kind = data.task, KINDS[data.task.kind]
+    rows = data.splits.get(task_files.TRAIN, ())
+    if not isinstance(point, TrainingPoint) or not kind.has_classes or kind.of_tokens or not rows:
+        return
+    counts = count_classes(np.array([row.label for row in rows]), task.labels, kind.label)
+    if counts.has_one:
+        raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; give rows of other classes too.")
+    if point.class_weights is not None:
+        balance(point.class_weights, counts)
+    if (uneven := counts.describe_rare()) is not None:
+        yield f"{task.title} {task.train}: {uneven[0].lower()}{uneven[1:]}"
+    if point.choose_thresholds and not {*task.scored} - {task.select}:
+        ends = " in the figures; leaderboard files have the chosen ones" if task.predicted else ""
+        yield (
+            f"{task.title}: thresholds stay 0.5{ends}, since {task.select}, on which they are chosen, is all that is "
+            "scored"
+        )
 
 
 def work_of(cells: Collection[encoding.PreparedCell], models: Mapping[str, PlannedModel]) -> float:
@@ -300,12 +489,14 @@ def work_of(cells: Collection[encoding.PreparedCell], models: Mapping[str, Plann
     point, shape = first.cell.point, models[first.cell.model].shape
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
     scored = sum(len(rows) for cell in cells for rows in cell.task.rows.values())
-    trained = 0.0 if isinstance(point, SimilarityPoint) else 3 * point.epochs * first.task.train_rows
+    trained = 3 * point.epochs * first.task.train_rows if isinstance(point, TrainingPoint) else 0.0
     return parameters * point.length * (trained + scored) + 1.0
 
 
-def _planned(cell: Cell, model: PlannedModel, rows: str, training_set: str) -> PlannedCell:
-    own = grid_cell.identity(cell, model=model.fingerprint, data=rows)
+def _planned(cell: Cell, model: PlannedModel, rows: str, training_set: str, first: PlannedModel) -> PlannedCell:
+    taught = isinstance(cell.point, SimilarityPoint) and cell.point.teacher is not None
+    teacher = first.fingerprint if taught else None
+    own = grid_cell.identity(cell, model=model.fingerprint, data=rows, teacher=teacher)
     return PlannedCell(
         cell, own, grid_cell.training_identity(cell, model=model.fingerprint, training_set=training_set) or own
     )

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TypeAlias
 
 from limbeck.core import records, studies
+from limbeck.core.kinds import kind_of
 from limbeck.core.studies import Column
-from limbeck.evaluation.cell import seeds
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.metrics import THRESHOLDS
-from limbeck.evaluation.protocols import PAPERS, FineTuning, Protocol, PublishedRow, matching_rows, task_columns
+from limbeck.evaluation.protocols import PAPERS, FineTuning, Protocol, PublishedRow, matching_rows
 from limbeck.evaluation.tasks import Task
 
 FINISHED, FAILED = "finished", "failed"
@@ -68,11 +68,13 @@ class Choice:
 
     Attributes:
         cells: Its finished runs, by seed; at least one.
+        best: That with the highest score on the select split.
         wanted: Number of runs there should be.
         points: Number of points with a finished run.
     """
 
     cells: Sequence[studies.EvaluationCell]
+    best: studies.EvaluationCell
     wanted: int
     points: int
 
@@ -88,36 +90,45 @@ def choose(cells: Sequence[studies.EvaluationCell], task: Task, settings: FineTu
         settings: Whether the mean over seeds decides, and which metric.
         runs: Number that each point should have.
     """
+    points, metric = points_of(cells), settings.metric or task.metrics[0]
+    if settings.pick == "best":
+        best = best_run(cells, metric)
+        return Choice([best], best, 1, len(points))
+    selected = partial(select_score, metric=metric)
+    most = max(map(len, points))
+    whole = (point for point in points if len(point) == most)
+    point = sorted(max(whole, key=lambda one: statistics.fmean(map(selected, one))), key=lambda cell: cell.seed)
+    return Choice(point, best_run(point, metric), runs, len(points))
+
+
+def points_of(cells: Iterable[studies.EvaluationCell]) -> list[list[studies.EvaluationCell]]:
+    """Return the cells of each grid point."""
     points: dict[str, list[studies.EvaluationCell]] = {}
     for cell in cells:
         points.setdefault(repr(sorted(cell.settings.items())), []).append(cell)
-    selected = partial(select_score, metric=settings.metric or task.metrics[0])
-    if settings.pick == "best":
-        return Choice([max(cells, key=selected)], 1, len(points))
-    most = max(map(len, points.values()))
-    whole = (point for point in points.values() if len(point) == most)
-    best = max(whole, key=lambda point: statistics.fmean(map(selected, point)))
-    return Choice(sorted(best, key=lambda cell: cell.seed), runs, len(points))
+    return list(points.values())
+
+
+def best_run(cells: Sequence[studies.EvaluationCell], metric: str) -> studies.EvaluationCell:
+    """Return the cell with the highest score on the select split; of equals, the first."""
+    return max(cells, key=partial(select_score, metric=metric))
 
 
 Choices = Mapping[tuple[str, str], Choice]
 """Name of a model and name of a task, as the user gave them, to the grid point that stands for it."""
 
 
-def choose_all(
-    cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel], *, seed_count: int | None
-) -> Choices:
+def choose_all(cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]) -> Choices:
     """Choose a grid point for every model on every task that it has a finished run of.
 
     Args:
         cells: The latest row of every planned cell, by identity.
         tasks: In the order of the columns.
         models: In the order of the rows.
-        seed_count: Runs of every point where the protocol does not decide.
     """
     found: dict[tuple[str, str], Choice] = {}
     for task in tasks:
-        wanted = len(seeds(task.task, seed_count or task.settings.seeds))
+        wanted = len({planned.cell.seed for planned in task.cells})
         for model in models:
             own = (cells.get(planned.id) for planned in task.cells if planned.cell.model == model.name)
             if done := [cell for cell in own if cell is not None and cell.status == FINISHED]:
@@ -146,9 +157,7 @@ def summarise(
         protocol: Decides metrics, averages and the papers beside.
         choices: The grid points whose scores stand for the models.
     """
-    columns = [
-        column.model_copy(update={"metric": task.metric}) for task in tasks for column in task_columns(task.task)
-    ]
+    columns = [column.model_copy(update={"metric": task.metric}) for task in tasks for column in task.columns]
     found = [_model(model, choices, tasks, columns, protocol) for model in models]
     for model in found:
         model.retention = _retention(model, found[0]) if model is not found[0] else {}
@@ -189,11 +198,13 @@ def _model(
             settings=dict(choice.cells[0].settings), runs=len(choice.cells), wanted=choice.wanted,
             points=choice.points, seeds=[cell.seed for cell in choice.cells],
         )  # fmt: skip
-        for column in task_columns(task.task):
+        for column in task.columns:
+            if not all(split in choice.cells[0].scores for split in column.splits):
+                continue  # Of vectors as wide as the teacher's, or wider than they are cut to.
             metrics = _metrics(choice, column)
             main = metrics.get(task.metric) or next(iter(metrics.values()))
             scores[column.key] = studies.ColumnFigure.of_runs(main.runs, metrics=metrics)
-    trained = {column.key for column in columns if not column.detail and column.kind != "similarity"}
+    trained = {column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors}
     averaged = [key for key in protocol.average or [column.key for column in columns] if key in trained & set(scores)]
     full = len(protocol.average or trained)
     without_cola = [key for key in averaged if key != _COLA] if _COLA in averaged else []

@@ -1,8 +1,6 @@
 """Running a loaded model without changing it: mode, dtype, inner encoder, length limit, sentence vectors."""
 
-import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -16,32 +14,9 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import padded_batches
 from limbeck.errors import ModelError
-from limbeck.models import loading, taps
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module, dtype: torch.dtype | None = None) -> Iterator[nn.Module]:
-    """Yield `model` in eval mode, computing in `dtype`; afterwards every module has the mode it had before.
-
-    Args:
-        model: Any module. It is never cast: where `dtype` is not its own, a cast copy is yielded instead.
-        dtype: The dtype of weights and activations; None keeps the model's.
-
-    Yields:
-        The model, or its cast copy, in eval mode.
-    """
-    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    if dtype is not None and dtype != own:
-        yield copy.deepcopy(model).to(dtype).eval()
-        return
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield model
-    finally:
-        # Not `model.train(previous)`: that would also switch on parts that were frozen in eval mode on purpose.
-        for module, training in modes:
-            module.training = training
+from limbeck.models import loading
+from limbeck.models.sentences import SentenceHead
+from limbeck.models.taps import evaluation_mode
 
 
 def encoder_of(model: nn.Module) -> nn.Module:
@@ -117,7 +92,7 @@ def batches(
 class Encoding(TypedDict, total=False):
     """The options of `encode`."""
 
-    pooling: str
+    pooling: str | SentenceHead
     max_length: int
     batch_size: int
     dtype: torch.dtype | None
@@ -128,11 +103,13 @@ def encode(
     model: nn.Module,
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
+    roles: Sequence[str | None] | None = None,
     *,
-    pooling: str = "mean",
+    pooling: str | SentenceHead = "mean",
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
+    normalize: bool = True,
     report: Report = no_progress,
 ) -> Tensor:
     """Turn texts into sentence vectors.
@@ -145,38 +122,90 @@ def encode(
         model: A loaded `transformers` encoder, or a task model, whose encoder is then used.
         tokenizer: Its tokenizer. Padding and truncation that its file may have fixed are ignored.
         texts: The texts, in any order.
-        pooling: `"mean"` or `"cls"`, see `limbeck.models.taps.pool`.
+        roles: Use of each, such as `query` or `document`, whose prompt is put before it; None for the default one.
+        pooling: One of `limbeck.models.sentences.POOLINGS`, or the pooling, modules and prompts of the model's folder.
         max_length: Longest input in tokens, special tokens included; lowered to the limit of the model.
         batch_size: Texts per forward pass.
         dtype: Of weights and activations; None keeps the model's own dtype. Pooling is always done in float32.
+        normalize: Scale to length one what the model's own modules leave at another length.
         report: Receives the progress.
 
     Returns:
-        `[len(texts), H]`, float32, on the CPU, in the order of `texts`, each row of L2 norm 1. A text without
-        a single token (only possible without special tokens) gets a row of zeros.
+        `[len(texts), width]`, float32, on the CPU, in the order of `texts`, each row of L2 norm 1 unless `normalize`
+        is False. A text without a single token (only possible without special tokens) gets a row of zeros.
 
     Raises:
         ModelError: if the pooling is unknown, or the model has no last hidden state.
     """
-    taps.check_pooling(pooling)
-    encoder = encoder_of(model)
+    encoder, head = encoder_of(model), SentenceHead(pooling) if isinstance(pooling, str) else pooling
+    used: Sequence[str | None] = roles or [None] * len(texts)
+    prompts = [head.sentence.prompt(role) for role in used]
+    texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
     limit = int(min(max_length, tokenizer.model_max_length, longest_input(encoder) or max_length))
     token_ids = loading.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"] if texts else []
+    counts = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
+    skipped = torch.tensor([counts[prompt] for prompt in prompts], dtype=torch.long)
     filled = [index for index, ids in enumerate(token_ids) if ids]
     rows = [token_ids[index] for index in filled]
-    found = torch.zeros(len(texts), getattr(getattr(encoder, "config", None), "hidden_size", 0))
+    found = torch.zeros(len(texts), head.width(getattr(getattr(encoder, "config", None), "hidden_size", 0)))
     what = "sentence vectors"
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
+        head = head.to(device_of(ready))
         for batch in batches(rows, tokenizer, device=device_of(ready), batch_size=batch_size, report=report, what=what):
             output: Any = ready(**batch.inputs)
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
-            vectors = taps.pool(hidden.float(), batch.inputs["attention_mask"].bool(), pooling)
+            mask, own = batch.inputs["attention_mask"].bool(), [filled[row] for row in batch.rows]
+            vectors = head(hidden.float(), mask, skipped[own].to(mask.device))
             if found.shape[1] != vectors.shape[1]:
                 found = torch.zeros(len(texts), vectors.shape[1])
-            found[[filled[row] for row in batch.rows]] = F.normalize(vectors, dim=-1).cpu()
+            vectors = F.normalize(vectors, dim=-1) if normalize and not head.sentence.normalize else vectors
+            found[own] = vectors.cpu()
     return found
+
+
+def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:
+    """Count the tokens of a prompt, with the special ones before it, as sentence-transformers does; 0 without one."""
+    if not prompt:
+        return 0
+    ids = loading.encode_texts(tokenizer, [prompt], truncation=True, max_length=limit)["input_ids"][0]
+    return len(ids) - (bool(ids) and ids[-1] in tokenizer.all_special_ids)
+
+
+def encode_both(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    first: Sequence[str],
+    second: Sequence[str],
+    roles: tuple[str, str] | None = None,
+    **encoding: Unpack[Encoding],
+) -> tuple[Tensor, Tensor]:
+    """Return the sentence vectors of two lists of texts, `[texts, width]` each; equal texts of a role are encoded once.
+
+    Args:
+        model: As in `encode`.
+        tokenizer: As in `encode`.
+        first: Texts, such as queries, or the first of every pair.
+        second: Texts, such as documents, or the second of every pair.
+        roles: Of both lists; None for the default.
+        encoding: As in `encode`.
+    """
+    lists = [
+        [(text, role) for text in texts] for texts, role in zip((first, second), roles or (None, None), strict=True)
+    ]
+    row_of = {one: row for row, one in enumerate(dict.fromkeys([*lists[0], *lists[1]]))}
+    vectors = encode(model, tokenizer, [text for text, _ in row_of], [role for _, role in row_of], **encoding)
+    left, right = (torch.tensor([row_of[one] for one in each], dtype=torch.long) for each in lists)
+    return vectors[left], vectors[right]
+
+
+def cut_vectors(vectors: Tensor, width: int | None) -> Tensor:
+    """Return the first `width` components of vectors, scaled to length one again; None leaves them whole.
+
+    Source: Matryoshka representations (arXiv 2205.13147, section 3).
+    """
+    return vectors if width is None else F.normalize(vectors[:, :width], dim=-1)
 
 
 def pair_similarities(
@@ -186,12 +215,8 @@ def pair_similarities(
 
     The arguments are those of `encode`.
     """
-    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    row_of = {text: row for row, text in enumerate(texts)}
-    vectors = encode(model, tokenizer, texts, **encoding)
-    left = torch.tensor([row_of[a] for a, _ in pairs], dtype=torch.long)
-    right = torch.tensor([row_of[b] for _, b in pairs], dtype=torch.long)
-    return (vectors[left] * vectors[right]).sum(-1)
+    left, right = encode_both(model, tokenizer, [a for a, _ in pairs], [b for _, b in pairs], **encoding)
+    return (left * right).sum(-1)
 
 
 def spearman_agreement(student_similarities: ArrayLike, teacher_similarities: ArrayLike) -> float:

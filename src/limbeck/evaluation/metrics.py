@@ -12,12 +12,14 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import pearsonr, spearmanr
 
+from limbeck.core.kinds import KINDS
 from limbeck.core.registry import Registry
+from limbeck.corpus.tags import find_entities
 from limbeck.errors import CorpusError, suggestion
-from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskRow
+from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskRow, queries_of
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ENGLISH_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -252,7 +254,7 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
 
     Returns:
         Metric to value, the main metric first. A correlation with predictions or labels that are all equal is 0. Where
-        questions may have no answer, also the other figures of `answer_figures`.
+        questions may have no answer, also the other figures of `answer_figures`; where thresholds were chosen, these.
 
     Raises:
         CorpusError: if the split has no rows, or none of its labels is known.
@@ -260,7 +262,7 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     """
     if not rows:
         raise CorpusError(f"The split '{split}' of {task.title} has no rows to score.")
-    facts, answers = task.splits.get(split), task.kind == "question_answering"
+    facts, answers = task.splits.get(split), KINDS[task.kind].has_answers
     if (facts is not None and not facts.labelled) or (not answers and any(row.label is None for row in rows)):
         raise CorpusError(
             f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
@@ -270,20 +272,135 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     if not answers and len(predictions) != len(rows):
         raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
     found = answer_figures(predictions, rows, task) if isinstance(predictions, Mapping) else {}
+    found |= {f"{label}{THRESHOLDS}": at for label, at in zip(task.labels, task.thresholds, strict=False)}
     scores = {name: found[name] if name in found else METRICS[name](predictions, rows, task) for name in task.metrics}
     return scores | {name: value for name, value in found.items() if name not in METRICS}
+
+
+CUTOFF = 10
+"""Ranks that metrics of rankings look at."""
+
+
+RETRIEVAL_METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10")
+"""What `score_places` returns."""
+
+
+def score_places(
+    above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDArray[np.float64]
+) -> tuple[float, float, float]:
+    """Return nDCG, reciprocal rank and recall of one query at 10, given the places of its relevant documents.
+
+    The gain of a document is its relevance, discounted by log2(1 + rank). Of documents with equal scores nDCG and
+    recall are the mean over their orders, and the reciprocal rank that of the worst.
+
+    Args:
+        above: How many documents have a higher score, `[relevant]`, one or more.
+        equal: How many have the same, it included, `[relevant]`.
+        gains: Relevance of each, above 0, `[relevant]`.
+
+    Source: Järvelin and Kekäläinen 2002 for nDCG, with linear gains as trec_eval has them; the orders of equals as
+        McSherry and Najork 2008.
+    """
+    discounts = 1 / np.log2(np.arange(2, CUTOFF + 2))
+    summed = np.concatenate([[0.0], np.cumsum(discounts)])
+    first, last = np.minimum(above, CUTOFF), np.minimum(above + equal, CUTOFF)
+    best = np.sort(gains)[::-1][:CUTOFF]
+    ndcg = (gains * (summed[last] - summed[first]) / equal).sum() / (best * discounts[: len(best)]).sum()
+    highest = above == above.min()
+    rank = above.min() + equal[highest][0] - highest.sum() + 1  # Behind those of its score that are not relevant.
+    return float(ndcg), 1 / float(rank) if rank <= CUTOFF else 0.0, float(((last - first) / equal).mean())
+
+
+def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return nDCG, reciprocal rank and recall of one query's documents at 10, see `score_places`.
+
+    Without a relevant document (a label above 0) all are 0, with one document alone that is relevant 1.
+
+    Args:
+        scores: Of the documents, `[documents]`.
+        labels: Their relevance, 0 or more, `[documents]`.
+    """
+    if not labels.any():
+        return 0.0, 0.0, 0.0
+    own = scores[labels > 0, None]
+    return score_places((scores > own).sum(1), (scores == own).sum(1), labels[labels > 0])
+
+
+def _of_queries(number: int) -> Metric:
+    def mean(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+        scores, labels = np.asarray(predictions, np.float64), _labels(rows).astype(np.float64)
+        return float(np.mean([score_query(scores[query], labels[query])[number] for query in queries_of(rows)]))
+
+    return mean
 
 
 def _of_classes(name: str, options: Callable[[Task], dict[str, Any]] = lambda _: {}) -> Metric:
     # `sklearn` is imported as a metric is computed: runs compute none, and it takes a second.
     return lambda predictions, rows, task: float(
-        getattr(import_module("sklearn.metrics"), name)(_labels(rows), np.asarray(predictions), **options(task))
+        getattr(import_module("sklearn.metrics"), name)(
+            _labels(rows, task), _classes(predictions, task), **options(task)
+        )
     )
+
+
+def _classes(predictions: Predictions, task: Task) -> NDArray[np.generic]:
+    if KINDS[task.kind].of_words:
+        return per_word(predictions)
+    found = np.asarray(predictions)
+    return found if found.ndim == 1 else given_classes(found, task).astype(np.int64)
 
 
 def _f1_options(task: Task) -> dict[str, Any]:
     """Of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
     return {"average": "binary" if len(task.labels) == 2 else "macro", "zero_division": 0.0}
+
+
+DECIDED = 0.5
+"""Probability from which a row is given a class, where it may have several and no threshold was chosen."""
+
+
+def given_classes(probabilities: ArrayLike, task: Task) -> NDArray[np.bool_]:
+    """Return which classes each row is given, `[rows, classes]`: those whose probability reaches their threshold.
+
+    Args:
+        probabilities: Of each row and class, `[rows, classes]`.
+        task: Has the thresholds; 0.5 without.
+    """
+    return np.asarray(np.asarray(probabilities) >= np.asarray(task.thresholds or DECIDED))
+
+
+def choose_thresholds(probabilities: ArrayLike, rows: Sequence[TaskRow]) -> tuple[float, ...]:
+    """Return for each class the threshold with the best F1 on labelled rows; of equals the one nearest to 0.5.
+
+    Thresholds lie half way between neighbouring probabilities. A class that no row has keeps 0.5.
+
+    Args:
+        probabilities: Of each row and class, `[rows, classes]`.
+        rows: With their labels. What is scored by the thresholds has to be other rows.
+    """
+    scores, labels = np.asarray(probabilities, dtype=np.float64), _labels(rows)
+    return tuple(_best_of_class(scores[:, number], labels[:, number] == 1) for number in range(scores.shape[1]))
+
+
+def _best_of_class(scores: NDArray[np.float64], has: NDArray[np.bool_]) -> float:
+    if not has.any():
+        return DECIDED
+    values = np.unique(scores)
+    tried = np.sort(np.append((values[1:] + values[:-1]) / 2, DECIDED))
+    order = np.argsort(scores, kind="stable")
+    below = np.searchsorted(scores[order], tried)  # Rows that the threshold leaves out.
+    right = has.sum() - np.concatenate([[0], np.cumsum(has[order])])[below]
+    f1 = 2 * right / (len(scores) - below + has.sum())
+    best = tried[f1 == f1.max()]
+    return float(best[np.abs(best - DECIDED).argmin()])
+
+
+def _mean_average_precision(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    """The mean over classes that a row has: without one, there is no precision to average."""
+    scores, labels = np.asarray(predictions), _labels(rows)
+    found = labels.any(0)
+    average_precision = import_module("sklearn.metrics").average_precision_score
+    return float(average_precision(labels[:, found], scores[:, found], average="macro")) if found.any() else 0.0
 
 
 def _correlation(function: Callable[..., Any]) -> Metric:
@@ -300,17 +417,87 @@ def _of_answers(name: str) -> Metric:
     return lambda predictions, rows, task: answer_figures(cast(Any, predictions), rows, task)[name]
 
 
-def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
-    return np.array([row.label for row in rows])
+def _labels(rows: Sequence[TaskRow], task: Task | None = None) -> NDArray[np.generic]:
+    labels = [row.label for row in rows]
+    return per_word(labels) if task is not None and KINDS[task.kind].of_words else np.array(labels)
+
+
+def per_word(values: Any) -> NDArray[np.generic]:
+    """Return a value per row as an array, or where each row has several one per word of all rows."""
+    nested = len(values) > 0 and isinstance(values[0], Sequence)
+    return np.array([value for of_row in values for value in of_row] if nested else values)
+
+
+class EntityCounts(NamedTuple):
+    """Entities of one type, or of all.
+
+    Attributes:
+        right: Predicted entities of which type and words are those of a gold one.
+        predicted: All that are predicted.
+        gold: All that are there.
+    """
+
+    right: int
+    predicted: int
+    gold: int
+
+    def figures(self) -> dict[str, float]:
+        """Return precision, recall and F1, 0 where nothing is predicted or there."""
+        precision = self.right / self.predicted if self.predicted else 0.0
+        recall = self.right / self.gold if self.gold else 0.0
+        f1 = 2 * self.right / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
+        return {"precision_entity": precision, "recall_entity": recall, "f1_entity": f1}
+
+
+def count_entities(
+    predictions: Sequence[Sequence[int]], rows: Sequence[TaskRow], task: Task
+) -> dict[str, EntityCounts]:
+    """Count the entities of each type, by type in alphabetical order.
+
+    Source: conlleval, the script of CoNLL's shared tasks, as seqeval counts by default; see
+    `limbeck.corpus.tags.find_entities`.
+
+    Args:
+        predictions: The number of each word's tag.
+        rows: With their tags.
+        task: The names of the tags.
+    """
+    counts: dict[str, list[int]] = {}
+    for predicted, row in zip(predictions, rows, strict=True):
+        ours, theirs = (
+            set(find_entities([task.labels[number] for number in numbers]))
+            for numbers in (predicted, cast(Sequence[int], row.label))
+        )
+        for place, entities in enumerate((ours & theirs, ours, theirs)):
+            for entity in entities:
+                counts.setdefault(entity.type, [0, 0, 0])[place] += 1
+    return {kind: EntityCounts(*counts[kind]) for kind in sorted(counts)}
+
+
+def _of_entities(name: str) -> Metric:
+    """Of the entities of all types together."""
+
+    def of_all(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+        counts = count_entities(cast(Any, predictions), rows, task).values()
+        return EntityCounts(*(sum(numbers) for numbers in zip((0, 0, 0), *counts, strict=True))).figures()[name]
+
+    return of_all
 
 
 METRICS.register("accuracy", _of_classes("accuracy_score"))
 METRICS.register("f1", _of_classes("f1_score", _f1_options))
 METRICS.register("matthews", _of_classes("matthews_corrcoef"))
+METRICS.register("micro_f1", _of_classes("f1_score", lambda _: {"average": "micro", "zero_division": 0.0}))
+METRICS.register("macro_f1", _of_classes("f1_score", lambda _: {"average": "macro", "zero_division": 0.0}))
+METRICS.register("mean_average_precision", _mean_average_precision)
 METRICS.register("pearson", _correlation(pearsonr))
 METRICS.register("spearman", _correlation(spearmanr))
+for _number, _name in enumerate(RETRIEVAL_METRICS):
+    METRICS.register(_name, _of_queries(_number))
 METRICS.register("exact_match", _of_answers("exact_match"))
 METRICS.register("f1_answer", _of_answers("f1_answer"))
+for _name in ("f1_entity", "precision_entity", "recall_entity"):
+    METRICS.register(_name, _of_entities(_name))
 
 
 # The segmentation of CMRC 2018's script: Chinese by the character, other scripts by the word. The script leaves the

@@ -11,8 +11,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
@@ -41,6 +42,41 @@ def task_columns(task: Task) -> list[Column]:
             for number, (key, title, splits) in enumerate(found)
         ]
     return columns
+
+
+class Variant(NamedTuple):
+    """Further scores of sentence vectors; as text it is put behind the name of a split.
+
+    Attributes:
+        width: Components that the vectors are cut to; None leaves them whole.
+        asymmetric: Whether the documents are another model's.
+    """
+
+    width: int | None = None
+    asymmetric: bool = False
+
+    def __str__(self) -> str:
+        """As split and column have it behind their names."""
+        return f"{'' if self.width is None else f'@{self.width}'}{'@teacher' if self.asymmetric else ''}"
+
+    def place(self) -> tuple[bool, int, bool]:
+        """What variants are sorted by: whole vectors first, then the wider ones."""
+        return self.width is not None, -(self.width or 0), self.asymmetric
+
+    @property
+    def title(self) -> str:
+        """As tables have it behind the task."""
+        width = "" if self.width is None else f", {self.width} components"
+        return width + (", asymmetric" if self.asymmetric else "")
+
+
+def variant_columns(columns: Sequence[Column], variants: Iterable[Variant]) -> Iterator[Column]:
+    """Iterate over the columns of further scores, see `limbeck.evaluation.cell.SimilarityPoint`."""
+    for variant, column in product(variants, columns):
+        splits = [f"{split}{variant}" for split in column.splits]
+        yield column.model_copy(
+            update={"key": f"{column.key}{variant}", "title": f"{column.title}{variant.title}", "splits": splits}
+        )
 
 
 def _name(task: Task, stem: str, *, first: bool) -> tuple[str, str]:
@@ -83,6 +119,11 @@ class FineTuning(Strict):
         max_scored_rows: Score on so many rows of every split.
         bf16: Compute in bfloat16; unset: on a GPU that is fast in it, never on a CPU.
         pooling: Of sentence vectors; unset: as the model's folder says, else mean.
+        class_weights: Weights of the classes in the loss: `balanced`, by name, or a list; see
+            `limbeck.corpus.classes.balance`.
+        widths: Components that sentence vectors are cut to, for further columns.
+        choose_thresholds: Where a row may have several classes, choose the probability from which each is given on the
+            select split, for the other splits; else 0.5.
     """
 
     learning_rates: tuple[Rate, ...] = Field(min_length=1)
@@ -102,14 +143,19 @@ class FineTuning(Strict):
     max_scored_rows: int | None = Field(default=None, ge=1)
     bf16: bool | None = None
     pooling: Literal["mean", "cls"] | None = None
+    class_weights: Any = None
+    choose_thresholds: bool = False
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
 
-    @field_validator("learning_rates", "epochs", mode="before")
+    @field_validator("learning_rates", "epochs", "widths", mode="before")
     @classmethod
     def _one_is_a_grid(cls, value: Any) -> Any:
         return (value,) if isinstance(value, int | float) else value
 
 
 Changes = Mapping[str, Any]
+_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 256}}
+"""What no paper of a preset has: documents are longer than the sentences of its other tasks."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +218,7 @@ class Protocol:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        values: dict[str, Any] = dict(self.base)
+        values: dict[str, Any] = {**self.base, **_OF_KINDS.get(task.kind, {})}
         for key in (task.kind, task.group, task.name):
             values |= self.changes.get(key, {})
         for wanted in (None, task.name):

@@ -1,17 +1,29 @@
 """Rows of tasks: the files of a folder or a Hub data set, each split counted against its published rows."""
 
+from __future__ import annotations
+
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import datasets
 
+from limbeck.core.files import tried_beside
+from limbeck.core.kinds import KINDS
 from limbeck.corpus import opening, readers
 from limbeck.corpus.documents import SourceReport
-from limbeck.corpus.labelled import ClassNumbers, is_missing, parse_value
+from limbeck.corpus.labelled import (
+    ClassNumbers,
+    SentenceReader,
+    documents_of,
+    is_missing,
+    parse_value,
+    read_several,
+)
 from limbeck.corpus.readers import PlacedRow
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation import tasks
@@ -37,18 +49,22 @@ def find_file(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path]) 
     places = [place for folder in folders for place in (folder, *sorted(folder.glob("*/")))]
     for (name, source), place, ending in itertools.product(names, places, ("", *opening.COMPRESSIONS)):
         path = place / f"{name}{ending}"
-        if path.is_file():
-            return path, source
+        with suppress(OSError):  # A name too long for any file.
+            if path.is_file():
+                return path, source
     return None
 
 
-def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Iterator[PlacedRow]:
+def read_split_file(
+    path: Path, source: FileSource, report: SourceReport, *, of_words: bool = False
+) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split's file.
 
     Args:
         path: The file.
         source: Its header, where the file has none, and the rows to take.
         report: Receives lines that are left out.
+        of_words: Read a table as sentences of tagged words; see `limbeck.corpus.readers.read_rows`.
 
     Raises:
         CorpusError: if the file cannot be read as a whole, or is of no known kind.
@@ -58,13 +74,26 @@ def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Ite
     elif readers.suffix_of(path) not in (known := readers.readable_suffixes("rows")):
         raise CorpusError(f"'{path}' is of no known kind: give {', '.join(known)}, also with .gz, .xz or .zst.")
     else:
-        rows = readers.read_rows(path, report)
+        rows = readers.read_rows(path, report, of_words=of_words)
     for row in rows:
         if all(row.values.get(field) == value for field, value in source.only.items()):
             yield row
+    check_whole(str(path), report)
+
+
+def check_whole(place: str, report: SourceReport) -> None:
+    """Refuse a split of whose source something was passed over.
+
+    Args:
+        place: The source.
+        report: What was passed over.
+
+    Raises:
+        CorpusError: if a corpus may pass it over and a split may not.
+    """
     for kind in _FATAL:
         if kind in report.counts:
-            raise CorpusError(f"'{path}' cannot be read as a whole: {kind} ({report.examples[kind][0]}).")
+            raise CorpusError(f"'{place}' cannot be read as a whole: {kind} ({report.examples[kind][0]}).")
 
 
 def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
@@ -111,6 +140,8 @@ UNDECIDED = "-"
 _SHOWN_CHARACTERS, _SHOWN_NAMES = 40, 6
 TRAIN = "train"
 """The key of the rows to train on, whichever split of whichever task they are."""
+READ_WHOLE = ".json"
+"""Kind of files whose first row is not known before they are read as a whole."""
 NO_PLACE = -1
 """The `answer_start` of an answer that its context does not hold."""
 
@@ -132,19 +163,33 @@ def read_task_rows(
     """
     rows: list[TaskRow] = []
     ids: set[str] = set()
-    numbers = ClassNumbers(task.labels) if task.kind == "classification" else None
+    kind = KINDS[task.kind]
+    owner, tags = f"{task.title}'s", columns.tags if facts.labelled else None
+    numbers = ClassNumbers(task.labels, owner) if kind.has_classes else None
+    read_sentence = SentenceReader(task.labels, columns.tokens, tags, owner) if kind.of_words else None
     for place in placed:
-        if task.kind == "question_answering":
+        if kind.has_answers:
             row = _question_row(place, len(rows), task, facts, columns, report)
             if row.id in ids:
                 raise CorpusError(f"{place.where} has the id '{row.id}' of an earlier question: give each its own.")
             ids.add(row.id)
+        elif kind.has_queries:
+            rows.extend(_document_rows(place, len(rows), task, facts, columns, report))
+            continue
+        elif read_sentence is not None:
+            for column in filter(None, (columns.tokens, tags)):
+                _require(place, column)
+            sentence = read_sentence(place, report)
+            if sentence is None:
+                continue
+            label = sentence.label if facts.labelled else None
+            row = TaskRow(_row_id(place, columns.id, len(rows)), sentence.text, label=label, language=facts.language)
         else:
             text = _text(place, columns.text)
             pair = None if columns.pair is None else _text(place, columns.pair)
             row = TaskRow(_row_id(place, columns.id, len(rows)), text, pair, language=facts.language)
             if facts.labelled:
-                row = replace(row, label=_label(place, columns.label, task, numbers))
+                row = replace(row, label=_label(place, columns, task, numbers))
                 if row.label is None:
                     report.note("row on whose class the annotators did not agree, left out", place.where)
                     continue
@@ -152,24 +197,27 @@ def read_task_rows(
     return rows
 
 
-def _label(row: PlacedRow, column: str, task: Task, numbers: ClassNumbers | None) -> int | float | None:
+def _label(
+    row: PlacedRow, columns: Columns, task: Task, numbers: ClassNumbers | None
+) -> int | float | tuple[int, ...] | None:
     """Return a row's value, or the number of its class; None where the annotators did not agree on a class."""
-    _require(row, column)
-    value: Any = row.values[column]
+    column = columns.label
+    for name in columns.label_columns or (column,):
+        _require(row, name)
+    value: Any = row.values.get(column)
+    if numbers is not None and KINDS[task.kind].has_several:
+        found = read_several(row, numbers, column, columns.label_columns)
+        if found is None:
+            raise CorpusError(f"{row.where} is unlabelled (its {column} is null), and a labelled split is asked for.")
+        return found
     if numbers is not None and value == UNDECIDED and UNDECIDED not in task.labels:
         return None
     if is_missing(value) or (numbers is not None and value in (-1, "-1") and value not in numbers):
         raise CorpusError(f"{row.where} is unlabelled (its {column} is {value!r}), and a labelled split is asked for.")
     if numbers is None:
         return parse_value(value, row.where)
-    try:
-        spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
-        return numbers.number(spelt, row.where, row.class_names.get(column, ()))
-    except CorpusError:
-        raise CorpusError(
-            f"{row.where} has the label {value!r}, which is none of {task.title}'s ({', '.join(task.labels[:20])}) "
-            f"nor a number from 0 to {len(task.labels) - 1}."
-        ) from None
+    spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
+    return numbers.number(spelt, row.where, row.class_names.get(column, ()))
 
 
 def _question_row(
@@ -185,6 +233,31 @@ def _question_row(
         raise CorpusError(f"{row.where} has no answer, but every question of {task.title} has one.")
     starts = tuple(_place(context, answer, start, row.where, report) for answer, start in pairs)
     return replace(found, answers=tuple(answer for answer, _ in pairs), answer_starts=starts)
+
+
+def _document_rows(
+    row: PlacedRow, number: int, task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> Iterator[TaskRow]:
+    """Iterate over the documents of a row's query; those of a retrieval are relevant unless the row says otherwise."""
+    query, named = _text(row, columns.query), _row_id(row, columns.id, number)
+    for column in columns.documents:
+        _require(row, column)
+    found = documents_of(row, columns.documents, columns.label)
+    if not found:
+        report.note("query without a document, left out", row.where)
+    if not query.strip() and KINDS[task.kind].of_vectors:
+        report.note("query without a text, left out", row.where)
+        return
+    for place, (text, label) in enumerate(found):
+        if label is None and KINDS[task.kind].of_vectors:
+            label = 1.0
+        if facts.labelled and label is None:
+            raise CorpusError(
+                f"{row.where} has documents without relevance: give them labels in the column '{columns.label}', or "
+                "the relevant documents in a column before the others."
+            )
+        own = named if len(found) == 1 else f"{named}.{place}"
+        yield TaskRow(own, query, text, label if facts.labelled else None, language=facts.language)
 
 
 def _answers(row: PlacedRow, column: str) -> list[tuple[str, int]]:
@@ -246,7 +319,9 @@ def name_some(names: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
-def load_task(name: str, *, data: Path | None, splits: Collection[str] | None = None) -> tasks.TaskData:
+def load_task(
+    name: str, *, data: Path | None, splits: Collection[str] | None = None, training: bool = True
+) -> tasks.TaskData:
     """Return the rows of a task.
 
     Without `splits`, everything that the task trains on, selects on, scores and predicts is loaded as far as it is
@@ -259,18 +334,16 @@ def load_task(name: str, *, data: Path | None, splits: Collection[str] | None = 
         data: Folder with the task's files, in it or in its subfolders; None for the Hub. The files of an own task are
             looked for beside its YAML first, unless it is on the Hub and there is no data folder.
         splits: Load these, all of which must be there: `"train"`, splits of the task, or `"other task:split"`.
+        training: Load the rows to train and to select on too, and not only those that are scored or predicted.
 
     Raises:
         RecipeError: for an unknown task.
         CorpusError: for a missing or empty file, an unknown split, wrong columns, or a label outside the set.
     """
-    if data is not None and not data.is_dir():
-        raise CorpusError(f"The data folder '{data}' does not exist.")
-    beside = Path(name).expanduser().parent if tasks.is_own_task(name) else None
-    found = _Splits(tasks.find_task(name), beside, data)
+    found = _splits_of(name, data)
     missing: list[str] = []
     if splits is None:
-        splits, missing = _what_is_there(found)
+        splits, missing = _what_is_there(found, training=training)
     # The parts of a joint split are also read by themselves.
     notes: dict[str, None] = {}
     rows = {key: found.read(key, notes) for key in splits}
@@ -279,8 +352,35 @@ def load_task(name: str, *, data: Path | None, splits: Collection[str] | None = 
     return tasks.TaskData(_narrowed(found.definition, rows), rows, tuple(notes))
 
 
+def check_scored(name: str, *, data: Path | None) -> None:
+    """Refuse a task of which `load_task` without training would give no row to score, as far as little reading tells.
+
+    Args:
+        name: As for `load_task`.
+        data: As for `load_task`.
+
+    Raises:
+        RecipeError: for an unknown task.
+        CorpusError: for a missing file, wrong columns, or a label outside the set, of the first row of each split.
+    """
+    found = _splits_of(name, data)
+    there, _ = _what_is_there(found, training=False)
+    task = _narrowed(found.definition, dict.fromkeys(there))
+    if not task.scored:
+        raise CorpusError(f"{task.title} has no labelled split there: give a folder with its development rows.")
+    for key in (part for split in task.scored for part in found.whole(split)):
+        found.check(key)
+
+
+def _splits_of(name: str, data: Path | None) -> Splits:
+    if data is not None and not data.is_dir():
+        raise CorpusError(f"The data folder '{data}' does not exist{tried_beside(str(data))}.")
+    beside = Path(name).expanduser().parent if tasks.is_own_task(name) else None
+    return Splits(tasks.find_task(name), beside, data)
+
+
 @dataclass(frozen=True)
-class _Splits:
+class Splits:
     """The splits of a task, and those of other tasks that it refers to, in folders or on the Hub.
 
     Args:
@@ -302,12 +402,45 @@ class _Splits:
             return find_file(definition.paths(split), folders) is not None
         return definition.on_hub(split) is not None
 
-    def read(self, key: str, notes: dict[str, None]) -> list[TaskRow]:
+    def whole(self, key: str) -> list[str]:
+        """Return the keys of the splits that a split is made of: of a joint one its parts that are there."""
+        definition, split, _ = self._locate(key)
+        return list(filter(self.has, self._parts(definition, split))) if split in definition.parts else [key]
+
+    def place(self, key: str) -> str:
+        """Return the file of a whole split, or its data set as a corpus names it.
+
+        Raises:
+            CorpusError: if it is not there.
+        """
+        definition, split, folders = self._locate(key)
+        if folders:
+            return str(_find_split(definition, split, folders)[0])
+        on_hub = definition.on_hub(split)
+        if on_hub is None:
+            raise CorpusError(f"{definition.task.title} is not on the Hub: give a folder with its files.")
+        source, found = on_hub
+        revision = f"#{source.revision}" if source.revision else ""
+        return f"hub:{source.name}{f':{found.config}' if found.config else ''}@{found.split}{revision}"
+
+    def check(self, key: str) -> None:
+        """Refuse the file of a whole split whose first row is none of the task, unless it is read as a whole."""
+        definition, split, folders = self._locate(key)
+        if folders:
+            path, source = _find_split(definition, split, folders)
+            if readers.suffix_of(path) != READ_WHOLE:
+                of_words = KINDS[definition.kind].of_words
+                first = itertools.islice(read_split_file(path, source, SourceReport(), of_words=of_words), 1)
+                facts, columns = definition.task.splits[split], source.columns or definition.columns
+                read_task_rows(first, definition.task, facts, columns, SourceReport())
+
+    def read(self, key: str, notes: dict[str, None], told: SourceReport | None = None) -> list[TaskRow]:
         """Return the rows of a split.
 
         Args:
             key: A split of the task, `"train"`, or `"other task:split"`.
             notes: Receives row counts beside the published ones, and rows that were left out, as its keys.
+            told: Receives the same as counts.
 
         Raises:
             CorpusError: if it is not there, cannot be read, or has no rows.
@@ -315,7 +448,7 @@ class _Splits:
         definition, split, folders = self._locate(key)
         task, facts = definition.task, definition.task.splits[split]
         if split in definition.parts:
-            return self._read_parts(task, split, self._parts(definition, split), notes)
+            return self._read_parts(task, split, self._parts(definition, split), notes, told)
         report, published = SourceReport(), facts.published_rows
         if not folders:
             on_hub = definition.on_hub(split)
@@ -325,15 +458,11 @@ class _Splits:
             placed, columns, origin = read_split_of_hub(*on_hub), hub.columns, f"The Hub's '{hub.name}'"
             published = hub.rows.get(split, published)
         else:
-            names = definition.paths(split)
-            found = find_file(names, folders)
-            if found is None:
-                wanted, where = ", ".join(name for name, _ in names), " and ".join(f"'{folder}'" for folder in folders)
-                raise CorpusError(
-                    f"No file of the split '{split}' of {task.title} in {where} or a subfolder: looked for {wanted}."
-                )
-            placed, columns, origin = read_split_file(*found, report), found[1].columns, f"'{found[0]}'"
+            found = _find_split(definition, split, folders)
+            placed = read_split_file(*found, report, of_words=KINDS[task.kind].of_words)
+            columns, origin = found[1].columns, f"'{found[0]}'"
         rows = read_task_rows(placed, task, facts, columns or definition.columns, report)
+        texts = {key: _read_texts(definition, key, folders, report) for key in definition.texts}
         if not rows:
             why = f": {'; '.join(report.lines())}" if report.lines() else ""
             raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
@@ -341,13 +470,23 @@ class _Splits:
         if published is not None:
             counted += f", published {published}" if published == len(rows) else f", but {published} are published"
         notes |= dict.fromkeys([counted, *(f"{task.title} {split}: {line}" for line in report.lines())])
+        if told is not None:
+            told.merge(report)
+            if published not in (None, len(rows)):
+                told.note(f"row of {task.title} {split}, of which {published:,} are published", origin, len(rows))
+        if definition.kind == "retrieval":
+            rows = _put_texts(rows, texts, origin)
+            queries, documents = {row.text for row in rows if row.text}, {row.pair for row in rows}
+            notes[f"{task.title} {split}: {len(queries)} queries look through {len(documents)} documents"] = None
         return rows
 
-    def _read_parts(self, task: Task, split: str, parts: Sequence[str], notes: dict[str, None]) -> list[TaskRow]:
+    def _read_parts(
+        self, task: Task, split: str, parts: Sequence[str], notes: dict[str, None], told: SourceReport | None
+    ) -> list[TaskRow]:
         there = [part for part in parts if self.has(part)]
         if not there:
             raise CorpusError(f"None of the splits {name_some(parts)} of {task.title} is there.")
-        rows = [row for part in there for row in self.read(part, notes)]
+        rows = [row for part in there for row in self.read(part, notes, told)]
         if len(there) < len(parts):
             notes[f"{task.title} {split}: made of {len(there)} of its {len(parts)} parts"] = None
         return rows
@@ -374,14 +513,60 @@ class _Splits:
         return definition, split, folders
 
 
-def _what_is_there(places: _Splits) -> tuple[list[str], list[str]]:
+def _find_split(definition: TaskDefinition, split: str, folders: Sequence[Path]) -> tuple[Path, FileSource]:
+    """Return the file of a split, and its layout."""
+    return _find(definition.paths(split), folders, f"the split '{split}' of {definition.task.title}")
+
+
+def _find(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path], what: str) -> tuple[Path, FileSource]:
+    found = find_file(names, folders)
+    if found is None:
+        wanted, where = ", ".join(name for name, _ in names), " and ".join(f"'{folder}'" for folder in folders)
+        raise CorpusError(f"No file of {what} in {where} or a subfolder: looked for {wanted}.")
+    return found
+
+
+def _read_texts(definition: TaskDefinition, key: str, folders: Sequence[Path], report: SourceReport) -> dict[str, str]:
+    """Read the texts of queries or documents, by their ids."""
+    wanted = definition.texts[key]
+    path, source = _find(definition.paths_of_texts(key), folders, f"the {key} of {definition.task.title}")
+    texts: dict[str, str] = {}
+    for row in read_split_file(path, source, report):
+        for column in (wanted.id, *wanted.text[-1:]):
+            _require(row, column)
+        parts = (_text(row, column).strip() for column in wanted.text if row.values.get(column) is not None)
+        texts[str(row.values[wanted.id])] = " ".join(filter(None, parts))
+    return texts
+
+
+def _put_texts(rows: Sequence[TaskRow], texts: Mapping[str, Mapping[str, str]], origin: str) -> list[TaskRow]:
+    """Put texts in the places of their ids, and add the documents that no row names.
+
+    Raises:
+        CorpusError: for an id without a text.
+    """
+
+    def text_of(key: str, named: str) -> str:
+        found = texts[key].get(named) if key in texts else named
+        if not found:
+            raise CorpusError(f"{origin} names '{named[:80]}', of which the file of {key} has no text.")
+        return found
+
+    found = [replace(row, text=text_of("queries", row.text), pair=text_of("documents", row.pair or "")) for row in rows]
+    known = {row.pair for row in found}
+    others = ((own, text) for own, text in texts.get("documents", {}).items() if text not in known)
+    return found + [TaskRow(own, "", text, 0.0) for own, text in others]
+
+
+def _what_is_there(places: Splits, *, training: bool) -> tuple[list[str], list[str]]:
     """Return the keys of the splits that are there, and of those that are not."""
     definition = places.definition
     task = definition.task
     scored: Collection[str] = task.scored
     if not any(map(places.has, scored)):
         scored = [key for key in definition.second_choice if places.has(key)] or scored
-    keys = list(filter(None, dict.fromkeys((task.train and TRAIN, task.select, *scored, *task.predicted))))
+    trained = (task.train and TRAIN, task.select) if training else ()
+    keys = list(filter(None, dict.fromkeys((*trained, *scored, *task.predicted))))
     there = [key for key in keys if places.has(key)]
     if not there:
         places.read(keys[0], {})  # Raises, naming the files that it looked for.

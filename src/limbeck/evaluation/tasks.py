@@ -12,38 +12,50 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
+from limbeck.core.files import tried_beside
+from limbeck.core.kinds import KINDS, KindName
 from limbeck.core.registry import Registry
 from limbeck.core.yaml import Strict, read_document
+from limbeck.corpus.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, RecipeError, suggestion
 
-TaskKind = Literal["classification", "regression", "question_answering", "similarity"]
-"""`similarity` is scored by the cosine of sentence vectors, without fine-tuning."""
+TaskKind: TypeAlias = Literal[KindName, "similarity", "retrieval"]
+"""`similarity` and `retrieval` are scored by cosines of sentence vectors, without fine-tuning."""
 
 AnswerRules = Literal["squad", "mlqa", "cmrc2018"]
 
 METRIC_NAMES: Mapping[TaskKind, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "matthews"),
+    "multi_label": ("micro_f1", "macro_f1", "accuracy", "mean_average_precision"),
     "regression": ("pearson", "spearman"),
     "question_answering": ("exact_match", "f1_answer"),
+    "ranking": ("ndcg_at_10", "mrr_at_10"),
+    "token_classification": ("f1_entity", "precision_entity", "recall_entity", "accuracy"),
     "similarity": ("spearman", "pearson"),
+    "retrieval": ("ndcg_at_10", "mrr_at_10", "recall_at_10"),
 }
-"""Kind of task to the metrics that can score it, its default first."""
+"""Kind of task to the metrics that can score it, its default first. Those of entities are for tags that mark some."""
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One row of a split.
+    """One row of a split; of a ranking one for each document of a query, in consecutive rows.
+
+    Of a retrieval it is one for each document whose relevance to a query is known; all documents of its rows are
+    searched for every query, and a document that no query names has an empty `text`.
 
     Attributes:
         id: As the source has it, else the row number from 0.
-        text: The first text, or the context of a question.
-        pair: The second text, or the question.
-        label: Number of the class, or the value; None where unlabelled, and for question answering.
+        text: The first text, the context of a question, the query, or tagged words with `WORD_GAP` between them.
+        pair: The second text, the question, or the document.
+        label: Number of the class (of each word's), the value, or the document's relevance; of several classes, 1 or 0
+            for each; None where unlabelled, and for question answering.
         answers: Every gold answer; empty where there is none.
         answer_starts: Where in `text` each answer begins, in characters.
         language: Of the text, as an ISO 639-1 code.
@@ -52,10 +64,16 @@ class TaskRow:
     id: str
     text: str
     pair: str | None = None
-    label: int | float | None = None
+    label: int | float | tuple[int, ...] | None = None
     answers: tuple[str, ...] = ()
     answer_starts: tuple[int, ...] = ()
     language: str = "en"
+
+
+def queries_of(rows: Sequence[TaskRow]) -> list[slice]:
+    """Return where each query's documents stand: consecutive rows of the same query."""
+    starts = [number for number, row in enumerate(rows) if number == 0 or row.text != rows[number - 1].text]
+    return [slice(*bounds) for bounds in pairwise([*starts, len(rows)])]
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,7 @@ class Task:
         answerable_only: False where a question may have no answer, so that a threshold decides.
         answer_rules: Whose rules compare answers: `squad`, `mlqa` or `cmrc2018`; None decides by the language.
         submissions: The leaderboard's file per split; a split without one has the file `{task}-{split}`.
+        thresholds: Of several classes a row, the probability from which each is given; empty: 0.5 for all.
     """
 
     name: str
@@ -122,6 +141,7 @@ class Task:
     answerable_only: bool = True
     answer_rules: AnswerRules | None = None
     submissions: Mapping[str, Submission] = field(default_factory=dict)
+    thresholds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,10 +172,18 @@ class AnswerPrediction:
     null_odds: float = 0.0
 
 
-Predictions: TypeAlias = Sequence[int] | Sequence[float] | Mapping[str, AnswerPrediction]
-"""A class number or a value per row, in their order; or, of questions, an answer per row id."""
+Predictions: TypeAlias = (
+    Sequence[int]
+    | Sequence[float]
+    | Sequence[tuple[float, ...]]
+    | Sequence[Sequence[int]]
+    | Mapping[str, AnswerPrediction]
+)
+"""A class number or a value per row, in their order; of several classes a row, a probability for each; of words, a
+class number for each; or, of questions, an answer per row id."""
 
 
+_TEST = "test"
 _LONGEST_TITLE = 200
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITTEN_OUT = 5_000_000
@@ -171,20 +199,32 @@ class Columns(Strict):
     Attributes:
         text: The text; of a list of texts the parts are joined by spaces.
         pair: The second text.
-        label: The class or the value.
+        label: The class or the value; of several classes, a list of them, or text that has them between `|`, `;`
+            or `,`.
+        label_columns: In place of `label`, a column of 0 and 1 for each class.
         id: Of the row; where a table has no such column, rows are numbered from 0.
         context: The text that a question is asked of.
         question: The question.
         answers: Texts and starts of its answers.
+        query: Of a ranking or a retrieval.
+        documents: Columns of its documents, each a text or a list of texts; of several the first holds the relevant
+            ones.
+        tokens: The words of a sentence; of a table of a word a line the first field.
+        tags: Their classes; of such a table the last field.
     """
 
     text: str = ""
     pair: str | None = None
     label: str = "label"
+    label_columns: tuple[str, ...] = ()
     id: str | None = None
     context: str = "context"
     question: str = "question"
     answers: str = "answers"
+    query: str = "query"
+    documents: Names = Field(("documents",), min_length=1)
+    tokens: str = "tokens"
+    tags: str = "tags"
 
 
 class FileSource(Strict):
@@ -201,6 +241,27 @@ class FileSource(Strict):
     columns: Columns | None = None
     header: tuple[str, ...] = ()
     only: dict[str, str] = Field({})
+
+
+class TextFile(Strict):
+    """A file of queries or documents by their ids, as BEIR has them by default.
+
+    Attributes:
+        path: Names that it may have, below the data folder or one of its subfolders.
+        id: The column that the rows of a split name.
+        text: Columns of the text; those of several that are not empty are joined by a space.
+    """
+
+    path: Names = Field(min_length=1)
+    id: str = "_id"
+    text: Names = Field(("text",), min_length=1)
+
+
+def _file_of_a_name(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str | list) else value
+
+
+Texts = Annotated[TextFile | None, BeforeValidator(_file_of_a_name)]
 
 
 class HubSplit(Strict):
@@ -251,7 +312,7 @@ class TaskDefinition(Strict):
     """A task and the sources of its rows, as its YAML describes them; docs/evaluation_tasks.md explains every key."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)
-    type: Literal["classification", "regression", "pair", "question_answering", "similarity"]
+    type: Literal[TaskKind, "pair"]
     title: str | None = None
     group: str = Field(default="own", pattern=r"^\w{1,100}$")
     columns: Columns = Columns()
@@ -261,6 +322,8 @@ class TaskDefinition(Strict):
     folders: tuple[str, ...] = ("",)
     files: Files = Field({})
     hub: HubSource | None = None
+    queries: Texts = None
+    documents: Texts = None
     parts: dict[str, tuple[str, ...]] = Field({})
     rows: dict[str, int] = Field({})
     language: str | dict[str, str] = "en"
@@ -318,26 +381,51 @@ class TaskDefinition(Strict):
         for split in self.split_names:  # Files of predictions are named after them.
             if not _SPLIT.fullmatch(split):
                 yield f"the split {split[:40]!r} has to be named by letters, digits, '.', '-' and '_'"
-            for name, _ in self.paths(split):
-                parts = Path(name).parts
-                if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-                    yield f"the file '{name[:80]}' of {split} has to lie beside the description or in --data"
+        places = [(split, name) for split in self.split_names for name, _ in self.paths(split)]
+        places += [(key, name) for key in self.texts for name, _ in self.paths_of_texts(key)]
+        for of, name in places:
+            parts = Path(name).parts
+            if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
+                yield f"the file '{name[:80]}' of {of} has to lie beside the description or in --data"
 
     def _problems_of_rows(self) -> Iterator[str]:
-        if self.kind != "question_answering" and not self.columns.text:
+        kind = KINDS[self.kind]
+        if not (kind.has_answers or kind.has_queries or kind.of_words) and not self.columns.text:
             yield "columns.text is missing: name the column of the text"
+        if self.texts and self.kind != "retrieval":
+            yield f"{next(iter(self.texts))} is a file of a retrieval, not of {self.type}: leave it out"
+        if self.texts and self.hub is not None:
+            yield f"{next(iter(self.texts))} is a file, and hub is none: give the splits as files"
+        if self.kind == "retrieval" and self.unlabelled:
+            yield "unlabelled is for splits that are predicted, and no file of a retrieval is: leave it out"
         if self.type in ("pair", "similarity") and self.columns.pair is None:
             yield f"columns.pair is missing: the type {self.type} needs two texts"
-        if self.kind == "classification" and len(set(self.labels)) < 2:
+        if self.columns.label_columns and not kind.has_several:
+            yield f"columns.label_columns are for multi_label, not for {self.type}: name one column as label"
+        if kind.has_classes and len(set(self.classes)) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
         if len(set(self.labels)) < len(self.labels) or not all(label.strip() for label in self.labels):
             yield "labels have to differ, and none may be empty"
-        if self.kind != "classification" and self.labels:
+        if not kind.has_classes and self.labels:
             yield f"labels are for classification and pair, not for {self.type}"
-        known = METRIC_NAMES[self.kind]
+        known = self._metrics
+        if kind.of_words:
+            try:
+                check_tags(self.labels)
+            except CorpusError as error:
+                yield f"labels: {error}"
+            if any(file.header for files in self.files.values() for file in files):
+                yield "header is for tables of a row a line: the fields of a word have numbers, from 1"
         yield from (
             f"{self.type} has no metric '{it}'.{suggestion(it, known)}" for it in self.metric if it not in known
         )
+
+    @property
+    def _metrics(self) -> tuple[str, ...]:
+        """Those that can score it: parts of speech have no entities."""
+        known = METRIC_NAMES[self.kind]
+        entities = not KINDS[self.kind].of_words or marks_entities(self.labels)
+        return known if entities else tuple(name for name in known if not name.endswith("_entity"))
 
     def _problems_of_splits(self) -> Iterator[str]:
         known = self.split_names
@@ -356,13 +444,18 @@ class TaskDefinition(Strict):
             for split in splits:
                 if split not in known or (key in ("scored", "second_choice") and split in self.unlabelled):
                     yield f"{key} names '{split}'.{suggestion(split, known)}"
-        if ":" not in self.train and self.kind != "similarity" and self.train not in known:
+        if ":" not in self.train and not KINDS[self.kind].of_vectors and self.train not in known:
             yield f"there is no split '{self.train}' to train on.{suggestion(self.train, known)}"
 
     @property
     def kind(self) -> TaskKind:
         """The kind of task: a pair is a classification of two texts."""
         return "classification" if self.type == "pair" else self.type
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of their numbers: `labels`, else the columns of 0 and 1."""
+        return self.labels or self.columns.label_columns
 
     @cached_property
     def split_names(self) -> tuple[str, ...]:
@@ -374,6 +467,16 @@ class TaskDefinition(Strict):
         folders = [f"{folder}/" if folder else "" for folder in self.folders]
         return [(folder + name, file) for file in self.files.get(split, ()) for folder in folders for name in file.path]
 
+    @property
+    def texts(self) -> dict[str, TextFile]:
+        """Files of the texts that rows name by their ids: `queries`, `documents`."""
+        return {key: file for key in ("queries", "documents") if (file := getattr(self, key)) is not None}
+
+    def paths_of_texts(self, key: str) -> list[tuple[str, FileSource]]:
+        """Return every name that a file of `texts` may have, in the order of preference."""
+        folders = [f"{folder}/" if folder else "" for folder in self.folders]
+        return [(folder + name, FileSource(path=(name,))) for folder in folders for name in self.texts[key].path]
+
     def on_hub(self, split: str) -> tuple[HubSource, HubSplit] | None:
         """Return the data set and its split that a split is read from; None where there is none."""
         hub = self.hub
@@ -382,12 +485,25 @@ class TaskDefinition(Strict):
         found = hub.splits.get(split) or HubSplit(split=split)
         return hub, HubSplit(split=found.split, config=found.config or hub.config)
 
+    @property
+    def development(self) -> str | None:
+        """The split that is there to choose by; None where a test split alone is held out, and stands in for it."""
+        select = self.task.select
+        if "select" in self.model_fields_set or select is None or not select.startswith(_TEST):
+            return select
+        return next((name for name in self._held_out if not name.startswith(_TEST)), None)
+
+    @property
+    def _held_out(self) -> list[str]:
+        own = (self.train, *self.unlabelled, *self.parts)
+        return [name for name in self.split_names if name not in own]
+
     @cached_property
     def task(self) -> Task:
         """The task."""
         labelled = [name for name in self.split_names if name not in self.unlabelled]
-        held_out = [name for name in labelled if name != self.train and name not in self.parts]
-        is_trained = self.kind != "similarity"
+        held_out = self._held_out
+        is_trained = not KINDS[self.kind].of_vectors
         select = self.select if ":" in self.select or self.select in labelled else next(iter(held_out), None)
         languages = self.language if isinstance(self.language, dict) else dict.fromkeys(self.split_names, self.language)
         return Task(
@@ -395,8 +511,8 @@ class TaskDefinition(Strict):
             title=self.title or self.name,
             group=self.group,
             kind=self.kind,
-            labels=self.labels,
-            metrics=self.metric or METRIC_NAMES[self.kind],
+            labels=self.classes,
+            metrics=self.metric or self._metrics,
             train=self.train if is_trained else None,
             select=select if is_trained else None,
             scored=tuple(held_out if is_trained else labelled) if self.scored is None else self.scored,
@@ -548,7 +664,7 @@ def parse_tasks(text: str) -> list[str]:
     for name in filter(None, (part.strip() for part in text.split(","))):
         if is_own_task(name):
             if not _is_file(name):
-                raise CorpusError(f"The task file '{name}' does not exist.")
+                raise CorpusError(f"The task file '{name}' does not exist{tried_beside(name)}.")
             found[name] = None
         elif name in groups or name in TASKS:
             found |= dict.fromkeys(groups.get(name, (name,)))

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.exports import Differences
+from limbeck.core.kinds import kind_of
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.core.yaml import read_document
 from limbeck.corpus.batches import PadCollator
@@ -141,7 +142,7 @@ class ExportMismatchError(LimbeckError):
 
 
 def measure_differences(
-    source: Runner, export: Runner, batches: Sequence[Batch], head: heads.AnyHead | None, report: Report = no_progress
+    source: Runner, export: Runner, batches: Sequence[Batch], head: heads.Head | None, report: Report = no_progress
 ) -> Differences:
     """Run both models on the same batches.
 
@@ -170,7 +171,10 @@ def measure_differences(
                 cosines.append(F.cosine_similarity(*real, dim=-1))
             if name in ANSWER_ENDS:
                 real = (want.masked_fill(~valid, _NEVER), got.masked_fill(~valid, _NEVER))
-            if name in (LOGITS, *ANSWER_ENDS) and head != "regression":
+            if kind_of(head).has_several:
+                # Each class is a decision by itself, as between scores z and 0.
+                real = (_with_zero(real[0]), _with_zero(real[1]))
+            if name in (LOGITS, *ANSWER_ENDS) and not kind_of(head).has_value:
                 equal.append(real[0].argmax(-1) == real[1].argmax(-1))
                 divergence.append(_kl(*real))
     vectors = torch.cat(cosines) if cosines else torch.zeros(0)
@@ -186,17 +190,18 @@ def measure_differences(
     )
 
 
-def check_differences(found: Differences, dtype: str) -> None:
+def check_differences(found: Differences, dtype: str, *, bound: float | None = None) -> None:
     """Refuse an export of floating-point weights whose outputs are too far from its source's.
 
     Args:
         found: As measured.
         dtype: Of the exported weights: a key of `BOUNDS`.
+        bound: Another than that of the dtype.
 
     Raises:
         ExportMismatchError: with the difference and the bound.
     """
-    (share, worst), bound = largest_share(found), BOUNDS[dtype]
+    (share, worst), bound = largest_share(found), BOUNDS[dtype] if bound is None else bound
     if share <= bound:
         return
     way_out = "; use float32" if dtype != "float32" else "; it is not written, please report the model"
@@ -233,6 +238,10 @@ def largest_share(found: Differences) -> tuple[float, str]:
         for name, value in found.largest.items()
     }
     return max((share, name) for name, share in shares.items())
+
+
+def _with_zero(logits: Tensor) -> Tensor:
+    return torch.stack([logits, torch.zeros_like(logits)], -1)
 
 
 def _kl(source: Tensor, export: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from limbeck.core.files import atomic_folder
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export import batches, formats, onnx
 from limbeck.export.batches import ExportMismatchError, Text
+from limbeck.export.router import Pair
 from limbeck.export.source import OutputModule, Source, locate, safe_copy
 from limbeck.models import families, loading, locating
 
@@ -45,17 +46,15 @@ def compare_folder(
         CorpusError: if no text has a token.
     """
     module = OutputModule(source)
-    tokenizers = (source.tokenizer, loading.load_tokenizer(folder))
+    tokenizers = (source.tokenizer, loading.load_tokenizer(folder / chosen.tokenizer_folder))
     read = (batches.tokenise(tokenizer, texts, module.inputs, source.longest) for tokenizer in tokenizers)
     for text, ours, theirs in zip(texts, *read, strict=True):
         if ours != theirs:
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
-    # sentence-transformers reads text, and pads it itself: on the right.
-    padded_both_ways = chosen.name != "sentence-transformers"
-    sample = batches.make_batches(source.tokenizer, texts, module.inputs, source.longest, left=padded_both_ways)
+    sample = batches.make_batches(source.tokenizer, texts, module.inputs, source.longest, left=not chosen.reads_text)
     if not sample:
         raise CorpusError("The sample text has no token; give other text with --text FILE.")
-    runners = formats.module_runner(module), chosen.runner(source, folder)
+    runners = chosen.reference(source), chosen.runner(source, folder)
     return batches.measure_differences(*runners, sample, source.head, report)
 
 
@@ -156,7 +155,7 @@ class ExportRequest:
 
     Attributes:
         student: A run's folder, a model's folder, `package:NAME` or a Hub name.
-        format: `"onnx"`, `"onnx-int8"`, `"sentence-transformers"` or `"safetensors"`.
+        format: `"onnx"`, `"onnx-int8"`, `"sentence-transformers"`, `"router"` or `"safetensors"`.
         output: The folder; None is beside the model's, see `default_output`.
         dtype: Of the weights; None is the format's own.
         opset: Operator set of ONNX; None is 17.
@@ -165,6 +164,7 @@ class ExportRequest:
         overwrite: Replace an earlier export.
         seconds: For the latencies of int8.
         read_pickled: The weights are pickles, and are read as `limbeck.export.source.safe_copy` says.
+        documents: Of a router, the model for documents; None takes the teacher that the student's run names.
     """
 
     student: str
@@ -177,6 +177,7 @@ class ExportRequest:
     overwrite: bool = False
     seconds: float = 20.0
     read_pickled: bool = False
+    documents: str | None = None
 
 
 def export_model(
@@ -199,7 +200,7 @@ def export_model(
         OutputError: if the folder must not be written.
         ExportMismatchError: if the outputs of the export are not those of the student.
     """
-    chosen = formats.FORMATS[request.format]
+    chosen = formats.choose_format(request.format, request.documents)
     dtype = formats.choose_dtype(chosen, request.dtype)
     opset = _choose_opset(chosen, request.opset)
     check_packages(chosen.packages)
@@ -265,6 +266,7 @@ def _describe(
         "file": chosen.onnx_file or None,
         "dtype": dtype,
         "source": _public_name(source.name),
+        **({"documents": _public_name(source.documents.name)} if isinstance(source, Pair) else {}),
         "shape": str(families.shape_of(source.model.config)),
         "head": source.head,
         "pooling": None if sentence is None else sentence.pooling,

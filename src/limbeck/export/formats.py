@@ -1,9 +1,11 @@
 """The formats of an export: each writes a folder, runs it again, and says how far it may be from its source."""
 
 import json
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -13,46 +15,94 @@ from torch import Tensor
 
 from limbeck.core import exports, files, progress, registry
 from limbeck.errors import ModelError, RecipeError, suggestion
-from limbeck.export import batches, onnx
+from limbeck.export import batches, onnx, router, vector_check
 from limbeck.export.batches import Batch, Runner, Text
 from limbeck.export.source import SENTENCE, OutputModule, Source, open_source
-from limbeck.models import families, locating
-from limbeck.models.loading import load_config, load_model, quiet
+from limbeck.models import families
+from limbeck.models.loading import load_config, load_model, quiet, save_tokenizer
+from limbeck.models.sentences import LIBRARY_CONFIG, SentenceModule, SentencePooling
 
 
 def write_sentence_transformers_files(
-    folder: Path, *, width: int, pooling: str, normalize: bool, max_length: int | None
+    folder: Path,
+    *,
+    width: int,
+    pooling: str,
+    normalize: bool,
+    max_length: int | None,
+    like: SentencePooling | None = None,
 ) -> None:
     """Say in a model's folder how sentence vectors are made, so that `SentenceTransformer(folder)` loads it.
 
     Args:
         folder: Holds the model and its tokenizer.
-        width: Width of the vectors.
-        pooling: `"mean"` or `"cls"`.
+        width: Width of the hidden states.
+        pooling: See `limbeck.models.sentences.POOLINGS`.
         normalize: Scale vectors to length one.
         max_length: Longest input in tokens, or None for the model's own.
+        like: Its modules, whose weights are copied unless they are in their place, its prompts and its similarity are
+            taken too.
     """
-    places = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
+    sentence = replace(
+        like or SentencePooling("", False, None), pooling=pooling, normalize=normalize, max_length=max_length
+    )
+    behind = (*sentence.modules, *((SentenceModule("Normalize"),) if sentence.normalize else ()))
+    kinds = ["Transformer", "Pooling", *(module.kind for module in behind)]
+    places = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds) if index)]
     modules = [
         {"idx": index, "name": str(index), "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for index, (kind, place) in enumerate(places.items())
+        for index, (kind, place) in enumerate(zip(kinds, places, strict=True))
     ]
-    for place in places.values():
-        (folder / place).mkdir(exist_ok=True)
-    longest = {} if max_length is None else {"max_seq_length": max_length}
-    pooled = {
-        "word_embedding_dimension": width,
-        "pooling_mode_cls_token": pooling == "cls",
-        "pooling_mode_mean_tokens": pooling == "mean",
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
+    contents: dict[str, Any] = {
+        "modules.json": modules,
+        "sentence_bert_config.json": {"do_lower_case": False}
+        | ({} if sentence.max_length is None else {"max_seq_length": sentence.max_length}),
+        f"{places[1]}/config.json": _pooling_config(sentence, width),
     }
-    for name, content in (
-        ("modules.json", modules),
-        ("sentence_bert_config.json", {"do_lower_case": False} | longest),
-        ("1_Pooling/config.json", pooled),
-    ):
+    if sentence.prompts or sentence.similarity:
+        named = {"prompts": dict(sentence.prompts), "default_prompt_name": sentence.default_prompt}
+        similarity = {"similarity_fn_name": sentence.similarity} if sentence.similarity else {}
+        contents[LIBRARY_CONFIG] = named | similarity
+    for place, module in zip(places[2:], behind, strict=True):
+        (folder / place).mkdir(exist_ok=True)
+        if module.folder is not None:
+            contents[f"{place}/config.json"] = _module_config(module)
+            if module.folder != folder / place:
+                shutil.copyfile(module.folder / "model.safetensors", folder / place / "model.safetensors")
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _pooling_config(sentence: SentencePooling, width: int) -> dict[str, Any]:
+    """The configuration of a pooling, as all releases of sentence-transformers read it where one can say it."""
+    modes = sentence.pooling.split("+")
+    excluded = {} if sentence.include_prompt else {"include_prompt": False}
+    if len(modes) > 1:  # Older releases have an order of their own.
+        return {"embedding_dimension": width, "pooling_mode": modes, **excluded}
+    config: dict[str, Any] = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": modes == ["cls"],
+        "pooling_mode_mean_tokens": modes == ["mean"],
+        "pooling_mode_max_tokens": modes == ["max"],
+        "pooling_mode_mean_sqrt_len_tokens": modes == ["mean_sqrt_len_tokens"],
+    }
+    later = {"weightedmean": "pooling_mode_weightedmean_tokens", "lasttoken": "pooling_mode_lasttoken"}
+    return config | {later[mode]: True for mode in modes if mode in later} | excluded
+
+
+def _module_config(module: SentenceModule) -> dict[str, Any]:
+    assert module.widths is not None
+    if module.kind == "LayerNorm":
+        return {"dimension": module.widths[1]}
+    of = "linear" if module.activation == "Identity" else "activation"
+    config = {
+        "in_features": module.widths[0],
+        "out_features": module.widths[1],
+        "bias": module.bias,
+        "activation_function": f"torch.nn.modules.{of}.{module.activation}",
+    }
+    return config | ({"use_residual": True} if module.residual else {})
 
 
 # Shares of the progress of writing int8.
@@ -87,12 +137,16 @@ class Format(ABC):
         packages: Packages it needs, as they are imported.
         onnx_file: Where the graph is in the folder, under the name that Optimum, sentence-transformers and
             transformers.js look for; empty for PyTorch's formats.
+        reads_text: Whether it is run on text, which its library then pads on the right.
+        tokenizer_folder: Where the tokenizer is in the folder.
     """
 
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16", "bfloat16")
     packages: ClassVar[tuple[str, ...]] = ()
     onnx_file: ClassVar[str] = ""
+    reads_text: ClassVar[bool] = False
+    tokenizer_folder: ClassVar[str] = ""
 
     def open(self, name: str) -> Source:
         """Load the model to export, with the head and the sentence vectors that the export has; see `open_source`.
@@ -105,6 +159,10 @@ class Format(ABC):
     @abstractmethod
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the files, and return further facts for the record."""
+
+    def reference(self, source: Source) -> Runner:
+        """Return a function that runs the source on batches, with the outputs that `runner` has."""
+        return module_runner(OutputModule(source))
 
     @abstractmethod
     def runner(self, source: Source, folder: Path) -> Runner:
@@ -131,7 +189,7 @@ class Safetensors(Format):
 
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the folder, with the files that make sentence vectors if the source makes any."""
-        model = load_model(source.name, dtype=writing.dtype, head=source.head, pooler=True)
+        model = load_model(source.name, revision=source.revision, dtype=writing.dtype, head=source.head, pooler=True)
         with quiet():
             model.save_pretrained(str(folder))
         files.give_ordinary_mode(folder.glob("*.safetensors"))
@@ -150,6 +208,7 @@ class SentenceTransformers(Safetensors):
 
     name = "sentence-transformers"
     packages = ("sentence_transformers",)
+    reads_text = True
 
     def open(self, name: str) -> Source:
         """Load a model without a head, with the mean as its pooling where its files are silent.
@@ -166,7 +225,7 @@ class SentenceTransformers(Safetensors):
                 f"'{source.name}' has a {words} head and makes no sentence vectors; export it with --format onnx or "
                 "safetensors."
             )
-        pooling = locating.SentencePooling("mean", normalize=False, max_length=None)
+        pooling = SentencePooling("mean", normalize=False, max_length=None)
         return replace(source, model=source.model.base_model, head=None, sentence=pooling)
 
     def runner(self, source: Source, folder: Path) -> Runner:
@@ -177,10 +236,59 @@ class SentenceTransformers(Safetensors):
             model: Any = SentenceTransformer(str(folder), device="cpu")
 
         def run(batch: Batch) -> dict[str, Tensor]:
-            found = model.encode(list(batch.texts), convert_to_tensor=True, show_progress_bar=False)
+            found = model.encode(list(batch.texts), prompt="", convert_to_tensor=True, show_progress_bar=False)
             return {SENTENCE: found.float()}
 
         return run
+
+
+class Router(Safetensors):
+    """A folder of sentence-transformers whose queries go to a student, and whose documents to its teacher.
+
+    Args:
+        documents: The model for documents; None takes the teacher that the record of the student's run names.
+    """
+
+    name = "router"
+    dtypes: ClassVar[tuple[str, ...]] = ("float32",)
+    packages = ("sentence_transformers",)
+    reads_text = True
+    tokenizer_folder = "query"
+
+    def __init__(self, documents: str | None = None) -> None:
+        self.documents = documents
+
+    def open(self, name: str) -> Source:
+        """Load the student and the model for documents; see `limbeck.export.router.open_pair`.
+
+        Raises:
+            ModelError: for models whose vectors cannot be compared.
+        """
+        return router.open_pair(name, self.documents)
+
+    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+        """Write both models, each a whole folder of sentence-transformers, and the files that join them."""
+        pair = router.pair_of(source)
+        texts = [text for text in writing.texts if isinstance(text, str)]
+        found = router.share_found(pair, texts)
+        for role, model in pair.by_role.items():
+            (folder / role).mkdir()
+            super().write(model, folder / role, writing)
+        return {**router.write_router_files(pair, folder), "found": found}
+
+    def reference(self, source: Source) -> Runner:
+        """Run both models by limbeck, with the prompt of each role."""
+        pair = router.pair_of(source)
+        return router.runner({role: partial(vector_check.own_vectors, model) for role, model in pair.by_role.items()})
+
+    def runner(self, source: Source, folder: Path) -> Runner:
+        """Run both models by `encode_query` and `encode_document` of sentence-transformers."""
+        vectors = partial(vector_check.library_vectors, vector_check.load_in_library(folder))
+        return router.runner(dict.fromkeys(("query", "document"), vectors))
+
+    def check(self, found: exports.Differences, dtype: str, *, strict: bool) -> None:
+        """Refuse vectors that are not those of the two models."""
+        batches.check_differences(found, dtype, bound=router.LARGEST_DIFFERENCE)
 
 
 class Onnx(Format):
@@ -249,9 +357,30 @@ class OnnxInt8(Onnx):
 
 
 FORMATS: registry.Registry[Format] = registry.Registry(
-    "format", source=lambda: ((each.name, each) for each in (Onnx(), OnnxInt8(), SentenceTransformers(), Safetensors()))
+    "format",
+    source=lambda: (
+        (each.name, each) for each in (Onnx(), OnnxInt8(), SentenceTransformers(), Router(), Safetensors())
+    ),
 )
 """Name to format."""
+
+
+def choose_format(name: str, documents: str | None) -> Format:
+    """Return a format by its name.
+
+    Args:
+        name: Of the format.
+        documents: The model for documents, which a router alone has; or None.
+
+    Raises:
+        RecipeError: for an unknown name, and a model for documents that the format does not take.
+    """
+    chosen = FORMATS[name]
+    if documents is None:
+        return chosen
+    if not isinstance(chosen, Router):
+        raise RecipeError(f"--documents is for --format router, not for --format {name}; leave it out.")
+    return Router(documents)
 
 
 def choose_dtype(chosen: Format, name: str | None) -> str:
@@ -285,9 +414,10 @@ def write_small_files(source: Source, folder: Path, *, config: bool = True) -> N
     if config:
         with quiet():
             source.model.config.save_pretrained(str(folder))
-    source.tokenizer.save_pretrained(str(folder))
+    save_tokenizer(folder, source.tokenizer, source.model, source.longest)
     if (sentence := source.sentence) is not None:
         width = families.shape_of(source.model.config).hidden
         write_sentence_transformers_files(
-            folder, width=width, pooling=sentence.pooling, normalize=sentence.normalize, max_length=source.longest
-        )
+            folder, width=width, pooling=sentence.pooling, normalize=sentence.normalize, max_length=source.longest,
+            like=sentence,
+        )  # fmt: skip

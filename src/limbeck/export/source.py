@@ -10,28 +10,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
 from limbeck.core.records import RUN_STUDENT
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.models.heads import AnyHead, has_head, head_of, model_class
+from limbeck.models.families import shape_of
+from limbeck.models.heads import Head, has_head, head_of, model_class
 from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
 from limbeck.models.locating import (
     MODULES,
     SMALL_FILES,
-    SentencePooling,
     fetch_pickles,
     folder_inside,
     is_local,
     read_json,
     resolve_model,
+)
+from limbeck.models.sentences import (
+    LIBRARY_CONFIG,
+    SentenceHead,
+    SentencePooling,
     sentence_modules,
     sentence_pooling,
 )
-from limbeck.models.taps import pool
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,16 @@ class Source:
         head: Its task head; None for a Transformer alone.
         sentence: How it makes sentence vectors, if its files say so.
         longest: The longest input in tokens that tokenizer, model and `sentence` allow.
+        revision: Of a Hub name.
     """
 
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    head: AnyHead | None
+    head: Head | None
     sentence: SentencePooling | None
     longest: int
+    revision: str | None = None
 
 
 def locate(name: str | Path) -> str:
@@ -85,16 +91,17 @@ def safe_copy(name: str, beside: Path) -> Iterator[str]:
     """
     pickles = fetch_pickles(name)
     folder = pickles[0].parent
-    # As everywhere, the pooling of a Hub name is not fetched: a copy of it is of the Transformer alone.
+    # Of a Hub name the Transformer alone is copied.
     root, modules = sentence_modules(str(folder)) if is_local(resolve_model(name)) else (folder, [])
     place = next(parent for parent in beside.absolute().parents if parent.is_dir())
     with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=place) as scratch:
         found = (file for pattern in SMALL_FILES for file in folder.glob(pattern))
         small = {file for file in found if file.name != MODULES and not file.name.endswith(".index.json")}
-        small |= {root / MODULES} if modules else set()
+        small |= {file for file in (root / MODULES, root / LIBRARY_CONFIG) if modules and file.is_file()}
         for kind, path in modules:
-            inside = folder_inside(root, path, MODULES) / "config.json"
-            small |= {inside} if not kind.endswith(".Transformer") and inside.is_file() else set()
+            inside = folder_inside(root, path, MODULES)
+            files = () if kind.endswith(".Transformer") else (inside / "config.json", inside / "model.safetensors")
+            small |= {file for file in files if file.is_file()}
         for file in small:
             copy = Path(scratch, file.relative_to(root))
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -120,47 +127,49 @@ def _name_head(folder: Path) -> None:
         (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-def open_source(name: str | Path) -> Source:
+def open_source(name: str | Path, revision: str | None = None) -> Source:
     """Load the model to export.
 
     A folder that makes sentence vectors is loaded without a head, whatever its checkpoint holds besides.
 
     Args:
         name: A run's folder, a model's folder, `package:NAME` or a Hub name.
+        revision: Of a Hub name: branch, tag or commit; None is `main`.
 
     Raises:
         ModelError: for everything that `load_model`, `load_tokenizer` and `sentence_pooling` refuse.
     """
     located = locate(name)
-    config = load_config(located)
-    sentence = sentence_pooling(located)
+    config = load_config(located, revision)
+    sentence = sentence_pooling(located, revision)
+    if sentence is not None:
+        sentence.check_fits(located, shape_of(config).hidden)
     head = None if sentence is not None else head_of(config)
-    model, tokenizer = load_model(located, head=head), load_tokenizer(located)
+    model, tokenizer = load_model(located, revision=revision, head=head), load_tokenizer(located, revision=revision)
     check_fits_model(tokenizer, config.vocab_size)
     limits = (tokenizer.model_max_length, longest_input(encoder_of(model)), sentence.max_length if sentence else None)
-    return Source(located, model, tokenizer, head, sentence, int(min(filter(None, limits))))
+    return Source(located, model, tokenizer, head, sentence, int(min(filter(None, limits))), revision)
 
 
 HIDDEN, SENTENCE, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
 ANSWER_ENDS = ("start_logits", "end_logits")
-_TOKEN_HEADS = ("masked_lm", "token_classification")
 
 
-def output_names(head: AnyHead | None, sentence: SentencePooling | None) -> tuple[str, ...]:
+def output_names(head: Head | None, sentence: SentencePooling | None) -> tuple[str, ...]:
     """Return the names of the outputs, in order.
 
-    Without a head `last_hidden_state` `[B, L, H]`, and `sentence_embedding` `[B, H]` where sentence vectors are made;
-    else `logits`, of every token or of the text, or `start_logits` and `end_logits` `[B, L]`. They are the names that
-    `transformers` and Optimum use.
+    Without a head `last_hidden_state` `[B, L, H]`, and where sentence vectors are made `sentence_embedding`
+    `[B, width]`; else `logits`, of every token or of the text, or `start_logits` and `end_logits` `[B, L]`. They are
+    the names that `transformers` and Optimum use.
     """
     if head is None:
         return (HIDDEN,) if sentence is None else (HIDDEN, SENTENCE)
-    return ANSWER_ENDS if head == "question_answering" else (LOGITS,)
+    return ANSWER_ENDS if kind_of(head).has_answers else (LOGITS,)
 
 
-def is_per_token(name: str, head: AnyHead | None) -> bool:
+def is_per_token(name: str, head: Head | None) -> bool:
     """Whether an output's first two axes are those of the tokens `[B, L]`."""
-    return name in (HIDDEN, *ANSWER_ENDS) or (name == LOGITS and head in _TOKEN_HEADS)
+    return name in (HIDDEN, *ANSWER_ENDS) or (name == LOGITS and (head == "masked_lm" or kind_of(head).of_tokens))
 
 
 def input_names(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
@@ -179,7 +188,8 @@ class OutputModule(nn.Module):
 
     def __init__(self, source: Source) -> None:
         super().__init__()
-        self.model, self.head, self.sentence = source.model, source.head, source.sentence
+        self.model, self.head = source.model, source.head
+        self.sentence = None if source.sentence is None else SentenceHead(source.sentence)
         self.inputs = input_names(source.model, source.tokenizer)
         self.outputs = output_names(source.head, source.sentence)
         self.eval()
@@ -197,6 +207,5 @@ class OutputModule(nn.Module):
         found = self.model(**named, return_dict=True)
         made = {name: found[name].float() for name in self.outputs if name != SENTENCE}
         if self.sentence is not None:
-            vectors = pool(made[HIDDEN], named["attention_mask"].bool(), self.sentence.pooling)
-            made[SENTENCE] = F.normalize(vectors, dim=-1) if self.sentence.normalize else vectors
+            made[SENTENCE] = self.sentence(made[HIDDEN], named["attention_mask"].bool())
         return tuple(made[name] for name in self.outputs)

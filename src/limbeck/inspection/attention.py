@@ -15,10 +15,10 @@ from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress
 from limbeck.errors import ModelError, RecipeError
-from limbeck.evaluation.inference import Batch, batches, evaluation_mode
+from limbeck.evaluation.inference import Batch, batches
 from limbeck.inspection.subject import Subject, check_comparable, tokenise
 from limbeck.models import loading, taps
-from limbeck.models.families import blocks, family_of, shape_of
+from limbeck.models.families import blocks, shape_of
 from limbeck.models.streams import StreamKey
 
 # From tapped query and key streams back to attention probabilities, and the proof that they are the model's.
@@ -61,14 +61,14 @@ def attention_rules(subject: Subject) -> list[AttentionRule]:
     `check_rebuilt` finds out.
     """
     config = subject.model.config
-    shape, family = shape_of(config), family_of(config)
+    shape = shape_of(config)
     rules = []
     for block in blocks(subject.model):
         found: dict[str, Any] = {"scaling": shape.head_size**-0.5, "sliding_window": None}
         for module in block.modules():
             found |= {name: value for name in found if (value := getattr(module, name, None)) is not None}
         sizes = shape.heads, shape.key_value_heads, float(found["scaling"])
-        rules.append(AttentionRule(*sizes, family.causal, found["sliding_window"]))
+        rules.append(AttentionRule(*sizes, shape.causal, found["sliding_window"]))
     return rules
 
 
@@ -150,7 +150,10 @@ def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> lis
 def _streams(subject: Subject, batch: Batch, layers: Sequence[int], *kinds: str) -> list[list[Tensor]]:
     """Run a model; return the streams of these kinds in each layer."""
     keys = [[StreamKey(kind, layer) for kind in kinds] for layer in layers]
-    with evaluation_mode(subject.model), taps.StreamTap(subject.model, [key for each in keys for key in each]) as tap:
+    with (
+        taps.evaluation_mode(subject.model),
+        taps.StreamTap(subject.model, [key for each in keys for key in each]) as tap,
+    ):
         found = tap(**batch.inputs)
     return [[found[key] for key in each] for each in keys]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
-from limbeck.evaluation.inference import batches, evaluation_mode
+from limbeck.evaluation.inference import batches
 from limbeck.inspection.subject import Subject, layer_keys
 from limbeck.models import loading, taps
 
@@ -179,7 +179,7 @@ def read_ends(
     ends: list[list[Tensor]] = [[] for _ in keys]
     order: list[int] = []
     what = f"Reading with {subject.name}"
-    with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
+    with taps.evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=what):
             streams = tap(**batch.inputs)
             found = [(place, *span) for place, row in enumerate(batch.rows) for span in in_sentence[chosen[row]]]

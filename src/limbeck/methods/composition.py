@@ -15,8 +15,10 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
+from limbeck.core.kinds import KIND_NAMES, KindName, LabelKind, kind_of
 from limbeck.core.yaml import Strict
 from limbeck.models.families import Shape
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES
 
@@ -156,8 +158,8 @@ class AnnealedScores:
         return teacher[0] * self.scale(course.share)
 
 
-Task: TypeAlias = Literal["text", "classification", "regression", "question_answering"]
-LABELLED_TASKS: tuple[Task, ...] = ("classification", "regression", "question_answering")
+Task: TypeAlias = Literal["text", KindName]
+LABELLED_TASKS: tuple[Task, ...] = KIND_NAMES
 
 
 @dataclass(frozen=True)
@@ -169,17 +171,29 @@ class Pairing:
         teacher: The teacher's shape.
         task: `"text"` for a corpus without labels, else the kind of its labels.
         layer_cosines: For each teacher layer the cosine between its input and its output, where it was measured.
+        sentence: How the teacher makes sentence vectors, where its files say so.
     """
 
     student: Shape
     teacher: Shape
     task: Task = "text"
     layer_cosines: tuple[float, ...] | None = None
+    sentence: SentencePooling | None = None
+
+    @property
+    def label(self) -> LabelKind:
+        """Kind of the corpus's labels; `"none"` of text."""
+        return kind_of(self.task).label
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether tokens are predicted, rather than a sample as a whole."""
+        return self.task == "text" or kind_of(self.task).of_tokens
 
 
 @dataclass(frozen=True)
 class LearnedMap:
-    """A trainable linear map from student width to teacher width; it belongs to the run, never to the student.
+    """A trainable linear map from student width to teacher width; it belongs to the run, unless the student keeps it.
 
     Args:
         inputs: Width of the student's stream.
@@ -187,12 +201,17 @@ class LearnedMap:
         heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; None is one map
             for the whole width.
         name: Terms whose maps have the same name share one; None is a separate map.
+        kept: The student keeps it, as a module behind its pooling; it then starts by least squares. The student's
+            stream is its pooled tokens.
+        bias: Whether it adds a vector.
     """
 
     inputs: int
     outputs: int
     heads: int | None = None
     name: str | None = None
+    kept: bool = False
+    bias: bool = False
 
 
 Rows: TypeAlias = Literal["token", "label", "sample"]
@@ -212,7 +231,7 @@ class Term:
         learned_map: The map applied to the student's stream, if any.
         teacher_heads: How the teacher's attention heads are merged first, if they are.
         target: How the teacher's streams become the one of the target, where they do; for objectives of one stream.
-        normalise: Give the rows of both models unit length first.
+        normalise: Give the rows of both models unit length first, the student's behind its learned map.
         rows: Which rows of logits count, for terms on logits: every valid token, the labelled ones, or all rows of
             every sample. Where all terms on logits count the labelled ones, no others are scored: the objective then
             gets these rows, and their labels, alone.

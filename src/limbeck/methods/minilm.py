@@ -8,7 +8,6 @@ from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, T
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import equal_heads, learned_map, weighted_terms
-from limbeck.models.families import families
 from limbeck.models.streams import StreamKey
 
 PAPER = paper(
@@ -44,7 +43,7 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
     Make the two terms for every pair of layers (section 3.1 and 3.2).
     """
     heads = equal_heads(pairing, "minilm")
-    relation = {"heads": heads, "causal": families[pairing.teacher.model_type].causal}
+    relation = {"heads": heads, "causal": pairing.teacher.causal}
     terms = []
     for layer, targets in resolve_mapping(options.mapping, pairing).items():
         for target in targets:

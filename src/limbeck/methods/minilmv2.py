@@ -9,7 +9,7 @@ from limbeck.methods.composition import HeadCount, LayerChoice, MethodOptions, P
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import check_relation_heads
-from limbeck.models.families import Shape, families
+from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 
 _PARTS = ("query", "key", "value")
@@ -80,7 +80,7 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
     check_relation_heads(pairing, heads, sorted(parts), f" such as {best}")
     student_layer = resolve_layer(options.student_layer, student, "student")
     teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
-    relation = {"heads": heads, "causal": families[teacher.model_type].causal}
+    relation = {"heads": heads, "causal": teacher.causal}
     terms = []
     for pair, weight in weighted.items():
         student_keys, teacher_keys = (

@@ -176,19 +176,21 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
 
     Rows of the contrastive term get unit length first, which rho = 0.07 presumes and the paper does not print.
     """
-    tokens = pairing.task in ("text", "question_answering")
+    tokens = pairing.of_tokens
     relation, contrast = options.sample_relation_weight, options.sample_contrastive_weight
     if tokens and (relation or contrast):
         raise RecipeError(
             f"The sample terms of mlkd_bert relate one vector a sample, but {pairing.task} predicts tokens (section "
             "4.3 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
         )
-    if pairing.task == "regression" and contrast:
-        raise RecipeError("sample_contrastive_weight needs classes, and regression has none; set it to 0.")
+    if pairing.label != "class" and contrast:
+        raise RecipeError(
+            f"sample_contrastive_weight needs classes, one a sample, and {pairing.task} has none; set it to 0."
+        )
     student, teacher = pairing.student, pairing.teacher
     cls = (StreamKey("cls", student.layers),), (StreamKey("cls", teacher.layers),)
     relation = (0.0 if tokens else 1.0) if relation is None else relation
-    contrast = float(pairing.task == "classification") if contrast is None else contrast
+    contrast = float(pairing.label == "class") if contrast is None else contrast
     return [
         Term("sample_relation", "sample_relation_kl", *cls, relation),
         Term(

@@ -5,9 +5,8 @@ from typing import Literal
 from pydantic import Field
 
 from limbeck.methods.composition import MethodOptions, Pairing, Term, Weight
-from limbeck.methods.layer_mapping import resolve_layer
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import learned_map, weighted_terms
+from limbeck.methods.terms import learned_map, sentence_hidden_terms, weighted_terms
 from limbeck.models.streams import StreamKey
 
 
@@ -39,17 +38,8 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
     """
     student, teacher = pairing.student, pairing.teacher
     widths = learned_map(pairing) if student.hidden != teacher.hidden else None
-    pooled, hidden = (
-        ((StreamKey(kind, student.layers),), (StreamKey(kind, teacher.layers),)) for kind in ("pooled", "hidden")
-    )
-    terms = [
-        Term("pooled_cosine", "pooled_cosine", *pooled, options.pooled_weight, learned_map=widths),
-        Term("hidden_mse", "hidden_mse", *hidden, options.hidden_weight, learned_map=widths),
-    ]
-    for own, other in sorted(options.layer_mapping.items()):
-        taught = StreamKey("hidden", resolve_layer(own, student, "student"))
-        read = StreamKey("hidden", resolve_layer(other, teacher, "teacher"))
-        name = f"hidden_mse_{taught.layer}"
-        terms.append(Term(name, "hidden_mse", (taught,), (read,), options.layer_weight, learned_map=widths))
+    pooled = (StreamKey("pooled", student.layers),), (StreamKey("pooled", teacher.layers),)
+    terms = [Term("pooled_cosine", "pooled_cosine", *pooled, options.pooled_weight, learned_map=widths)]
+    terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
     terms.append(Term("sample_relation", "sample_relation_kl", *pooled, options.sample_relation_weight))
     return weighted_terms(terms, "sentence_embedding")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
@@ -20,7 +20,7 @@ from limbeck.methods.composition import (
     Target,
     Term,
 )
-from limbeck.methods.layer_mapping import LayerMapping, resolve_mapping, stream_width, without_last
+from limbeck.methods.layer_mapping import LayerMapping, resolve_layer, resolve_mapping, stream_width, without_last
 from limbeck.models.streams import StreamKey
 
 
@@ -135,6 +135,34 @@ def hidden_terms(pairing: Pairing, mapping: LayerMapping, weight: float, *, one_
     return layer_terms("hidden", "hidden_mse", ["hidden"], mapping, weight, learned_map=learned)
 
 
+def sentence_hidden_terms(
+    pairing: Pairing, last_weight: float, mapping: Mapping[int, int], layer_weight: float
+) -> list[Term]:
+    """Make the `hidden_mse` of the last hidden states, and of layers below, for methods of sentence vectors.
+
+    Where widths differ each has its own learned map.
+
+    Args:
+        pairing: The two models.
+        last_weight: Of the last hidden states.
+        mapping: Student layer to teacher layer; negative ones count from the end.
+        layer_weight: Of each pair in it.
+
+    Raises:
+        RecipeError: for a layer that a model does not have.
+    """
+    student, teacher = pairing.student, pairing.teacher
+    widths = learned_map(pairing) if student.hidden != teacher.hidden else None
+    pairs = [("hidden_mse", student.layers, teacher.layers, last_weight)]
+    for own, other in sorted(mapping.items()):
+        layer = resolve_layer(own, student, "student")
+        pairs.append((f"hidden_mse_{layer}", layer, resolve_layer(other, teacher, "teacher"), layer_weight))
+    return [
+        Term(name, "hidden_mse", (StreamKey("hidden", own),), (StreamKey("hidden", other),), weight, learned_map=widths)
+        for name, own, other, weight in pairs
+    ]
+
+
 def attention_score_terms(pairing: Pairing, mapping: LayerMapping, weight: float, method: str) -> list[Term]:
     """Make one `attention_score_mse` for each pair of layers.
 
@@ -238,8 +266,9 @@ def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, p
     """Make the term that teaches the teacher's scores.
 
     Text: the vocabulary's distribution at the masked or at all positions. Classification: the distribution over
-    classes. Question answering: the distributions of start and end over the tokens. Regression: the squared error of
-    the value, for which a temperature means nothing.
+    classes; of tagged words that of each word's first token, which alone is labelled; of several labels a text the
+    probability of each. Question answering: the distributions of start and end over the tokens. Regression: the squared
+    error of the value, for which a temperature means nothing.
 
     Args:
         pairing: The two models and the task.
@@ -248,10 +277,11 @@ def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, p
         positions: For text only.
     """
     keys = _logits(pairing)
-    if pairing.task == "regression":
+    if pairing.label in ("value", "relevance"):
         return Term("soft_label", "soft_label_mse", *keys, weight)
-    on_text: Rows = "label" if positions == "masked" else "token"
-    rows: Rows = on_text if pairing.task == "text" else "sample"
+    if pairing.label == "classes":
+        return Term("soft_label", "soft_label_binary_kl", *keys, weight, {"temperature": temperature}, rows="sample")
+    rows = _rows(pairing) if pairing.task != "text" or positions == "masked" else "token"
     return Term("soft_label", "soft_label_kl", *keys, weight, {"temperature": temperature}, rows=rows)
 
 
@@ -266,7 +296,7 @@ def annealed_score_term(pairing: Pairing, weight: float, highest: int) -> Term:
     Raises:
         RecipeError: where scores are neither of classes nor a value.
     """
-    if pairing.task not in ("classification", "regression"):
+    if pairing.label not in ("class", "classes", "value"):
         raise RecipeError(
             f"annealing teaches the scores of classes or a value, and this corpus is for {pairing.task}; leave it out."
         )
@@ -274,10 +304,21 @@ def annealed_score_term(pairing: Pairing, weight: float, highest: int) -> Term:
 
 
 def hard_label_term(pairing: Pairing, weight: float) -> Term:
-    """Make the term that teaches the labels: masked tokens, classes, values, or answer positions."""
-    objective = {"text": "masked_lm_ce", "regression": "hard_label_mse"}.get(pairing.task, "hard_label_ce")
-    rows: Rows = "label" if pairing.task == "text" else "sample"
-    return Term("hard_label", objective, _logits(pairing)[0], (), weight, rows=rows)
+    """Make the term that teaches the labels: masked tokens, classes (of texts or words), values, answer positions.
+
+    Raises:
+        RecipeError: for rankings, whose rows need no labels, unless it has no weight.
+    """
+    if pairing.label == "relevance" and weight > 0:
+        raise RecipeError("hard labels are not for rankings, which learn the teacher's scores; give them weight 0.")
+    named = {"none": "masked_lm_ce", "value": "hard_label_mse", "classes": "hard_label_binary_ce"}
+    objective = named.get(pairing.label, "hard_label_ce")
+    return Term("hard_label", objective, _logits(pairing)[0], (), weight, rows=_rows(pairing))
+
+
+def _rows(pairing: Pairing) -> Rows:
+    """Return the rows of logits that a task's labels stand for: the labelled tokens, or all of a sample."""
+    return "label" if pairing.label in ("none", "token") else "sample"
 
 
 def _logits(pairing: Pairing) -> tuple[tuple[StreamKey], tuple[StreamKey]]:

@@ -12,8 +12,9 @@ from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import Shape, describe_size, families, family_of, shape_of
-from limbeck.models.heads import AnyHead, model_class
-from limbeck.models.loading import pooler_option, quiet
+from limbeck.models.heads import Head, model_class
+from limbeck.models.loading import quiet
+from limbeck.models.structure import fit_layer_lists, pooler_option
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ MAX_WIDTH = 32_768
 
 _SIZE = re.compile(r"([0-9]{1,9})\s*[x×]\s*([0-9]{1,9})(?:h([0-9]{1,9}))?", re.IGNORECASE)
 _HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields layers, hidden, heads, ffn, embedding"
+_DEPTH = re.compile(r"\s*[0-9]{1,9}\s*")
 
 
 Width: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WIDTH, strict=True)]
@@ -86,26 +88,50 @@ class StudentBlueprint(BaseModel):
         return describe_size(self.layers, self.hidden, self.heads, self.ffn, self.embedding)
 
 
-BlueprintSource: TypeAlias = str | Mapping[str, Any] | StudentBlueprint
+BlueprintSource: TypeAlias = int | str | Mapping[str, Any] | StudentBlueprint
 
 
-def parse_blueprint(source: BlueprintSource) -> StudentBlueprint:
+def depth_alone(source: object) -> int | None:
+    """Return the number of layers where a shape is nothing else, `3` or `"3"`; None for every other shape."""
+    if isinstance(source, str) and _DEPTH.fullmatch(source):
+        return int(source)
+    return source if isinstance(source, int) and not isinstance(source, bool) else None
+
+
+def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> StudentBlueprint:
     """Read a student's shape.
 
     Args:
         source: `"6x384"` (layers x hidden) or `"6x384h6"` (with 6 heads), a preset's name (see `presets`), or a
             mapping with `layers` and `hidden` and any other field of `StudentBlueprint`. Unset heads are 12 where
-            that divides hidden, else hidden / 64; an unset feed-forward width is 4 x hidden.
+            that divides hidden, else hidden / 64; an unset feed-forward width is 4 x hidden. A number alone is that
+            many of the teacher's layers, with its widths and heads.
+        teacher: The teacher's shape; only a number alone reads it.
 
     Raises:
         ModelError: for text that is neither, unknown or missing fields, sizes out of range, heads that do not
-            divide hidden, or a width for which no number of heads can be guessed.
+            divide hidden, a width for which no number of heads can be guessed, or more layers than the teacher has.
     """
     if isinstance(source, StudentBlueprint):
         return _check_heads(source)
-    if isinstance(source, str):
-        return _parse_text(source.strip())
-    return _complete(dict(source))
+    depth = depth_alone(source)
+    if depth is not None and teacher is not None:
+        return _part_of(teacher, depth)
+    if isinstance(source, Mapping):
+        return _complete(dict(source))
+    return _parse_text(str(source).strip())
+
+
+def _part_of(teacher: Shape, layers: int) -> StudentBlueprint:
+    """Return the shape of a student of some of the teacher's layers."""
+    if not 1 <= layers <= teacher.layers:
+        raise ModelError(
+            f"The student '{layers}' would be {layers} of the teacher's layers, and it has {teacher.layers}; give 1 to "
+            f"{teacher.layers}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{teacher.hidden}."
+        )
+    sizes = {name: getattr(teacher, name) for name in ("hidden", "heads", "ffn")}
+    embedding = None if teacher.embedding == teacher.hidden else teacher.embedding
+    return StudentBlueprint(layers=layers, **sizes, embedding=embedding)
 
 
 def _parse_text(text: str) -> StudentBlueprint:
@@ -241,10 +267,9 @@ def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, shape: S
 def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None) -> None:
     """Rebuild what a configuration holds per layer for the new depth."""
     types = values.get("layer_types")
-    if types is not None:
-        period = _period(types)
-        own = [types[layer - 1] for layer in source_layers or ()]
-        values["layer_types"] = own or [types[layer % period] for layer in range(layers)]
+    period = _period(types) if types else teacher_layers
+    sources = [layer - 1 for layer in source_layers or ()] or [layer % period for layer in range(layers)]
+    fit_layer_lists(values, teacher_layers, sources)
     if "num_hidden_groups" in values:
         values["num_hidden_groups"] = min(int(values["num_hidden_groups"]), layers)
     if "max_window_layers" in values:
@@ -256,7 +281,7 @@ def _period(types: Sequence[str]) -> int:
     return next(p for p in range(1, len(types) + 1) if all(t == types[i % p] for i, t in enumerate(types)))
 
 
-def build_student(config: PreTrainedConfig, *, seed: int, head: AnyHead | None = None) -> PreTrainedModel:
+def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = None) -> PreTrainedModel:
     """Build a student with random weights in float32, in eval mode, without a pooler where the class allows.
 
     Args:

@@ -14,9 +14,11 @@ import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.activations import ACT2FN
 
+from limbeck.core.registry import load_plugins
 from limbeck.errors import ModelError, shorten_error, suggestion
-from limbeck.models.families import Family, families
+from limbeck.models.families import families
 from limbeck.models.locating import read_json
+from limbeck.models.structure import Family, unlisted_family
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 """Floating-point types of weights, by name."""
@@ -78,14 +80,22 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
     except ModelError as error:
         raise ModelError(f"The config.json of '{name}' cannot be read: {error}") from None
     model_type = found.get("model_type") if isinstance(found, dict) else None
-    if not isinstance(model_type, str) or model_type not in families:
+    if isinstance(model_type, str) and model_type not in families:
+        load_plugins()  # One may register it with transformers.
+    if not isinstance(model_type, str) or (model_type not in families and model_type not in CONFIG_MAPPING):
         known = suggestion(model_type if isinstance(model_type, str) else "", families)
         of = f": Unknown model family '{model_type}'." if isinstance(model_type, str) else "."
+        if isinstance(found, dict) and found.get("auto_map"):
+            of += " It comes with code of its own, which limbeck never runs."
         raise ModelError(f"The config.json of '{name}' has no known model_type{of}{known}")
     kind, owner = CONFIG_MAPPING[model_type], f"The config.json of '{name}'"
-    values = _meant(found, families[model_type], kind, owner)
+    try:
+        family = families[model_type] if model_type in families else unlisted_family(model_type)
+    except ModelError as error:
+        raise ModelError(f"{owner} is of no encoder that limbeck reads. {error}") from error
+    values = _meant(found, family, kind, owner)
     _check_values(values, owner)
-    _check_sizes(values, families[model_type], kind, owner)
+    _check_sizes(values, family, kind if model_type in families else kind(), owner)
     try:
         config: PreTrainedConfig = kind(**values)
     except Exception as error:  # Each wrong value has its own kind.
@@ -141,8 +151,8 @@ def _check_values(values: Mapping[str, Any], owner: str) -> None:
             raise ModelError(f"{shown}, which no model has; {_AGAIN}.")
         if ("dropout" in key or key.endswith("pdrop")) and not 0 <= value < 1:
             raise ModelError(f"{shown}; a share of dropout is at least 0 and below 1.")
-        if key.startswith("init") and not 0 <= value <= _WIDTH:
-            raise ModelError(f"{shown}; the spread of first weights is at least 0.")
+        if key.startswith("init") and not 0 < value <= _WIDTH:
+            raise ModelError(f"{shown}; the spread of first weights is above 0.")
         if key.endswith(("_eps", "_epsilon")) and not 0 <= value <= 1:
             raise ModelError(f"{shown}; the epsilon of a norm is at least 0, up to 1.")
 
@@ -162,8 +172,10 @@ def _numbers(values: Mapping[str, Any], owner: str) -> Iterator[tuple[str, int |
             yield key, value
 
 
-def _check_sizes(values: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig], owner: str) -> None:
-    """Refuse sizes that no model can have, before anything of their size is made."""
+def _check_sizes(
+    values: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig] | PreTrainedConfig, owner: str
+) -> None:
+    """Refuse sizes that no model can have, before anything of their size is made; `kind` has the defaults."""
     names = family.fields
     bounds = {names.layers: _LAYERS, names.hidden: _WIDTH, names.heads: 100_000, names.ffn: 10_000_000}
     bounds |= {kind.attribute_map.get(name, name): most for name, most in _MOST.items()}

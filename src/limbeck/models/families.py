@@ -2,107 +2,20 @@
 
 The lookups on a configuration need no weights, so shapes can be checked before anything is loaded. The table of
 families has one row an architecture, with its module paths and configuration fields. Nothing else in limbeck spells a
-model's module path or a configuration's field name. To support another family, add its row here; the tests in
-`tests/models/test_families.py` then hold it to the rest's assumptions.
+model's module path or a configuration's field name. Any other family of `transformers` is found by its structure
+(`structure.py`), without what only a row tells: the roles of a block's maps, for narrower students, and packing. To add
+a row, write it here; the tests in `tests/models/test_families.py` then hold it to the rest's assumptions.
 """
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError
-
-
-@dataclass(frozen=True)
-class BlockRoles:
-    """The linear maps inside a block by their role, as module paths relative to the block.
-
-    Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
-    it is what lets a block be copied into a narrower student without cutting through a head.
-    """
-
-    query: str
-    key: str
-    value: str
-    attention_output: str
-    ffn_in: str
-    ffn_out: str
-    norms: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Projections:
-    """Where a block keeps the maps of its attention, for families outside transformers' AttentionInterface."""
-
-    query: str
-    key: str
-    value: str
-    output: str
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Names of the configuration fields that hold a model's shape."""
-
-    layers: str = "num_hidden_layers"
-    hidden: str = "hidden_size"
-    heads: str = "num_attention_heads"
-    ffn: str = "intermediate_size"
-    embedding: str | None = None
-    dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-
-
-@dataclass(frozen=True)
-class Family:
-    """One architecture: module paths are relative to the base model (see `base_model`).
-
-    Attributes:
-        model_type: The name in `config.json`.
-        blocks: Path of the list of blocks.
-        embeddings: Paths of the modules that make the embedding output.
-        fields: Configuration field names.
-        layout: Families with the same layout name the tensors of a block alike, so blocks move between them.
-        embedding_projection: Path of the map from a factorised embedding to the hidden width, where one may
-            exist.
-        plain_drops_projection: Whether that map is missing where both widths are equal (ELECTRA).
-        final_norm: Path of the norm after the last block, where there is one.
-        extras: Paths of other modules that the blocks share (relative positions).
-        roles: The block's linear maps by role, or None where blocks can only be copied at equal shape.
-        roles_missing: Why `roles` is None, as the end of an error line.
-        causal: Whether a token sees only its past.
-        shared_blocks: Whether one block serves several layers.
-        padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
-        projections: The maps to hook where attention does not go through the AttentionInterface, else None.
-        tuple_blocks: Whether a block returns a tuple.
-        packs: Whether a batch may run as one row of real tokens: the model takes `position_ids`, and all tokens of a
-            sample attend to each other.
-        positions: Path of the table of positions, where tokens have an embedding of their place.
-        segments: Path of the table of segments, where tokens have an embedding of theirs.
-    """
-
-    model_type: str
-    blocks: str
-    embeddings: tuple[str, ...]
-    fields: Fields = Fields()
-    layout: str = ""
-    embedding_projection: str | None = None
-    plain_drops_projection: bool = False
-    final_norm: str | None = None
-    extras: tuple[str, ...] = ()
-    roles: BlockRoles | None = None
-    roles_missing: str = "its blocks fuse or gate their linear maps"
-    causal: bool = False
-    shared_blocks: bool = False
-    padded_positions: bool = False
-    projections: Projections | None = None
-    tuple_blocks: bool = False
-    packs: bool = False
-    positions: str | None = None
-    segments: str | None = None
-
+from limbeck.models.structure import UNLISTED, BlockRoles, Family, Fields, Projections, find_family
 
 _POSITIONS, _SEGMENTS = "embeddings.position_embeddings", "embeddings.token_type_embeddings"
 _BERT = Family(
@@ -185,7 +98,7 @@ _TABLE = (
         roles_missing="its relative positions belong to whole heads",
         padded_positions=True,
         projections=Projections("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o"),
-        tuple_blocks=True,
+        returned=1,
         positions=_POSITIONS,
     ),
     Family(
@@ -231,7 +144,8 @@ class Shape:
     """The numbers of a model that checks compare, read from its configuration only.
 
     `head_size` is the width of one query head, `embedding` the width of the word embeddings (`hidden` unless
-    factorised), `positions` the longest input in tokens or None where nothing bounds it.
+    factorised), `positions` the longest input in tokens or None where nothing bounds it, `causal` whether a token sees
+    only its past.
     """
 
     model_type: str
@@ -244,6 +158,7 @@ class Shape:
     vocabulary: int
     embedding: int
     positions: int | None
+    causal: bool = False
 
     def __str__(self) -> str:
         embedding = self.embedding if self.embedding != self.hidden else None
@@ -257,12 +172,21 @@ def describe_size(layers: int, hidden: int, heads: int, ffn: int, embedding: int
 
 
 def family_of(config: PreTrainedConfig) -> Family:
-    """Return the family of a configuration.
+    """Return the family of a configuration: its row of the table, else what is found by running a small model of it.
 
     Raises:
-        ModelError: for a `model_type` that is not in the table, with the nearest and all known ones.
+        ModelError: for a `model_type` that is neither in the table nor the configuration's own, with the nearest and
+            all known ones, and for a family that cannot be read, see `find_family`.
     """
-    return families[str(config.model_type)]
+    name = str(config.model_type)
+    is_its_own = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
+    return families[name] if name in families or not is_its_own else find_family(config)
+
+
+def row_of(model_type: str) -> Family:
+    """Return a family's row of the table; for one outside of it what holds of all such."""
+    is_listed = model_type in families
+    return families[model_type] if is_listed else UNLISTED
 
 
 def base_model(model: PreTrainedModel) -> PreTrainedModel:
@@ -342,7 +266,7 @@ def shape_of(config: PreTrainedConfig) -> Shape:
     family = family_of(config)
     fields = family.fields
     hidden, heads = int(getattr(config, fields.hidden)), int(getattr(config, fields.heads))
-    ffn = getattr(config, fields.ffn)
+    ffn = getattr(config, fields.ffn, None)
     head_size = getattr(config, "head_dim", None)
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and family.padded_positions:
@@ -358,4 +282,5 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         vocabulary=int(config.vocab_size),
         embedding=int((getattr(config, fields.embedding) if fields.embedding else None) or hidden),
         positions=positions,
+        causal=family.causal and getattr(config, "is_causal", True) is not False,  # What transformers' masks ask.
     )

@@ -1,44 +1,39 @@
 """Task heads: the class of each, the head that a checkpoint has, and the start of a student's head."""
 
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from limbeck.core.kinds import KIND_NAMES, KINDS, KindName, kind_of
 from limbeck.errors import ModelError
 from limbeck.models.families import base_model
 
-Head: TypeAlias = Literal["masked_lm", "classification", "regression", "question_answering"]
-"""Heads that can be taught."""
-AnyHead: TypeAlias = Literal[Head, "token_classification"]
-"""Heads that can be loaded."""
+Head: TypeAlias = Literal["masked_lm", KindName]
+"""Heads that can be loaded and taught."""
 
-HEADS: tuple[Head, ...] = get_args(Head)
-_MAPPINGS = {
-    None: transformers.MODEL_MAPPING,
-    "masked_lm": transformers.MODEL_FOR_MASKED_LM_MAPPING,
-    "classification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "regression": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "question_answering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    "token_classification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+HEADS: tuple[Head, ...] = ("masked_lm", *KIND_NAMES)
+_BY_END = {
+    "ForMaskedLM": transformers.MODEL_FOR_MASKED_LM_MAPPING,
+    "ForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "ForQuestionAnswering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    "ForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
 }
 # Ends of the classes that save a checkpoint with each head; the first is the head's class in any family.
-_SAVED_BY: dict[AnyHead, tuple[str, ...]] = {
+_SAVED_BY: dict[Head, tuple[str, ...]] = {
     "masked_lm": ("ForMaskedLM", "ForPreTraining", "WithLMHead"),
-    "classification": ("ForSequenceClassification",),
-    "regression": ("ForSequenceClassification",),
-    "question_answering": ("ForQuestionAnswering",),
-    "token_classification": ("ForTokenClassification",),
+    **{name: (end,) for name in KIND_NAMES if (end := KINDS[name].head) is not None},
 }
 
 
-def has_head(config: PreTrainedConfig, head: AnyHead | None) -> bool:
+def has_head(config: PreTrainedConfig, head: Head | None) -> bool:
     """Whether a family has such a head."""
-    return type(config) in _MAPPINGS[head]
+    return type(config) in _mapping(head)
 
 
-def model_class(config: PreTrainedConfig, head: AnyHead | None = None) -> type[PreTrainedModel]:
+def model_class(config: PreTrainedConfig, head: Head | None = None) -> type[PreTrainedModel]:
     """Return the class of a family's Transformer, with a head or without.
 
     Raises:
@@ -46,15 +41,41 @@ def model_class(config: PreTrainedConfig, head: AnyHead | None = None) -> type[P
     """
     if head is not None and not has_head(config, head):
         raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
-    found = _MAPPINGS[head][type(config)]
+    found = _mapping(head)[type(config)]
     return found[0] if isinstance(found, (tuple, list)) else found
 
 
-def head_of(config: PreTrainedConfig) -> AnyHead | None:
+def _mapping(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
+    """Return the classes of a head by the configurations of families; without a head those of the Transformer."""
+    return transformers.MODEL_MAPPING if head is None else _BY_END[_SAVED_BY[head][0]]
+
+
+def head_of(config: PreTrainedConfig) -> Head | None:
     """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
     saved_by = (list(getattr(config, "architectures", None) or []) or [""])[0]
     head = next((head for head, ends in _SAVED_BY.items() if saved_by.endswith(ends[0])), None)
-    return "regression" if head == "classification" and config.num_labels == 1 else head
+    if head != "classification":
+        return head
+    if config.num_labels == 1:
+        return kind_of_value(config) or "regression"
+    several = getattr(config, "problem_type", None) == KINDS["multi_label"].problem_type
+    return "multi_label" if several else head
+
+
+def kind_of_value(config: PreTrainedConfig) -> KindName | None:
+    """Return whether the one output of a head is a value or the relevance of a document, where its configuration says.
+
+    Its name (`id2label`) says so; else a `problem_type` of regression is a value's, save beside settings of a
+    cross-encoder, which may score either. None where nothing is said, as of most rerankers on the Hub.
+    """
+    name = (config.id2label or {}).get(0)
+    for kind in KIND_NAMES:
+        if KINDS[kind].has_value and KINDS[kind].output == name:
+            return kind
+    settings = ("sentence_transformers", "sbert_ce_default_activation_function")
+    if getattr(config, "problem_type", None) is None or any(getattr(config, key, None) for key in settings):
+        return None
+    return "regression"
 
 
 def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
@@ -67,7 +88,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
 
     Raises:
         ModelError: if the family has no such head, the checkpoint was saved without it, or the number of its outputs
-            does not fit the task.
+            or the loss that it was fine-tuned by does not fit the task.
     """
     model_class(config, head)
     saved_by = list(getattr(config, "architectures", None) or [])
@@ -78,12 +99,24 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
             else "fine-tune it on the task first"
         )
         raise ModelError(f"'{name}' has no {_words(head)} head (it is a {saved_by[0]}); {remedy}.")
-    if head == "classification" and config.num_labels < 2:
+    kind = kind_of(head)
+    if kind.has_classes and config.num_labels < 2:
+        raise ModelError(f"'{name}' has {config.num_labels} output, but {head} needs 2 or more; use regression.")
+    said = getattr(config, "problem_type", None)
+    if kind.has_classes and kind.problem_type is not None and said not in (None, kind.problem_type):
         raise ModelError(
-            f"'{name}' has {config.num_labels} output, but classification needs 2 or more; use regression."
+            f"'{name}' was fine-tuned for {_words(said)} (problem_type of its config.json), and the task is {head}; "
+            f"choose the kind that it was made for, or a model of problem_type {kind.problem_type}."
         )
-    if head == "regression" and config.num_labels != 1:
-        raise ModelError(f"'{name}' has {config.num_labels} outputs, but regression needs 1; use classification.")
+    if kind.has_value and config.num_labels != 1:
+        raise ModelError(f"'{name}' has {config.num_labels} outputs, but {head} needs 1; use classification.")
+    other = kind_of_value(config) if kind.has_value else None
+    if other not in (None, head):
+        raise ModelError(
+            f"'{name}' was fine-tuned for {_words(str(other))} (id2label or problem_type of its config.json), and the "
+            f"task is {head}; give a model that was made for it, or name its output so there, if that is what it "
+            f'scores: id2label {{"0": "{kind.output}"}}.'
+        )
 
 
 @torch.no_grad()

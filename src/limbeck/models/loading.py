@@ -1,7 +1,6 @@
 """Loading configurations, models and tokenizers: safetensors only, no remote code, one clear line when it fails."""
 
 import copy
-import inspect
 import json
 import logging
 import math
@@ -30,8 +29,9 @@ from transformers.utils import logging as transformers_logging
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.models.configuration import DTYPES, read_config
 from limbeck.models.families import base_model, family_of, shape_of
-from limbeck.models.heads import AnyHead, copy_head, head_of, model_class
+from limbeck.models.heads import Head, copy_head, head_of, model_class
 from limbeck.models.locating import check_fetched, fetch, fetch_weights, read_json
+from limbeck.models.structure import pooler_option
 
 # Without one of these `transformers` makes up a tokenizer of five tokens instead of failing.
 _TOKENIZER_FILES = (
@@ -104,7 +104,7 @@ def load_model(
     *,
     dtype: str | torch.dtype | None = None,
     revision: str | None = None,
-    head: AnyHead | None = None,
+    head: Head | None = None,
     pooler: bool = False,
 ) -> PreTrainedModel:
     """Load a model, in eval mode, on the CPU.
@@ -147,14 +147,27 @@ def load_model(
             f"The weights of '{name_or_path}' lack {len(missing)} tensors of {type(model).__name__} (first "
             f"{missing[0]}); save it whole again."
         )
+    check_finite(name_or_path, model)
+    return model
+
+
+def check_finite(name_or_path: str | Path, model: PreTrainedModel) -> None:
+    """Refuse a model with a weight that is infinite or no number.
+
+    Args:
+        name_or_path: Where it was loaded from, for the message.
+        model: The model as it was loaded.
+
+    Raises:
+        ModelError: for the first such tensor.
+    """
     for key, tensor in model.named_parameters():
         if tensor.numel() and not all(torch.isfinite(end) for end in torch.aminmax(tensor)):
-            half = "or too large for it, so use float32; else " if wanted.itemsize < 4 else ""
+            half = "or too large for it, so use float32; else " if tensor.dtype.itemsize < 4 else ""
             raise ModelError(
                 f"The weights of '{name_or_path}' are damaged: '{key}' holds values that are no finite numbers in "
-                f"{str(wanted).removeprefix('torch.')}; {half}copy or download the model again."
+                f"{str(tensor.dtype).removeprefix('torch.')}; {half}copy or download the model again."
             )
-    return model
 
 
 def load_class(
@@ -284,13 +297,7 @@ def as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
     return DTYPES[name]
 
 
-def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
-    """Return the keyword that leaves out the pooler, which nothing here reads, for classes that have it."""
-    known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
-    return {"add_pooling_layer": False} if known else {}
-
-
-def check_runs(name: str | Path, config: PreTrainedConfig, head: AnyHead | None = None) -> None:
+def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = None) -> None:
     """Refuse a configuration whose model cannot be built or run, by a run of one row that takes no memory.
 
     Costs some 0.1 s for BERT-base, once a configuration and head.
@@ -309,7 +316,7 @@ def check_runs(name: str | Path, config: PreTrainedConfig, head: AnyHead | None 
 
 
 @lru_cache(maxsize=256)
-def _problem_of_run(text: str, head: AnyHead | None) -> str | None:
+def _problem_of_run(text: str, head: Head | None) -> str | None:
     values = json.loads(text)
     config = CONFIG_MAPPING[values["model_type"]](**values)
     row = torch.zeros((1, min(_SHORT_ROW, shape_of(config).positions or _SHORT_ROW)), dtype=torch.long, device="meta")
@@ -416,24 +423,53 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
             )
 
 
+# What `transformers` takes over into a tokenizer's settings from the calls that made it, or that it was saved after.
+_OF_CALLS = ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "local_files_only")
+
+
+def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Copy a tokenizer without the padding and truncation that calls, or its own file, have left in it.
+
+    Each call rewrites these settings inside the fast tokenizer, so that one in use is left alone.
+    """
+    plain = copy.deepcopy(tokenizer)
+    backend = getattr(plain, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    for key in _OF_CALLS:
+        plain.init_kwargs.pop(key, None)
+    return plain
+
+
+def save_tokenizer(
+    folder: Path, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, longest: int | None = None
+) -> None:
+    """Write a tokenizer beside its model, see `plain_tokenizer`: whoever loads it would otherwise read texts cut.
+
+    Args:
+        folder: The model's.
+        tokenizer: Left as it is.
+        model: Whose longest input bounds `model_max_length`.
+        longest: Another bound in tokens, such as that of sentence vectors; None where there is none.
+    """
+    plain = plain_tokenizer(tokenizer)
+    bounds = (plain.model_max_length, shape_of(model.config).positions, longest)
+    plain.model_max_length = min(bound for bound in bounds if bound)
+    plain.save_pretrained(str(folder))
+
+
 def encode_texts(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str | tuple[str, str]], **options: Any
 ) -> BatchEncoding:
     """Tokenise texts and pairs, whatever padding and truncation the tokenizer's file fixes.
-
-    Each call rewrites these settings inside the fast tokenizer, so that a copy of it is called.
 
     Args:
         tokenizer: Left as it is.
         texts: The texts.
         options: Of the call, such as `max_length` with `truncation=True`.
     """
-    own = copy.deepcopy(tokenizer)
-    backend = getattr(own, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_padding()
-        backend.no_truncation()
-    return own(list(texts), padding=False, verbose=False, **options)
+    return plain_tokenizer(tokenizer)(list(texts), padding=False, verbose=False, **options)
 
 
 def check_fits_model(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:

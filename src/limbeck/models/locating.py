@@ -2,8 +2,7 @@
 
 Everything that can be wrong with a local folder is found here, before `transformers` is asked, because its
 messages are long and some of its fallbacks are silent. The files of a Hub name are fetched into the Hub's cache first,
-and are then a local folder too. Of a sentence-transformers folder the pooling, the normalising and the longest input
-are read.
+and are then a local folder too.
 """
 
 import importlib.util
@@ -12,7 +11,6 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -21,6 +19,7 @@ from huggingface_hub import constants as hub_constants
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
+from limbeck.core.files import tried_beside
 from limbeck.errors import ModelError
 
 PACKAGE_PREFIX = "package:"
@@ -72,7 +71,8 @@ def resolve_model(name_or_path: str | Path) -> str:
     # folder.
     if isinstance(name_or_path, Path) or not _HUB_NAME.fullmatch(text) or len(text) > _LONGEST_NAME:
         raise ModelError(
-            f"There is no model folder '{text[:_LONGEST_NAME]}'; check the path, or give a Hub name: owner/model."
+            f"The model folder '{text[:_LONGEST_NAME]}' does not exist{tried_beside(text)}; check the path, or "
+            "give a Hub name: owner/model."
         )
     return text
 
@@ -90,7 +90,8 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
     Args:
         name: A folder, `package:NAME`, or a Hub name.
         revision: A branch, tag or commit on the Hub; None is `main`.
-        wanted: Names of files, or patterns, of the top folder. Not all need be there.
+        wanted: Names of files, or patterns, of the top folder; or names of files in folders inside, alone. Not all
+            need be there.
 
     Raises:
         ModelError: for what `resolve_model` refuses, a Hub name that cannot be reached, and a link that leads outside.
@@ -101,7 +102,8 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
     else:
         try:
             snapshot = snapshot_download(
-                resolved, revision=revision, allow_patterns=list(wanted), ignore_patterns="*/*",
+                resolved, revision=revision, allow_patterns=list(wanted),
+                ignore_patterns=None if all("/" in name for name in wanted) else "*/*",
                 local_files_only=not hub_answers(),
             )  # fmt: skip
         except Exception as error:  # Of the network, the Hub, the cache: each has its own kind.
@@ -149,9 +151,16 @@ def _config_folder(path: Path) -> Path:
         inside = folder_inside(path, str(module.get("path") or ""), MODULES)
         if (inside / "config.json").is_file():
             return inside
+    if any(str(module.get("type")).endswith((".Router", ".Asym")) for module in modules):
+        raise ModelError(
+            f"'{path}' reads queries and documents by different models (a Router of sentence-transformers); give the "
+            "folder of one of them, such as its query or document."
+        )
     student = path / "student"
     if (student / "config.json").is_file():
         raise ModelError(f"'{path}' is the folder of a run and no model; its student is '{student}'.")
+    if (path / "model" / "config.json").is_file():
+        raise ModelError(f"'{path}' is the folder of a fine-tuning and no model; its model is '{path / 'model'}'.")
     raise ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
         "give a folder written by save_pretrained."
@@ -283,6 +292,20 @@ def fetch_weights(name: str | Path, revision: str | None) -> list[Path]:
     return check_weights(folder, name)
 
 
+def fetch_modules(name: str | Path, revision: str | None) -> Path:
+    """Return the folder of a model's sentence-transformers files, fetched where it is on the Hub; it may have none.
+
+    Raises:
+        ModelError: see `fetch`.
+    """
+    files = ("sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json")
+    folder = fetch(name, revision, (MODULES, "config_sentence_transformers.json", *files))
+    places = [str(module.get("path") or "") for module in _read_modules(folder)]
+    inside = [folder_inside(folder, place, MODULES).relative_to(folder) for place in places if place]
+    wanted = [f"{place}/{file}" for place in inside for file in ("config.json", *files, _WEIGHTS)]
+    return fetch(name, revision, wanted) if wanted else folder
+
+
 def check_fetched(name: str | Path) -> None:
     """Refuse, for a model that lacks a file, a Hub name that the Hub's cache alone was asked for.
 
@@ -351,104 +374,6 @@ def hub_answers() -> bool:
     except OSError:
         return False
     return True
-
-
-_MOST_TOKENS = 100_000_000
-_MODULES = ("Transformer", "Pooling", "Normalize")
-
-
-@dataclass(frozen=True)
-class SentencePooling:
-    """How a sentence-embedding model makes one vector of a text.
-
-    Attributes:
-        pooling: `"mean"` over real tokens, or `"cls"`, the first token.
-        normalize: Whether vectors are scaled to length one.
-        max_length: The longest input in tokens, special ones included, or None where the folder does not say.
-    """
-
-    pooling: str
-    normalize: bool
-    max_length: int | None
-
-
-def sentence_pooling(name_or_path: str | Path) -> SentencePooling | None:
-    """Read the pooling of a local sentence-transformers folder.
-
-    Args:
-        name_or_path: A folder or `package:NAME` (see `resolve_model`).
-
-    Returns:
-        None for a folder without `modules.json` (an ordinary Transformer) and for a Hub name, whose extra
-        files are not fetched.
-
-    Raises:
-        ModelError: for a missing folder, unreadable files, a pooling that is neither mean nor cls, or modules beside
-            those of `_MODULES`, without which its vectors would be others.
-    """
-    resolved = resolve_model(name_or_path)
-    if not is_local(resolved):
-        return None
-    root, found = sentence_modules(resolved)
-    modules = {kind.rpartition(".")[2]: place for kind, place in found}
-    pooling = folder_inside(root, modules.get("Pooling", ""), MODULES)
-    kinds = [kind for kind, _ in found]
-    ours = [k.rpartition(".")[2] for k in kinds if k.startswith("sentence_transformers.")]
-    if ours != list(_MODULES[: len(kinds)]):
-        other = next((k for k in kinds if k.rpartition(".")[2] not in _MODULES), " and ".join(kinds))
-        raise ModelError(
-            f"'{name_or_path}' makes its vectors with {other[:200]!r}, which limbeck cannot apply: only "
-            "sentence-transformers' Transformer, Pooling and Normalize, in this order. To use its Transformer alone, "
-            "take it without modules.json."
-        )
-    if "Pooling" not in modules:
-        return None
-    return SentencePooling(
-        pooling=_pooling_mode(pooling / "config.json"),
-        normalize="Normalize" in modules,
-        max_length=_longest_input(Path(resolved) / "sentence_bert_config.json"),
-    )
-
-
-def sentence_modules(resolved: str) -> tuple[Path, list[tuple[str, str]]]:
-    """Return the root of a sentence-transformers folder, and its modules in order: type and path.
-
-    Args:
-        resolved: As `resolve_model` returns it; the root may be the folder above.
-
-    Raises:
-        ModelError: for an unreadable `modules.json`.
-    """
-    root = Path(resolved)
-    if not (root / MODULES).is_file() and (root.parent / MODULES).is_file():
-        root = root.parent
-    return root, [(str(module.get("type", "")), str(module.get("path", ""))) for module in _read_modules(root)]
-
-
-def _longest_input(file: Path) -> int | None:
-    length = read_json(file, {}).get("max_seq_length")
-    if length is None:
-        return None
-    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= _MOST_TOKENS:
-        raise ModelError(
-            f"max_seq_length in '{file}' is {str(length)[:80]}; give a whole number of 1 to {_MOST_TOKENS:,}, or null."
-        )
-    return length
-
-
-def _pooling_mode(file: Path) -> str:
-    config = read_json(file, {})
-    # New folders name the mode; older ones have one flag a mode.
-    named = config.get("pooling_mode")
-    modes = (
-        [named] if isinstance(named, str) else [k for k, on in config.items() if k.startswith("pooling_mode_") and on]
-    )
-    names = {"mean": "mean", "cls": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-    known = [names[mode] for mode in modes if mode in names]
-    if len(modes) != 1 or not known:
-        found = " + ".join(mode.removeprefix("pooling_mode_") for mode in modes) or "none"
-        raise ModelError(f"The pooling in '{file}' is {found}; only mean and cls are supported.")
-    return known[0]
 
 
 def read_json(file: Path, default: Any) -> Any:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import Shape, families, family_of
+from limbeck.models.families import Shape, family_of, row_of
+from limbeck.models.structure import UNLISTED
 
 
 @dataclass
@@ -41,6 +42,11 @@ class Transfer:
         """
         for own, tensor in target.state_dict().items():
             name, value = f"{prefix}.{own}", given.get(own)
+            if value is None and tensor.dim() > 1:
+                raise ModelError(
+                    f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which is "
+                    "built otherwise; start from other layers, or set layers: random."
+                )
             if value is None:
                 tensor.fill_(0.0 if own.endswith("bias") else 1.0)
                 self.reset.append(name)
@@ -83,7 +89,7 @@ def narrow_block(
         basis: `[T, S]`, or None where the hidden widths are equal.
     """
     student, teacher = shapes
-    roles = families[student.model_type].roles
+    roles = row_of(student.model_type).roles
     assert roles is not None
     going_in, coming_out = (roles.query, roles.key, roles.value, roles.ffn_in), (roles.attention_output, roles.ffn_out)
     maps = {name: _linear(source, name) for name in (*going_in, *coming_out)}
@@ -133,10 +139,10 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
         ModelError: naming the numbers, the reason and what would work.
     """
     way_out = "or set layers: random"
-    family = families[student.model_type]
+    family = row_of(student.model_type)
     if family.roles is None:
         raise ModelError(
-            f"Blocks of {family.model_type} can only be copied at equal shape, because "
+            f"Blocks of {student.model_type} can only be copied at equal shape, because "
             f"{family.roles_missing}; the student is {student}, the teacher {teacher}: give the student the "
             f"teacher's numbers, {way_out}."
         )
@@ -228,11 +234,11 @@ def embedding_mode(strategy: str, student: Shape, teacher: Shape) -> str:
     if strategy == "random":
         return strategy
     ours, theirs = (student.embedding, student.hidden), (teacher.embedding, teacher.hidden)
-    # A plain student cannot stand in for the map that a factorised teacher has after its embeddings.
-    unmatched = (
-        families[student.model_type].plain_drops_projection
-        and teacher.embedding < teacher.hidden
-        and student.embedding == student.hidden
+    # A plain student cannot stand in for the map that a factorised teacher has after its embeddings. Without a row
+    # nothing tells tables from other matrices of their width.
+    row = row_of(student.model_type)
+    unmatched = (row is UNLISTED and ours != theirs) or (
+        row.plain_drops_projection and teacher.embedding < teacher.hidden and student.embedding == student.hidden
     )
     if unmatched or ours[0] > theirs[0] or ours[1] > theirs[1]:
         possible = "random"

@@ -11,6 +11,7 @@ Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are t
 | context | 1..N | the multi-head attention output, before its output projection |
 | cls | 0..N | the first real token's vector `[B, width]`, of the embedding output or a block's |
 | pooled | N | one vector a row `[B, width]`: the pooled last hidden state |
+| vector | N | one vector a row `[B, width]` as the model is used: pooled, and through the modules behind the pooling |
 | logits | N | the head's scores `[B, L, V]` or `[B, classes]`; `[B, 2, L]` for an answer's start and end |
 
 Scores over a vocabulary may be left unmade: a tap that is told so gives, for a batch whose `logits` would be many,
@@ -24,8 +25,11 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "cls", "pooled", "logits")
+STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "cls", "pooled", "vector", "logits")
 ATTENTION_KINDS = ("query", "key", "value", "context")
+SENTENCE_KINDS = ("pooled", "vector")
+OF_OUTPUT = (*SENTENCE_KINDS, "logits")
+"""Kinds that are made of what a whole model returns."""
 
 
 class StreamKey(NamedTuple):

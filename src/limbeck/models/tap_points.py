@@ -21,8 +21,8 @@ from transformers.masking_utils import sdpa_mask
 
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
-from limbeck.models.families import Projections
-from limbeck.models.streams import ATTENTION_KINDS, StreamKey
+from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
+from limbeck.models.structure import Projections
 
 
 class StopForward(Exception):  # noqa: N818 - control flow, not an error
@@ -51,10 +51,10 @@ class Recorder:
     def plan(cls, keys: Iterable[StreamKey], depth: int) -> Recorder:
         """Work out the deepest layer and part of it that `keys` need.
 
-        `pooled` and `logits` need the whole model; `embedding` needs no block at all.
+        `pooled`, `vector` and `logits` need the whole model; `embedding` needs no block at all.
         """
         wanted = frozenset(keys)
-        reach = [depth if key.kind in ("pooled", "logits") else key.layer for key in wanted]
+        reach = [depth if key.kind in OF_OUTPUT else key.layer for key in wanted]
         last_layer = max(reach, default=0)
         kinds = {key.kind for key, layer in zip(wanted, reach, strict=True) if layer == last_layer}
         beyond_projections = "context" if "context" in kinds else "projections"

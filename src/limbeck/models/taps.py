@@ -1,60 +1,26 @@
 """Taps: read streams out of a running model, and run no more of it than they need."""
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import copy
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.errors import ModelError, suggestion
+from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import loading, tap_points
-from limbeck.models.families import base_model, blocks, depth, family_of
+from limbeck.models.families import base_model, blocks, depth, families, family_of, shape_of
 from limbeck.models.packing import Packing, padded_batch_positions, plan_packing
-from limbeck.models.streams import ATTENTION_KINDS, STREAM_KINDS, StreamKey, Streams
+from limbeck.models.sentences import SentenceHead, pool
+from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, SENTENCE_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
 
-POOLINGS = ("mean", "cls")
-
-
-def pool(hidden: Tensor, valid: Tensor, pooling: str) -> Tensor:
-    """Pool the hidden states of each row, in float32 (or float64 for float64 input).
-
-    `mean`: the average over valid tokens, and zero for a row without any. `cls`: the first valid token, so that left
-    padding does not matter.
-
-    Args:
-        hidden: `[B, L, width]`.
-        valid: Bool `[B, L]`, True for real tokens.
-        pooling: `"mean"` or `"cls"`.
-
-    Returns:
-        `[B, width]`.
-
-    Raises:
-        ModelError: for another pooling.
-    """
-    check_pooling(pooling)
-    hidden = hidden if hidden.is_floating_point() and hidden.element_size() == 8 else hidden.float()
-    if pooling == "mean":
-        # Not a product with the mask: a non-finite padding position must not leak.
-        kept = hidden.masked_fill(~valid.unsqueeze(-1), 0.0)
-        return kept.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
-    first = valid.int().argmax(1)
-    return hidden.gather(1, first[:, None, None].expand(-1, 1, hidden.shape[-1])).squeeze(1)
-
-
-def check_pooling(pooling: str) -> None:
-    """Refuse a pooling that is none of `POOLINGS`.
-
-    Raises:
-        ModelError: naming the nearest.
-    """
-    if pooling not in POOLINGS:
-        raise ModelError(f"Unknown pooling '{pooling}'.{suggestion(pooling, POOLINGS)}")
+_SHORT = 8  # Tokens of a row on which streams are verified.
 
 
 class StreamTap(AbstractContextManager["StreamTap"]):
@@ -69,12 +35,14 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         keys: The streams to read; layers as in `hidden_states`.
         drop_above: Remove the parts that never run, blocks and the linear maps of the last one, to free their
             memory. For teachers.
-        pooling: How `pooled` is made of the last hidden state: `"mean"` or `"cls"`.
+        pooling: How `pooled` and `vector` are made of the last hidden state: a pooling, or the head of a model with
+            modules behind it, which `vector` goes through.
         from_hidden: Return, for a batch with more logits over the vocabulary than losses in chunks hold at once
             (`logits_at_once`), what makes them instead; see `streams.py`.
 
     Raises:
-        ModelError: for a kind or layer the model does not have, or a family whose attention cannot be tapped.
+        ModelError: for a kind or layer the model does not have, a family whose attention cannot be tapped, or one
+            outside of the table whose streams are not what a full forward and the block's own maps give.
     """
 
     def __init__(
@@ -83,14 +51,14 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         keys: Iterable[StreamKey],
         *,
         drop_above: bool = False,
-        pooling: str = "mean",
+        pooling: str | SentenceHead = "mean",
         from_hidden: bool = False,
     ) -> None:
         self.model = model
         self.base = base_model(model)
         self.depth = depth(model.config)
         self.keys = frozenset(keys)
-        self.pooling = pooling
+        self.sentence_head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
         for key in self.keys:
             _check_key(key, self.depth)
         self._runs_head = any(key.kind == "logits" for key in self.keys)
@@ -98,10 +66,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self._options = {"output_hidden_states": True} if self._runs_head and needs_hidden else {}
         self.recorder = Recorder.plan((_recorded(key) for key in self.keys), self.depth)
         family = family_of(model.config)
+        whole = None if model.config.model_type in families else _run_whole(self.base)
         self._shared = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._from_hidden = from_hidden
+        # The map onto the vocabulary; heads of tasks have none.
+        self._decoder: Any = model.get_output_embeddings() if self._runs_head else None
         self._scored: Tensor | None = None
         self._unmade: dict[StreamKey, Tensor] = {}
         reads_attention = any(key.kind in ATTENTION_KINDS for key in self.keys)
@@ -121,17 +92,31 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self._blocks = list(dict.fromkeys(blocks(model)))
         tap_points.attach_dropout(model)
         self._install()
+        if whole is not None:
+            try:
+                self._verify(whole)
+            except ModelError:
+                self.close()
+                raise
 
     def __call__(
-        self, input_ids: Tensor, attention_mask: Tensor, *, scored: Tensor | None = None, **inputs: Tensor
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        scored: Tensor | None = None,
+        skipped: Tensor | None = None,
+        **inputs: Tensor,
     ) -> Streams:
         """Run the model on a batch.
 
         Args:
             input_ids: `[B, L]`.
             attention_mask: `[B, L]`, nonzero where a token is real; any shape of mask.
-            scored: Bool `[B, L]`: score only these tokens over the vocabulary. `logits` is then `[tokens, V]`, in the
-                order of the batch; without it, and for heads of other tasks, it is as `streams.py` says.
+            scored: Bool `[B, L]`: score only these tokens over the vocabulary, or over classes of tokens. `logits` is
+                then `[tokens, V]`, in the order of the batch; without it it is as `streams.py` says. Not for heads
+                that score a sample as a whole.
+            skipped: Tokens of a prompt at the beginning of each row, `[B]`; read where the pooling leaves them out.
             **inputs: Further inputs of the model, for example `token_type_ids`.
 
         Returns:
@@ -151,11 +136,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             output = runner(**(given if packing is None else self._packed(given, packing)), **self._options)
         finally:
             found = self.recorder.finish()
+            picked = None if self._decoder is not None else self._scored
             unmade, self._scored, self._unmade = self._unmade, None, {}
         if packing is not None:
             found = {key: packing.unpack(stream) for key, stream in found.items()}
         keys = {key for key in self.keys if key.kind != "logits" or not unmade}
-        return self._finished(keys, found, output, attention_mask.bool(), packing) | unmade
+        skipped = None if self.sentence_head.sentence.include_prompt else skipped
+        return self._finished(keys, found, output, attention_mask.bool(), packing, picked, skipped) | unmade
 
     def _finished(
         self,
@@ -164,8 +151,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         output: Any,
         valid: Tensor,
         packing: Packing | None,
+        picked: Tensor | None,
+        skipped: Tensor | None,
     ) -> dict[StreamKey, Tensor]:
-        """Add the streams made of the model's output and of the recorded streams; return those of `keys`."""
+        """Add the streams made of the model's output and of the recorded streams; return those of `keys`.
+
+        A head without a decoder has scored all tokens: `picked` are those that are wanted.
+        """
 
         def states(layer: int) -> Tensor:
             if layer < self.depth:
@@ -176,12 +168,22 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
         for key in keys:
             if key.kind == "logits":
-                found[key] = _logits(output, valid)
+                found[key] = _logits(output, valid) if picked is None else output.logits[picked]
             elif key.kind == "hidden" and key.layer == self.depth:
                 found[key] = states(key.layer)
-            elif key.kind in ("pooled", "cls"):
-                found[key] = pool(states(key.layer), valid, "cls" if key.kind == "cls" else self.pooling)
+            elif key.kind == "vector":
+                found[key] = self._vectors(states(key.layer), valid, skipped)
+            elif key.kind == "cls":
+                found[key] = pool(states(key.layer), valid, "cls")
+            elif key.kind == "pooled":
+                found[key] = pool(states(key.layer), valid, self.sentence_head.sentence.pooling, skipped)
         return {key: found[key] for key in keys}
+
+    def _vectors(self, hidden: Tensor, valid: Tensor, skipped: Tensor | None) -> Tensor:
+        """Finished sentence vectors, in float32: the head's weights are no part of the model, nor of its precision."""
+        with torch.autocast(device_type=hidden.device.type, enabled=False):
+            vectors: Tensor = self.sentence_head.to(hidden.device)(hidden, valid, skipped)
+        return vectors
 
     def _packed(self, given: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
         """The inputs of one row of real tokens; the recorder knows the lengths of its samples."""
@@ -211,9 +213,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         recorder = self.recorder
         if self._taps_attention:
             self._tap_attention()
-        decoder = self.model.get_output_embeddings() if self._runs_head else None
-        if decoder is not None:
-            self._handles.append(decoder.register_forward_pre_hook(self._before_decoder))
+        if self._decoder is not None:
+            self._handles.append(self._decoder.register_forward_pre_hook(self._before_decoder))
         # Shared blocks run once per layer, so only a count of their calls tells the layer.
         for index, block in enumerate(self._blocks):
             layer = None if self._shared else index + 1
@@ -222,7 +223,51 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             self._handles.append(block.register_forward_hook(partial(_leave_block, recorder)))
             above = layer is not None and layer > recorder.last_layer
             if self._shared or above or layer == recorder.last_layer:
-                block.forward = partial(_run_needed_part, block, recorder, family_of(self.model.config).tuple_blocks)
+                block.forward = partial(_run_needed_part, block, recorder, family_of(self.model.config).returned)
+
+    def _no_interface(self) -> ModelError:
+        return ModelError(
+            f"'{self.model.config.model_type}' does not take its attention from transformers' AttentionInterface, so "
+            "query, key, value and context cannot be tapped; use a method on hidden states."
+        )
+
+    @torch.no_grad()
+    def _verify(self, whole: "_WholeRun") -> None:
+        """Refuse a model of whose streams one is not that of a whole run without a tap.
+
+        Hidden states are compared with `output_hidden_states`. Query, key, value and context have no name outside of
+        their block: each head's vector must be among those that the maps and norms of that very block give, at the
+        first token for query and key, which a rotary embedding does not turn there, and for context among those that
+        they are given.
+        """
+        shape, name = shape_of(self.model.config), self.model.config.model_type
+        with evaluation_mode(self.model):
+            try:
+                found = self(whole.input_ids, torch.ones_like(whole.input_ids))
+            except KeyError as error:
+                raise self._no_interface() from error
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise ModelError(
+                    f"'{name}' does not run with a tap on {', '.join(sorted({key.kind for key in self.keys}))} "
+                    f"({shorten_error(error)}); use a method on hidden states or sentence vectors."
+                ) from error
+        for key in sorted(self.keys):
+            if key.kind in ("embedding", "hidden", "cls"):
+                wanted = whole.hidden_states[key.layer]
+                wanted = wanted[:, 0] if key.kind == "cls" else wanted
+                if not _agree(found[key], wanted):
+                    raise ModelError(
+                        f"Layer {key.layer} of '{name}' gives other hidden states than its output_hidden_states has, "
+                        "since the model changes them between its blocks; choose other layers."
+                    )
+            elif key.kind in ATTENTION_KINDS:
+                vectors = whole.given if key.kind == "context" else whole.returned
+                tokens = 1 if key.kind in ("query", "key") else len(whole.input_ids[0])
+                if not _are_among(found[key][0, :tokens], vectors[key.layer - 1], shape.head_size):
+                    raise ModelError(
+                        f"The {key.kind} of layer {key.layer} of '{name}' is not what a map of that block gives, so "
+                        "relations of it would mean something else; use a method on hidden states."
+                    )
 
     def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Give the map onto the vocabulary, the costliest of a model, only the tokens that are scored, if any."""
@@ -238,10 +283,10 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
     def leaves_unmade(self, tokens: int) -> bool:
         """Return whether the logits of so many tokens are too many to be made."""
-        decoder = self.model.get_output_embeddings() if self._from_hidden and self._runs_head else None
-        if decoder is None:
+        if not self._from_hidden or self._decoder is None:
             return False
-        return tokens * len(decoder.weight) > logits_at_once(decoder.weight.device)
+        weight: Tensor = self._decoder.weight
+        return tokens * len(weight) > logits_at_once(weight.device)
 
     def _tap_attention(self) -> None:
         """Tap through the AttentionInterface, or for families outside of it by hooks on their projections."""
@@ -250,15 +295,102 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             for block in self._blocks:
                 self._handles.extend(tap_points.attach_projections(block, self.recorder, projections))
             return
-        with loading.quiet():
+        with loading.quiet(), suppress(ValueError):
             self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
         if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
-            raise ModelError(
-                f"'{self.model.config.model_type}' does not take its attention from transformers' AttentionInterface, "
-                "so query, key, value and context cannot be tapped; use a method on hidden states."
-            )
+            raise self._no_interface()
         for block in self._blocks:
             tap_points.attach_attention(block, self.recorder)
+
+
+class _WholeRun(NamedTuple):
+    """What a model without a tap does with two short rows: its hidden states, and the vectors of each block's maps.
+
+    `given` and `returned` have an item a block: inputs and outputs of the modules with weights, of the first row.
+    """
+
+    input_ids: Tensor
+    hidden_states: list[Tensor]
+    given: list[list[Tensor]]
+    returned: list[list[Tensor]]
+
+
+@torch.no_grad()
+def _run_whole(base: PreTrainedModel) -> _WholeRun:
+    """Run a model of a family outside of the table as it is, to compare what a tap reads of it."""
+    ids = torch.arange(2 * _SHORT, device=base.device).view(2, _SHORT) * 7919 % shape_of(base.config).vocabulary
+    given: list[list[Tensor]] = [[] for _ in blocks(base)]
+    returned: list[list[Tensor]] = [[] for _ in given]
+
+    def note(block: int, module: nn.Module, args: Any, output: Any) -> None:
+        for tensors, tensor in ((given, args[0] if args else None), (returned, output)):
+            if isinstance(tensor, Tensor) and tensor.dim() > 2:
+                tensors[block].append(tensor[0])
+
+    handles = [
+        module.register_forward_hook(partial(note, number))
+        for number, block in enumerate(blocks(base))
+        for module in block.modules()
+        if module._parameters and not module._modules
+    ]
+    with evaluation_mode(base):
+        output = base(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+    for handle in handles:
+        handle.remove()
+    states = [*(getattr(output, "hidden_states", None) or ())]
+    if len(states) != depth(base.config) + 1:
+        raise ModelError(
+            f"'{base.config.model_type}' has {depth(base.config)} layers and gives {len(states)} hidden states by "
+            "output_hidden_states, with which its layers could be compared; choose another model."
+        )
+    states[-1] = output.last_hidden_state  # Some families norm it behind the last of them.
+    return _WholeRun(ids, states, given, returned)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module, dtype: torch.dtype | None = None) -> Iterator[nn.Module]:
+    """Yield `model` in eval mode, computing in `dtype`; afterwards every module has the mode it had before.
+
+    Args:
+        model: Any module. It is never cast: where `dtype` is not its own, a cast copy is yielded instead.
+        dtype: The dtype of weights and activations; None keeps the model's.
+
+    Yields:
+        The model, or its cast copy, in eval mode.
+    """
+    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    if dtype is not None and dtype != own:
+        yield copy.deepcopy(model).to(dtype).eval()
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model
+    finally:
+        # Not `model.train(previous)`: that would also switch on parts that were frozen in eval mode on purpose.
+        for module, training in modes:
+            module.training = training
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    """The share of a tensor's largest number within which two ways of computing it agree."""
+    return 1e-4 if dtype in (torch.float32, torch.float64) else 0.05
+
+
+def _agree(found: Tensor, wanted: Tensor) -> bool:
+    same = found.shape == wanted.shape
+    return same and bool((found - wanted).abs().max() <= _tolerance(found.dtype) * wanted.abs().max())
+
+
+def _are_among(stream: Tensor, tensors: list[Tensor], width: int) -> bool:
+    """Whether each head's vector of a stream `[L, heads * width]` is among those of some tensors, up to its length."""
+    if stream.shape[-1] % width:
+        return False
+    rows = [tensor.double().reshape(-1, width) for tensor in tensors if tensor.numel() % width == 0]
+    if not rows:
+        return False
+    ours, theirs = (F.normalize(each, dim=-1) for each in (stream.double().reshape(-1, width), torch.cat(rows)))
+    return bool(torch.cdist(ours, theirs).amin(1).max() <= 10 * _tolerance(stream.dtype))
 
 
 def _recorded(key: StreamKey) -> StreamKey:
@@ -269,7 +401,7 @@ def _recorded(key: StreamKey) -> StreamKey:
 
 
 def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
-    return key.kind == "pooled" or (key.kind in ("hidden", "cls") and key.layer == layers)
+    return key.kind in SENTENCE_KINDS or (key.kind in ("hidden", "cls") and key.layer == layers)
 
 
 def _logits(output: Any, valid: Tensor) -> Tensor:
@@ -288,8 +420,7 @@ def _check_key(key: StreamKey, layers: int) -> None:
     lowest, highest = {
         "embedding": (0, 0),
         "cls": (0, layers),
-        "pooled": (layers, layers),
-        "logits": (layers, layers),
+        **dict.fromkeys(OF_OUTPUT, (layers, layers)),
     }.get(key.kind, (1, layers))
     if not lowest <= key.layer <= highest:
         allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
@@ -308,13 +439,13 @@ def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) 
     recorder.record("hidden", recorder.layer, output[0] if isinstance(output, tuple) else output)
 
 
-def _run_needed_part(block: nn.Module, recorder: Recorder, in_tuple: bool, *args: Any, **kwargs: Any) -> Any:
+def _run_needed_part(block: nn.Module, recorder: Recorder, returned: int, *args: Any, **kwargs: Any) -> Any:
     """Run a block only as far as a stream needs it; its return value past that point is never used.
 
     The early exit is caught here, inside the module that DDP, FSDP or a compiler sees.
     """
     hidden_states = args[0] if args else kwargs["hidden_states"]
-    unused = (hidden_states,) if in_tuple else hidden_states
+    unused = (hidden_states, *[None] * (returned - 1)) if returned else hidden_states
     if recorder.layer > recorder.last_layer:
         return unused
     try:

@@ -1,7 +1,7 @@
-"""Terms on output scores: the teacher's soft labels, and the hard labels of masked words and of tasks."""
+"""Terms on output scores: the teacher's soft labels and rankings, and the hard labels of masked words and of tasks."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from limbeck.kernels.soft_label_chunks import Head, label_ce_chunked, soft_label
 from limbeck.objectives import terms
 from limbeck.objectives.registry import Benchmark, register_as_objective
 from limbeck.objectives.terms import LossTerm
+
+ClassWeights: TypeAlias = Tensor | Sequence[float]
 
 
 def soft_label_kl_from_hidden(
@@ -169,14 +171,15 @@ def soft_label_kl(
         return inputs.term(total)
 
 
-def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
+def label_ce(logits: Tensor, labels: Tensor, class_weights: ClassWeights | None = None) -> LossTerm:
     """Cross entropy of scores with labels: what `masked_lm_ce` and `hard_label_ce` compute.
 
-    total = −Σ log softmax(z_r)[label_r] over rows whose label is not −100, in nats.
+    total = −Σ w[label_r] log softmax(z_r)[label_r] over rows whose label is not −100, in nats.
 
     Args:
         logits: `[rows..., V]`; carries gradient. −inf excludes a class, unless it is the label.
         labels: Whole numbers in 0 … V − 1, or −100 for a row that does not count, `[rows...]`.
+        class_weights: w, `[V]`; None is 1 for every class.
 
     Returns:
         The summed cross entropy; the count is the rows with a label.
@@ -189,10 +192,24 @@ def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     terms.check_tensors({"logits": logits}, logits.dim(), "[rows..., classes]", 0)
     labelled = _labelled(labels, logits.shape[:-1], logits.shape[-1])
     dtype = compute_dtype(logits)
+    weight = _weights(class_weights, logits, dtype)
     with autocast_off(logits.device):
         scores = terms.zero_masked(logits, labelled, dtype).flatten(0, -2)
-        total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
+        wanted = labels.flatten().long()
+        total = F.cross_entropy(scores, wanted, weight, ignore_index=IGNORED_LABEL, reduction="sum")
         return LossTerm(total, labelled.sum().to(dtype))
+
+
+def _weights(class_weights: ClassWeights | None, logits: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Check the weights of classes, and return them as a tensor of the computation."""
+    if class_weights is None:
+        return None
+    weights = torch.as_tensor(class_weights, dtype=dtype, device=logits.device)
+    if weights.shape != logits.shape[-1:]:
+        raise KernelError(
+            f"class_weights has shape {list(weights.shape)}; it has to be [{logits.shape[-1]}], one a class."
+        )
+    return weights
 
 
 def _labelled(labels: Tensor, shape: torch.Size, classes: int) -> Tensor:
@@ -267,18 +284,21 @@ def masked_lm_ce(logits: Tensor, labels: Tensor) -> LossTerm:
 
 
 @register_as_objective(unit="label")
-def hard_label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
+def hard_label_ce(logits: Tensor, labels: Tensor, *, class_weights: ClassWeights | None = None) -> LossTerm:
     """Cross entropy of the student's scores with the labels of its task.
 
-    total = −Σ log softmax(z_r)[label_r] over rows whose label is not −100, in nats.
+    total = −Σ w[label_r] log softmax(z_r)[label_r] over rows whose label is not −100, in nats.
 
-    Source: BERT-PKD (Sun et al. 2019) §3.1; the usual fine-tuning loss. Nearest alternatives: `masked_lm_ce`, the same
-    on a vocabulary; `soft_label_kl`, with the teacher's distribution as label.
+    Source: BERT-PKD (Sun et al. 2019) §3.1; the usual fine-tuning loss. With weights it is the sum of
+    `torch.nn.CrossEntropyLoss(weight)`, whose mean divides by the weights of the rows: here the count stays that of
+    the rows, so that parts of a batch add up. Nearest alternatives: `masked_lm_ce`, the same on a vocabulary;
+    `hard_label_binary_ce`, where a text has several labels; `soft_label_kl`, with the teacher's distribution as label.
 
     Args:
         logits: `[B, classes]`, or `[B, 2, L]` for the start and end of an answer; carries gradient. −inf excludes a
             class, unless it is the label.
         labels: Whole numbers in 0 … classes − 1, or −100 for a row that does not count: `[B]`, or `[B, 2]`.
+        class_weights: w, `[classes]`; None is 1 for every class.
 
     Returns:
         The summed cross entropy; the count is the rows with a label.
@@ -286,7 +306,72 @@ def hard_label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     Raises:
         KernelError: as `label_ce`.
     """
-    return label_ce(logits, labels)
+    return label_ce(logits, labels, class_weights)
+
+
+@register_as_objective(unit="sample")
+def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: ClassWeights | None = None) -> LossTerm:
+    """Cross entropy of the student's scores with the labels of its task, of which a text has any number.
+
+    total = −Σ_bc w_c y_bc log σ(z_bc) + (1 − y_bc) log(1 − σ(z_bc)), in nats, each class a decision by itself.
+
+    Source: the usual fine-tuning loss of several labels a text (binary cross entropy). Weights are those of rows that
+    have the class (`pos_weight` of `torch.nn.BCEWithLogitsLoss`): those without it count once. Nearest alternatives:
+    `hard_label_ce`, for one class a text; `soft_label_binary_kl`, with the teacher's probabilities as labels.
+
+    Args:
+        logits: `[B, classes]`; carries gradient.
+        labels: 1 where the row has the class, else 0, `[B, classes]`, floating point.
+        class_weights: w, `[classes]`; None is 1 for every class.
+
+    Returns:
+        The summed cross entropy; the count is B x classes.
+
+    Raises:
+        KernelError: if the shapes do not fit, or (where it can be read without a stall) a label is not within 0 and 1.
+    """
+    inputs = terms.check_inputs("[B, classes]", {"logits": logits, "labels": labels}, 1, alike=2)
+    if labels.device.type == "cpu" and not ((labels >= 0) & (labels <= 1)).all():
+        raise KernelError("A label is not within 0 and 1; give 1 where a row has the class, else 0.")
+    weight = _weights(class_weights, logits, inputs.dtype)
+    with autocast_off(logits.device):
+        scores, wanted = inputs.masked(logits), inputs.masked(labels)
+        total = F.binary_cross_entropy_with_logits(scores, wanted, pos_weight=weight, reduction="sum")
+        return inputs.term(total, logits.shape[1])
+
+
+@register_as_objective(unit="sample")
+def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 1.0) -> LossTerm:
+    """Divergence of the student's probability of each class from the teacher's, where a text has any number of them.
+
+    total = T² Σ_bc p log(p / q) + (1 − p) log((1 − p) / (1 − q)) with p = σ(z^T_bc/T), q = σ(z^S_bc/T), in nats, 0 at
+    equality. T² keeps the size of the gradient, T (q − p), when T changes.
+
+    Source: `soft_label_kl` of two classes for each class, with the scores z and 0; the binary cross entropy of the two
+    probabilities differs by the teacher's entropy and has the same gradient. Nearest alternatives: `soft_label_kl`,
+    where classes exclude each other; `hard_label_binary_ce`, with hard labels.
+
+    Args:
+        student_logits: `[B, classes]`; carries gradient.
+        teacher_logits: The same shape; never gets a gradient.
+        temperature: T, above 0.
+
+    Returns:
+        The summed divergence; the count is B x classes.
+
+    Raises:
+        KernelError: if shapes or temperature do not fit.
+    """
+    pair = {"student_logits": student_logits, "teacher_logits": teacher_logits}
+    inputs = terms.check_inputs("[B, classes]", pair, 1, alike=2)
+    terms.check_temperature(temperature)
+    with autocast_off(student_logits.device):
+        student, teacher = (inputs.masked(x) / temperature for x in (student_logits, teacher_logits.detach()))
+        present, absent = (
+            other.sigmoid() * (F.logsigmoid(other) - F.logsigmoid(own))
+            for own, other in ((student, teacher), (-student, -teacher))
+        )
+        return inputs.term((present + absent).sum() * temperature**2, student_logits.shape[1])
 
 
 @register_as_objective(unit="sample")
@@ -342,3 +427,83 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
     with autocast_off(student_values.device):
         total = (inputs.masked(student_values) - inputs.masked(teacher_values.detach())).square().sum()
         return inputs.term(total, student_values.shape[1])
+
+
+@register_as_objective(unit="group")
+def margin_mse(student_values: Tensor, teacher_values: Tensor, *, groups: Tensor) -> LossTerm:
+    """Squared error of the differences between the scores of a query's documents.
+
+    total = sum over queries of the mean over pairs i < j of its documents of ((z^S_i - z^S_j) - (z^T_i - z^T_j))^2.
+
+    The student is free to score a query's documents higher or lower as a whole. All pairs are compared, so that no
+    document has to be known as the relevant one; the mean is 2 / (n - 1) Σ_i (d_i - d̄)^2 with d = z^S - z^T. A query
+    with one document counts nothing.
+
+    Source: Margin-MSE (Hofstätter et al., arXiv 2010.02666, section 3), for one relevant and one other document, with
+    which this agrees for queries of two. Nearest alternatives: `soft_label_mse`, the scores themselves; `listwise_kl`,
+    their distribution.
+
+    Args:
+        student_values: Scores of pairs of a query and a document, `[B, 1]`; carries gradient.
+        teacher_values: The same shape; never gets a gradient.
+        groups: The number of each pair's query, whole numbers `[B]`.
+
+    Returns:
+        The summed means; the count is queries with two documents or more.
+
+    Raises:
+        KernelError: if shapes or groups do not fit.
+    """
+    student, teacher, same = _scores(student_values, teacher_values, groups)
+    with autocast_off(student.device):
+        difference, size = student - teacher, same.sum(1)
+        mean = (same.to(difference.dtype) @ difference) / size
+        total = (2 * (difference - mean).square() / (size - 1).clamp(min=1)).sum()
+        return LossTerm(total, terms.count_groups(same).to(total.dtype))
+
+
+@register_as_objective(unit="group")
+def listwise_kl(
+    student_values: Tensor, teacher_values: Tensor, *, groups: Tensor, temperature: float = 1.0
+) -> LossTerm:
+    """Divergence of the student's distribution over a query's documents from the teacher's.
+
+    total = T² Σ KL(softmax(z^T/T) ‖ softmax(z^S/T)) over queries, the softmax over the documents of each, in nats, 0 at
+    equality. A query with one document counts nothing.
+
+    Source: the listwise distillation of RocketQAv2 (arXiv 2110.07367, section 3), which has no temperature; with labels
+    in the teacher's place it is RankT5's softmax loss (arXiv 2210.10634). Nearest alternative: `margin_mse`, which
+    weighs documents at the end of the list as those at its head.
+
+    Args:
+        student_values: Scores of pairs of a query and a document, `[B, 1]`; carries gradient.
+        teacher_values: The same shape; never gets a gradient.
+        groups: The number of each pair's query, whole numbers `[B]`.
+        temperature: T, above 0.
+
+    Returns:
+        The summed divergence; the count is queries with two documents or more.
+
+    Raises:
+        KernelError: if shapes, groups or temperature do not fit.
+    """
+    terms.check_temperature(temperature)
+    student, teacher, same = _scores(student_values, teacher_values, groups)
+    with autocast_off(student.device):
+        own, other = (
+            z - z.expand(len(z), -1).masked_fill(~same, -torch.inf).logsumexp(1)
+            for z in (student / temperature, teacher / temperature)
+        )
+        total = (other.exp() * (other - own)).sum() * temperature**2
+        return LossTerm(total, terms.count_groups(same).to(total.dtype))
+
+
+def _scores(student_values: Tensor, teacher_values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Check scores of documents; return the student's and the teacher's, `[B]`, and which are of one query."""
+    inputs = terms.check_inputs(
+        "[B, 1]", {"student_values": student_values, "teacher_values": teacher_values}, 1, alike=2
+    )
+    if student_values.shape[1] != 1:
+        raise KernelError(f"student_values has shape {list(student_values.shape)}; it has to be [B, 1].")
+    values = inputs.masked(student_values)[:, 0], inputs.masked(teacher_values.detach())[:, 0]
+    return *values, terms.same_group(groups, student_values)

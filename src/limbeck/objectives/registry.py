@@ -15,7 +15,7 @@ from limbeck.core.registry import PluginPoint, Registry, is_own
 from limbeck.errors import KernelError, PluginError
 from limbeck.objectives.terms import LossTerm
 
-Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
+Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label", "group"]
 FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
 _STUDENT_NAMES = ("student", "logits", "values")
 _LAYER_KEYWORDS = ("student_weights", "teacher_weights", "across")
@@ -89,8 +89,9 @@ class Objective:
         student_streams: How many tensors of the student it takes; of each layer, where it takes layers.
         unit: The quantity that its count is proportional to, by a constant independent of the batch: "token" is a
             valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
-            or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100. The units
-            of an accumulation window can be added up before its first backward pass.
+            or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100, "group" a
+            group of two samples or more. The units of an accumulation window can be added up before its first backward
+            pass.
         batch_coupled: Samples of a batch act on each other: the sum over two halves is not the whole.
         is_divergence: 0 when student equals teacher, above 0 otherwise.
         takes_valid: Has the keyword `valid`, `[B, L]`.
@@ -99,6 +100,8 @@ class Objective:
         takes_heads: Needs the keyword `heads`.
         takes_labels: Takes the labels of the batch after the streams.
         takes_teacher: Takes streams of the teacher.
+        takes_groups: Has the keyword `groups`, the number of each sample's group, `[B]`; batches of ranking corpora
+            have them, a query's documents each.
         takes_layers: Takes any number of layers of each model, as two lists, instead of a fixed number of streams. It
             may have the keywords `student_weights` and `teacher_weights`, weights of the layers, and `across`, which
             sums a tensor over the processes that share a batch; see `layer_emd`.
@@ -120,6 +123,7 @@ class Objective:
     takes_heads: bool = False
     takes_labels: bool = False
     takes_teacher: bool = True
+    takes_groups: bool = False
     takes_layers: bool = False
     operations: Callable[[Workload], int] | None = None
     benchmark: Benchmark | None = None
@@ -130,9 +134,14 @@ class Objective:
         """Names of the keywords that training fills in; the others come from a term's options."""
         named = inspect.signature(self.function).parameters
         projection = "projections" if "projections" in named else "projection"
-        taken = {"valid": self.takes_valid, projection: self.takes_projection}
+        taken = {"valid": self.takes_valid, "groups": self.takes_groups, projection: self.takes_projection}
         taken |= {name: self.takes_layers and name in named for name in _LAYER_KEYWORDS}
         return frozenset(name for name, takes in taken.items() if takes)
+
+    @cached_property
+    def takes_class_weights(self) -> bool:
+        """Whether it has the keyword `class_weights`, a weight for the labels of each class."""
+        return "class_weights" in inspect.signature(self.function).parameters
 
     @property
     def gathers_rows(self) -> bool:
@@ -173,8 +182,8 @@ class Objective:
 def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     """Read the fields of `Objective` from the arguments of a function.
 
-    Arguments without a default are streams and labels, by their names; `valid`, `heads` and `projection` or
-    `projections` among the others are keywords that training gives.
+    Arguments without a default are streams and labels, by their names; `valid`, `groups`, `heads` and `projection`
+    or `projections` among the others are keywords that training gives.
 
     Args:
         name: Of the objective, for messages.
@@ -200,6 +209,7 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         "takes_labels": rest == ["labels"],
         "takes_valid": "valid" in keywords,
         "takes_heads": "heads" in keywords,
+        "takes_groups": "groups" in keywords,
         "takes_projection": bool({"projection", "projections"} & keywords),
     }
 
@@ -219,7 +229,7 @@ def _problem(objective: Objective) -> str | None:
     tensors = 2 if objective.takes_layers else streams + objective.takes_labels
     said: list[str] = []
     try:
-        said = [key for key in ("valid", "heads", "projection", "projections") if key in objective.keywords]
+        said = sorted(objective.keywords - set(_LAYER_KEYWORDS))
         said += ["heads"] if objective.takes_heads else []
         inspect.signature(objective.function).bind_partial(*[None] * tensors, **dict.fromkeys(said))
     except TypeError as error:
@@ -266,9 +276,9 @@ def register_as_objective(
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds a function as an objective, and returns the function as it is.
 
-    How training calls it is read from its arguments, `(student…, teacher…, labels, *, valid, heads, projection)`: one
-    or more streams of the student, as many of the teacher or none, and of the others those that are there. limbeck's
-    own objectives are registered by it too.
+    How training calls it is read from its arguments, `(student…, teacher…, labels, *, valid, groups, heads,
+    projection)`: one or more streams of the student, as many of the teacher or none, and of the others those that are
+    there. limbeck's own objectives are registered by it too.
 
     Args:
         unit: The quantity that its count is proportional to, see `Objective`.

@@ -166,6 +166,36 @@ def check_labels(labels: Tensor, shape: torch.Size) -> None:
         raise KernelError(f"labels has shape {list(labels.shape)}; it has to be {list(shape)}.")
 
 
+def same_group(groups: Tensor, like: Tensor) -> Tensor:
+    """Return which rows are of one group, bool `[B, B]`.
+
+    Args:
+        groups: Number of each row's group, whole numbers `[B]`.
+        like: Tensor whose first axis is B.
+
+    Raises:
+        KernelError: if the shape, the dtype or the device does not fit.
+    """
+    if groups.is_floating_point() or groups.dtype == torch.bool or groups.shape != like.shape[:1]:
+        raise KernelError(
+            f"groups is {_kind(groups)} {list(groups.shape)}; it has to hold a whole number for each of "
+            f"{len(like)} rows, that of its group."
+        )
+    if groups.device != like.device:
+        raise KernelError(f"groups is on {groups.device} and the values on {like.device}; move it there.")
+    return groups[:, None] == groups
+
+
+def count_groups(same: Tensor) -> Tensor:
+    """Count the groups of two rows or more, without reading the number back.
+
+    Args:
+        same: As `same_group` returns it.
+    """
+    first = ~same.tril(-1).any(1)
+    return (first & (same.sum(1) > 1)).sum()
+
+
 def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
     """Return `valid` as bool, or None for "all".
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off
 from limbeck.kernels.relation_reference import relation_kl_reference
 from limbeck.objectives.registry import register_as_objective
@@ -91,29 +92,86 @@ def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
 
 
 @register_as_objective(unit="sample")
-def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | None = None) -> LossTerm:
+def pooled_cosine(
+    student: Tensor, teacher: Tensor, *, projection: Projection | None = None, prefix: int | None = None
+) -> LossTerm:
     """Angle between the student's sentence vectors and the teacher's.
 
     total = Σ_b (1 − cos(g^S_b W, g^T_b)), each between 0 and 2.
 
-    Source: ours; DistilBERT's cosine term (its §3) applied to sentence vectors. Nearest alternative:
-    `sample_relation_kl`, which compares the texts of a batch with each other and so needs no projection.
+    Source: ours; DistilBERT's cosine term (its §3) applied to sentence vectors. Nearest alternatives:
+    `pooled_distance`, which sees length too, and `sample_relation_kl`, which compares the texts of a batch with each
+    other and so needs no projection.
 
     Args:
         student: `[B, width_S]`.
         teacher: `[B, width_T]`; never gets a gradient.
         projection: W as a matrix `[width_S, width_T]`, or a module or callable; None needs equal widths.
+        prefix: Compare the first features alone, 1..width_T; None takes all.
 
     Returns:
         The summed 1 − cos; the count is B.
 
     Raises:
-        KernelError: if shapes, widths or projection do not fit.
+        KernelError: if shapes, widths, projection or prefix do not fit.
     """
     inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
+    _check_prefix(prefix, teacher.shape[-1])
     with autocast_off(student.device):
         mapped = project(inputs.masked(student), projection, teacher.shape[-1])
-        return inputs.term(cosine_distance(mapped, inputs.masked(teacher.detach())).sum())
+        return inputs.term(cosine_distance(mapped[:, :prefix], inputs.masked(teacher.detach())[:, :prefix]).sum())
+
+
+@register_as_objective(unit="sample")
+def pooled_distance(
+    student: Tensor,
+    teacher: Tensor,
+    *,
+    projection: Projection | None = None,
+    squared: bool = False,
+    prefix: int | None = None,
+) -> LossTerm:
+    """Distance between the student's sentence vectors and the teacher's, as they are.
+
+    total = Σ_b ‖g^S_b W − g^T_b‖₂, or Σ_b ‖g^S_b W − g^T_b‖₂² with `squared`: for vectors of length one each is
+    between 0 and 2, and squared twice 1 − cos. With a prefix of m features both are replaced by their first m, scaled
+    to length one (Matryoshka representation learning, arXiv 2205.13147).
+
+    The norm pulls every text alike, however far its vector is; its square pulls far ones more.
+
+    Source: LEAF (arXiv 2509.12539). The paper's full text was not available: a replication reports the L2 norm of the
+    error of a text, L = ‖e‖₂, as its loss, and other summaries its square, hence both. Nearest alternative:
+    `pooled_cosine`, blind to length.
+
+    Args:
+        student: `[B, width_S]`.
+        teacher: `[B, width_T]`; never gets a gradient.
+        projection: W as a matrix `[width_S, width_T]`, or a module or callable; None needs equal widths.
+        squared: Square the distance of each text.
+        prefix: How many first features are compared, 1..width_T; None compares all, as they are.
+
+    Returns:
+        The summed distance; the count is B.
+
+    Raises:
+        KernelError: if shapes, widths, projection or prefix do not fit.
+    """
+    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
+    _check_prefix(prefix, teacher.shape[-1])
+    with autocast_off(student.device):
+        mapped = project(inputs.masked(student), projection, teacher.shape[-1])
+        other = inputs.masked(teacher.detach())
+        if prefix is not None:
+            mapped, other = (F.normalize(vectors[:, :prefix], dim=-1) for vectors in (mapped, other))
+        error = mapped - other
+        # The gradient of the norm at 0 is 0.
+        distance = error.square().sum(-1) if squared else torch.linalg.vector_norm(error, dim=-1)
+        return inputs.term(distance.sum())
+
+
+def _check_prefix(prefix: int | None, width: int) -> None:
+    if prefix is not None and not 1 <= prefix <= width:
+        raise KernelError(f"prefix is {prefix}; it has to be 1 to {width}, the width of the teacher's vectors.")
 
 
 @register_as_objective(unit="sample")

@@ -3,16 +3,18 @@
 import copy
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, parse_yaml, read_document
-from limbeck.errors import RecipeError
-from limbeck.recipe.schema import Recipe, explain
+from limbeck.core.files import find_beside
+from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, explain, parse_yaml, read_document
+from limbeck.errors import RecipeError, suggestion
+from limbeck.evaluation.tasks import is_own_task
+from limbeck.recipe.schema import NONE, Recipe
 
 # What holds for every value of a recipe, whichever key it has: bounded, and text without control characters.
 
@@ -73,7 +75,29 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     data = read_document(Path(path), origin, "`limbeck recipe --example` prints one to start from.")
     if not isinstance(data, dict):
         raise RecipeError(f"{origin} must be a mapping with teacher, student, corpus and stages.")
-    return data
+    return {key: with_paths_beside(value, Path(path).expanduser().parent, key) for key, value in data.items()}
+
+
+_PATHS = frozenset(
+    {"model", "sources", "source", "data", "development", "by", "masked_lm", "word_vectors", "checkpoint"}
+)
+_TASKS = frozenset({"task", "tasks", "name"})
+
+
+def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
+    """Return a part of a document with its relative paths; those that lead nowhere lead beside the document, if there.
+
+    Args:
+        part: The part.
+        folder: Where the document lies.
+        key: The key of the part.
+    """
+    if isinstance(part, dict):
+        return {name: with_paths_beside(value, folder, name) for name, value in part.items()}
+    if isinstance(part, list):
+        return [with_paths_beside(value, folder, key) for value in part]
+    is_path = isinstance(part, str) and (key in _PATHS or (key in _TASKS and is_own_task(part)))
+    return find_beside(part, folder) if is_path else part
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -100,7 +124,30 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
         if len(keys) > DEEPEST:
             raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, and nothing is that deep.")
         set_value(result, keys, parse_yaml(value, f"Override '{override}'"), override)
-    return result
+    return without_reasons(result, [override.partition("=")[0] for override in overrides])
+
+
+def without_reasons(data: dict[str, Any], changed: Iterable[str]) -> dict[str, Any]:
+    """Return a recipe without the reasons for values that were changed, or hold or lie in such.
+
+    Args:
+        data: The recipe.
+        changed: Paths of the values.
+    """
+    reasons = data.get("reasons")
+    if not isinstance(reasons, dict):
+        return data
+    paths = [f"{path}." for path in changed]
+    kept = {
+        key: reason
+        for key, reason in reasons.items()
+        if not any(f"{key}.".startswith(path) or path.startswith(f"{key}.") for path in paths)
+    }
+    return data | {"reasons": kept}
+
+
+_ALONE = {"method": "name", "task": "name", "student": "shape"}
+"""Parts of a recipe for which one of their keys may stand."""
 
 
 def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None:
@@ -130,8 +177,10 @@ def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None
             node[slot] = value
         else:
             if isinstance(node, dict) and not isinstance(node.get(slot), dict | list):
-                # A bare name such as `method: minilmv2` becomes {name: ...}, so that its options can be set.
-                node[slot] = {"name": node[slot]} if key == "method" and isinstance(node.get(slot), str) else {}
+                # A bare value such as `method: minilmv2` becomes {name: ...}, so that its options can be set.
+                given = node.get(slot)
+                named = key in _ALONE and isinstance(given, str | int)
+                node[slot] = {_ALONE[key]: given} if named else {}
             node = node[slot]
 
 
@@ -173,6 +222,56 @@ def dump_recipe(recipe: Recipe) -> str:
 # Recipes that come with the package.
 
 
+EXAMPLES = ("text", "task")
+"""Examples: distilled on text, and on text and then for a task."""
+
+
+def read_example(name: str = "text") -> str:
+    """Return the text of an example, by its name in `EXAMPLES`.
+
+    Raises:
+        RecipeError: for another name.
+    """
+    if name not in EXAMPLES:
+        raise RecipeError(f"No example '{name}'.{suggestion(name, EXAMPLES)}")
+    return read_shipped(f"example_{name}")
+
+
 def read_shipped(name: str) -> str:
-    """Return the text of a shipped recipe: `example` or `quickstart`."""
+    """Return the text of a shipped recipe: `quickstart`, or `example_` with the name of an example."""
     return files("limbeck.recipe").joinpath("shipped_recipes", f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe, a stage or a plan without where its teacher and text lie: they are known by what they hold.
+
+    Args:
+        part: As documents have it, with every default.
+    """
+    kept = dict(part)
+    teacher, corpus = kept.get("teacher"), kept.get("corpus")
+    if isinstance(teacher, Mapping) and teacher.get("model"):
+        kept["teacher"] = {**teacher, "model": "a model"}
+    if isinstance(corpus, Mapping):
+        kept["corpus"] = corpus = dict(corpus)
+        if corpus.get("sources"):
+            count = len(corpus["sources"])
+            if any(isinstance(each, Mapping) for each in corpus["sources"]):  # Shares and units decide what is read.
+                said = [each if isinstance(each, Mapping) else {} for each in corpus["sources"]]
+                corpus["uses"] = [{key: value for key, value in each.items() if key != "source"} for each in said]
+            corpus["sources"] = f"{count} source{'s' if count > 1 else ''}"
+        if corpus.get("development"):
+            corpus["development"] = f"{len(corpus['development'])} of development rows"
+        if corpus.get("data"):
+            corpus["data"] = "a folder"
+        task = corpus.get("task")
+        if isinstance(task, Mapping) and is_own_task(str(task.get("name"))):
+            corpus["task"] = {**task, "name": "a task file"}
+        mix = corpus.get("mix")
+        if isinstance(mix, Mapping) and mix.get("by"):
+            corpus["mix"] = {**mix, "by": "a pattern"}
+        augment = corpus.get("augment")
+        if isinstance(augment, Mapping):
+            places = {key: "a place" for key in ("masked_lm", "word_vectors") if augment.get(key) not in (None, NONE)}
+            corpus["augment"] = {**augment, **places}
+    return kept

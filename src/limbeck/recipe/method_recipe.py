@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 from transformers import BertConfig
 
+from limbeck.core.kinds import kind_of
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term, read_card
 from limbeck.methods.registry import METHODS, read_method
@@ -13,9 +14,9 @@ from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 
 _SHAPES = ("6x384", "6x768")
-_TRAINING = {"max_steps": 10000, "per_device_train_batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 0.05}
+TEXT_TRAINING = {"max_steps": 10000, "per_device_train_batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 0.05}
 # What MLKD-BERT (its table 9) takes for most tasks, within what BERT-PKD tried.
-_TASK_TRAINING = {"num_train_epochs": 10, "per_device_train_batch_size": 32, "learning_rate": 2e-5, "warmup_steps": 0.1}
+TASK_TRAINING = {"num_train_epochs": 10, "per_device_train_batch_size": 32, "learning_rate": 2e-5, "warmup_steps": 0.1}
 
 
 def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
@@ -100,15 +101,17 @@ def describe_method(name: str) -> dict[str, Any]:
 def _recipe(name: str) -> dict[str, Any]:
     method = METHODS[name]
     shape, _ = method_terms(name)
-    labelled = method.tasks[0] != "text"
+    task, labelled = method.tasks[0], method.tasks[0] != "text"
     corpus: dict[str, Any] = {"sources": ["train.tsv" if labelled else "installed-docs"], "length": 128}
-    if labelled:
-        corpus |= {"text_column": "sentence1", "task": {"kind": method.tasks[0], "pair_column": "sentence2"}}
+    if kind_of(task).has_queries:
+        corpus |= {"sources": ["train.jsonl"], "task": {"kind": task, "document_columns": ["positive", "negatives"]}}
+    elif labelled:
+        corpus |= {"text_column": "sentence1", "task": {"kind": task, "pair_column": "sentence2"}}
     stages = []
     for number, stage in enumerate(stages_of(method), start=1):
         written = {"name": stage["name"], **_written_options(stage)}
         title = {} if len(method.stages) < 2 else {"name": f"stage-{number}"}
-        stages.append({**title, "method": written, "training": dict(_TASK_TRAINING if labelled else _TRAINING)})
+        stages.append({**title, "method": written, "training": dict(TASK_TRAINING if labelled else TEXT_TRAINING)})
     return {
         "name": name.replace("_", "-"),
         "output": f"runs/{name.replace('_', '-')}",

@@ -4,426 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from pathlib import Path
 
 from transformers import PreTrainedConfig
 
-from limbeck.corpus import CorpusSettings, LabelledSettings, Mix
-from limbeck.corpus.sources import check_source, stored_size
-from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
-from limbeck.methods.composition import Pairing, Task, Term
-from limbeck.methods.registry import read_method
-from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
-from limbeck.models.families import Shape, segment_count, shape_of
-from limbeck.models.heads import Head, check_has_head, model_class
-from limbeck.models.initialise import plan_initialisation, selected_layers
-from limbeck.models.loading import check_runs, check_same_vocabulary, load_config, load_tokenizer, same_tensors
-from limbeck.models.locating import SentencePooling, check_not_pickled, sentence_pooling
-from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TaskSpec, TeacherSpec, TextSpec
-from limbeck.recipe.training_arguments import build_arguments, check_training
-
-# What a recipe's models come to, from their configurations only.
-
-
-@dataclass(frozen=True)
-class TeacherChoice:
-    """A teacher, known from its configuration.
-
-    Args:
-        spec: What the recipe says.
-        config: Its configuration.
-        shape: Its shape.
-        stage: The earlier stage whose student it is, or None.
-    """
-
-    spec: TeacherSpec
-    config: PreTrainedConfig
-    shape: Shape
-    stage: str | None = None
-
-    @property
-    def title(self) -> str:
-        """What messages and records call it."""
-        return f"the student of stage '{self.stage}'" if self.stage else self.spec.name or self.spec.model
-
-
-@dataclass(frozen=True)
-class StudentChoice:
-    """A student that will be made.
-
-    Args:
-        spec: What the recipe says.
-        config: Its configuration, without dropout changes.
-        blueprint: Its shape in full.
-        shape: The same, as methods compare it.
-        source_layers: Teacher layers that its blocks are copied from, or None.
-    """
-
-    spec: StudentSpec
-    config: PreTrainedConfig
-    blueprint: StudentBlueprint
-    shape: Shape
-    source_layers: list[int] | None
-
-
-def choose_teacher(spec: TeacherSpec) -> TeacherChoice:
-    """Read a teacher's configuration.
-
-    Raises:
-        ModelError: if there is none, or its only weights are pickles.
-    """
-    check_not_pickled(spec.model)
-    config = load_config(spec.model, spec.revision)
-    return TeacherChoice(spec, config, shape_of(config))
-
-
-def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
-    """Derive a student from its teacher, and check its start.
-
-    Args:
-        spec: What the recipe says of the student.
-        teacher: The teacher that it is initialised from.
-
-    Raises:
-        LimbeckError: for a shape, layers or a checkpoint that do not fit.
-    """
-    shape = spec.shape
-    blueprint = parse_blueprint(shape if isinstance(shape, str) else shape.model_dump(exclude_none=True))
-    layers = spec.initialise.layers
-    sources = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
-    config = student_config(blueprint, teacher.config, source_layers=sources)
-    found = shape_of(config)
-    if spec.initialise.checkpoint is None:
-        plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
-    elif not teacher.stage:
-        _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
-    return StudentChoice(spec, config, blueprint, found, sources)
-
-
-def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:
-    """Return the head that terms read scores from, or None if they read none.
-
-    Args:
-        terms: The terms of a stage.
-        task: The task of its corpus.
-        owner: `"student"` or `"teacher"`.
-    """
-    reads = any(key.kind == "logits" for term in terms for key in getattr(term, owner))
-    if not reads:
-        return None
-    return "masked_lm" if task == "text" else task
-
-
-def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) -> None:
-    """A student to start from has the tensors of the recipe's shape and the teacher's vocabulary."""
-    check_not_pickled(checkpoint)
-    config = load_config(checkpoint)
-    if not same_tensors(student, config):
-        raise RecipeError(
-            f"student.initialise.checkpoint '{checkpoint}' is a {shape_of(config)}, but student.shape asks for a "
-            f"{shape_of(student)}; change one of them."
-        )
-    check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(teacher))
-
-
-# What a recipe's corpus comes to for a stage: settings of text, of a stream, or of labelled rows.
-
-
-def corpus_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> CorpusSettings | LabelledSettings:
-    """Join the corpus with what a stage says of its text, the stage's word being the last."""
-    given: dict[str, Any] = {key: getattr(corpus, key) for key in ("sources", "text_column", "held_out")}
-    for layer in (corpus, stage.text):
-        given |= {key: value for key in TextSpec.model_fields if (value := getattr(layer, key)) is not None}
-    if stage.text.schedule is not None:
-        given["length"] = stage.text.schedule.lengths[-1]
-    if corpus.task is not None:
-        return _labelled_settings(corpus.task, stage, teacher, {**given, "max_rows": corpus.max_documents})
-    if corpus.shuffle_buffer is not None:
-        given["shuffle_buffer"] = corpus.shuffle_buffer
-    mix = None if corpus.mix is None else Mix(**corpus.mix.model_dump())
-    return CorpusSettings(**given, max_documents=corpus.max_documents, streaming=corpus.streaming, mix=mix)
-
-
-def _labelled_settings(
-    task: TaskSpec, stage: StageSpec, teacher: TeacherChoice, given: dict[str, Any]
-) -> LabelledSettings:
-    for name in ("unit", "join", "minimum_tokens", "pairs"):
-        if name in given:
-            raise RecipeError(f"Stage '{stage.title}': text.{name} is for text without labels; leave it out.")
-    labels = class_names(teacher) if task.kind == "classification" else ()
-    settings = LabelledSettings(task=task.kind, labels=labels, **given, **task.model_dump(exclude={"kind"}))
-    if task.kind == "question_answering" and task.stride > settings.length // 2:
-        raise RecipeError(
-            f"corpus.task.stride {task.stride} leaves little room in windows of {settings.length} tokens; use "
-            f"{settings.length // 2} or less, or longer windows (corpus.length)."
-        )
-    return settings
-
-
-def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
-    """Return the names of a classifier's classes, in the order of their ids."""
-    names = teacher.config.id2label or {}
-    return tuple(str(names[key]) for key in sorted(names))
-
-
-# What a stage comes to: its terms, its text and its models, checked against each other.
-
-
-MASKED_SHARE = 0.15
-"""Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
-_LEAST_MASKED = 0.01
-
-
-@dataclass(frozen=True)
-class StageChoice:
-    """One stage, with its options resolved for these two models.
-
-    Args:
-        spec: The recipe's stage.
-        terms: The weighted terms.
-        corpus: Its text or rows, and how they are cut: of several lengths at the last.
-        pooling: How `pooled` streams are made.
-        pairing: What the method was composed for.
-        teacher: The stage's teacher.
-        student: The student of this stage alone; None for the recipe's.
-        student_head: The head that its student needs, or None.
-        teacher_head: The head that its teacher needs, or None.
-        mask_tokens: Share of tokens to mask.
-    """
-
-    spec: StageSpec
-    terms: list[Term]
-    corpus: CorpusSettings | LabelledSettings
-    pooling: str
-    pairing: Pairing
-    teacher: TeacherChoice
-    student: StudentChoice | None
-    student_head: Head | None
-    teacher_head: Head | None
-    mask_tokens: float
-
-    @cached_property
-    def corpora(self) -> list[CorpusSettings | LabelledSettings]:
-        """Its text at every length that it is trained on, in their order."""
-        schedule = self.spec.text.schedule
-        if schedule is None:
-            return [self.corpus]
-        # Once: a mix by a pattern would find files anew that have come meanwhile.
-        return [replace(self.corpus, length=length) for length in schedule.lengths]
-
-    @property
-    def measures_layers(self) -> bool:
-        """Whether the layer mapping depends on what the teacher does to its text."""
-        return self.spec.method.get("mapping") == "contribution"
-
-    def with_layer_cosines(self, cosines: tuple[float, ...]) -> StageChoice:
-        """Compose anew for measured layers.
-
-        Args:
-            cosines: For each teacher layer the mean cosine between its input and its output.
-        """
-        pairing = replace(self.pairing, layer_cosines=cosines)
-        return replace(self, pairing=pairing, terms=_compose(self.spec, pairing, self.spec.title))
-
-
-def plan_stage(
-    index: int, recipe: Recipe, teacher: TeacherChoice, student: StudentChoice, earlier: list[StageChoice]
-) -> StageChoice:
-    """Check a stage and resolve its options for the two models.
-
-    Args:
-        index: Which stage of the recipe.
-        recipe: The recipe.
-        teacher: The recipe's teacher.
-        student: The recipe's student.
-        earlier: The stages before it, which may teach here.
-
-    Raises:
-        LimbeckError: one line for the first contradiction, with its place in the recipe.
-    """
-    stage, place = recipe.stages[index], f"stages.{index}"
-    taught_by = _stage_teacher(stage, place, teacher, earlier)
-    try:
-        own = choose_student(stage.student, taught_by) if stage.student is not None else None
-    except LimbeckError as error:
-        raise type(error)(f"{place}.student: {error}") from None
-    learns = own or student
-    corpus = stage.corpus or recipe.corpus
-    assert corpus is not None
-    task: Task = corpus.task.kind if corpus.task is not None else "text"
-    pairing = Pairing(learns.shape, taught_by.shape, task)
-    terms = _compose(stage, pairing, place)
-    heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
-    try:
-        _check_heads(heads, learns, taught_by, earlier)
-    except LimbeckError as error:
-        raise type(error)(f"{place}: {error}") from None
-    _check_training(stage, place, recipe.seed, terms, evaluates=corpus.held_out > 0)
-    _check_steps(stage, place, corpus)
-    settings = corpus_settings(corpus, stage, taught_by)
-    if isinstance(settings, CorpusSettings) and settings.pairs:
-        _check_segments({"teacher": taught_by.config, "student": learns.config}, stage, place)
-    said = next((name for name in ("lengths", "length") if getattr(stage.text, name)), None)
-    key = f"{place}.text.{said}" if said else f"{place}.corpus.length" if stage.corpus else "corpus.length"
-    for owner, shape in (("teacher", taught_by.shape), ("student", learns.shape)):
-        if shape.positions is not None and settings.length > shape.positions:
-            raise RecipeError(
-                f"{key} {settings.length} is longer than the {owner}'s {shape.positions} positions; "
-                f"use {shape.positions} or less."
-            )
-    for source in corpus.sources:
-        check_source(source)
-    return StageChoice(
-        spec=stage,
-        terms=terms,
-        corpus=settings,
-        pooling=stage.method.get("pooling", "mean"),
-        pairing=pairing,
-        teacher=taught_by,
-        student=own,
-        student_head=heads[0],
-        teacher_head=heads[1],
-        mask_tokens=_masked_share(stage, terms, task, place),
-    )
-
-
-def _check_segments(models: Mapping[str, PreTrainedConfig], stage: StageSpec, place: str) -> None:
-    """Refuse pairs for models that do not tell two segments apart."""
-    for owner, config in models.items():
-        if segment_count(config) < 2:
-            place = f"{place}.text" if stage.text.pairs else f"{place}.corpus" if stage.corpus else "corpus"
-            raise RecipeError(
-                f"{place}.pairs: a pair has two segments, and the {owner}, a {config.model_type}, tells no two apart "
-                f"(type_vocab_size {segment_count(config)}); leave pairs out, or take a teacher that does, as BERT."
-            )
-
-
-def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherChoice, earlier: list[StageChoice]) -> TeacherChoice:
-    """The stage's teacher: its own, an earlier stage's student, or the recipe's."""
-    if stage.teacher is None:
-        return teacher
-    if stage.teacher.stage is not None:
-        assistant = next(choice for choice in earlier if choice.spec.title == stage.teacher.stage)
-        assert assistant.student is not None
-        return TeacherChoice(stage.teacher, assistant.student.config, assistant.student.shape, stage.teacher.stage)
-    found = choose_teacher(stage.teacher)
-    try:
-        check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
-    except ModelError:
-        raise RecipeError(
-            f"{place}.teacher '{stage.teacher.model}' has another vocabulary than the recipe's teacher "
-            f"'{teacher.spec.model}', and a student has one; choose a teacher with the same tokenizer."
-        ) from None
-    return found
-
-
-def _compose(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
-    method, options = read_method(stage.method)
-    if pairing.task not in method.tasks:
-        raise RecipeError(
-            f"{place}.method: {method.name} is made for {', '.join(method.tasks)}, not for {pairing.task}; leave out "
-            "corpus.task or choose another method (`limbeck methods` lists them)."
-        )
-    try:
-        return method.compose(options, pairing)
-    except LimbeckError as error:
-        raise type(error)(f"{place}.method: {error}") from None
-
-
-def _check_heads(
-    heads: tuple[Head | None, Head | None], student: StudentChoice, teacher: TeacherChoice, earlier: list[StageChoice]
-) -> None:
-    """Refuse a teacher without the head that is read, and families that have none."""
-    of_student, of_teacher = heads
-    model_class(student.config, of_student)
-    if of_teacher is None:
-        return
-    if teacher.stage is None:
-        check_has_head(teacher.title, teacher.config, of_teacher)
-        return
-    trained = next(choice for choice in earlier if choice.spec.title == teacher.stage).student_head
-    if trained != of_teacher:
-        raise RecipeError(
-            f"{teacher.title} has no {of_teacher} head, since that stage reads no scores; give that stage a method "
-            "that trains it, or take another teacher."
-        )
-
-
-def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term], *, evaluates: bool) -> None:
-    training = check_training(stage.training, f"{place}.training")
-    try:
-        build_arguments(training, output="", seed=seed, evaluates=evaluates)
-    except RecipeError as error:
-        raise RecipeError(f"{place}.{error}") from None
-    coupled = [term.name for term in terms if term.batch_coupled]
-    if coupled and training.get("gradient_accumulation_steps", 1) > 1:
-        raise RecipeError(
-            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so it cannot be accumulated over "
-            "several; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, or give "
-            "the term the weight 0."
-        )
-    if coupled and stage.guard.on_out_of_memory == "split":
-        raise RecipeError(
-            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so a batch that does not fit cannot be "
-            "run in pieces; leave out guard.on_out_of_memory and lower per_device_train_batch_size, or give the term "
-            "the weight 0."
-        )
-
-
-def _check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
-    """Refuse a stage whose steps are not known, of a stream or of a schedule of lengths."""
-    steps = stage.training.get("max_steps", -1)
-    schedule, known = stage.text.schedule, isinstance(steps, int) and steps > 0
-    if corpus.streaming and not known:
-        raise RecipeError(
-            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so say how many steps to train."
-        )
-    if schedule is None:
-        return
-    if corpus.task is not None:
-        raise RecipeError(f"{place}.text.lengths is for text without labels, whose rows stay whole; leave it out.")
-    if schedule.in_epochs and corpus.streaming:
-        raise RecipeError(f"{place}.text.lengths counts epochs, and a stream has none; give shares of max_steps.")
-    if schedule.in_epochs and "num_train_epochs" in stage.training:
-        raise RecipeError(f"{place}.training.num_train_epochs is said by text.lengths; leave it out.")
-    if not schedule.in_epochs and not known:
-        raise RecipeError(
-            f"{place}.training.max_steps is missing: text.lengths has shares of it; give it, or epochs of each length."
-        )
-    if not schedule.in_epochs:
-        try:
-            schedule.ends(steps)
-        except CorpusError as error:
-            raise RecipeError(f"{place}.text.lengths: {error}") from None
-
-
-def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -> float:
-    """Share of tokens to mask: what the stage says, else BERT's where a term reads masked positions."""
-    asked = stage.augment.mask_tokens
-    reads_labels = any(term.unit == "label" for term in terms)
-    if task != "text":
-        if asked:
-            raise RecipeError(f"{place}.augment.mask_tokens is for text without labels; leave it out.")
-        if stage.augment.replace_tokens and (reads_labels or not all(term.teacher for term in terms)):
-            raise RecipeError(
-                f"{place}.augment.replace_tokens changes what a row says, and a term of this method learns the row's "
-                "label; leave it out, or give the hard labels the weight 0."
-            )
-        return 0.0
-    if asked is not None and 0 < asked < _LEAST_MASKED:
-        raise RecipeError(
-            f"{place}.augment.mask_tokens {asked} masks next to nothing; use {_LEAST_MASKED} or more (BERT has "
-            f"{MASKED_SHARE}), or 0."
-        )
-    if asked is None:
-        return MASKED_SHARE if reads_labels else 0.0
-    if asked == 0 and reads_labels:
-        raise RecipeError(
-            f"{place}.augment.mask_tokens is 0, but this method reads masked positions; leave it out, or choose "
-            "positions: all and a weight of 0 for the hard labels."
-        )
-    return asked
+from limbeck.core.kinds import KINDS, kind_of
+from limbeck.corpus import CorpusSettings, LabelledSettings
+from limbeck.corpus.classes import read_weights
+from limbeck.corpus.settings import SourceUse
+from limbeck.corpus.sources import stored_size
+from limbeck.errors import LimbeckError, RecipeError
+from limbeck.evaluation.as_is import match_head
+from limbeck.evaluation.task_files import check_scored
+from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.tasks import find_task
+from limbeck.methods.composition import Term
+from limbeck.models.blueprint import StudentBlueprint
+from limbeck.models.families import Shape
+from limbeck.models.heads import Head, model_class
+from limbeck.models.loading import check_runs
+from limbeck.models.sentences import SentenceHead, SentencePooling, finished_pooling, sentence_pooling
+from limbeck.recipe.corpora import check_rows, labelled_by, summarise_copies
+from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
+from limbeck.recipe.schema import Recipe, TeacherSpec
+from limbeck.recipe.stage_plan import StageChoice, learn_labels, plan_stage, takes_class_weights, with_labels
 
 
 @dataclass(frozen=True)
@@ -475,6 +79,34 @@ class RunPlan:
         return next((stage.student_head for stage in self.own_stages if stage.student_head is not None), None)
 
     @property
+    def tasks_folder(self) -> Path | None:
+        """The folder with the files of `evaluation.tasks`; None for the Hub."""
+        corpora = [choice.spec.corpus or self.recipe.corpus for choice in reversed(self.stages)]
+        given = [self.recipe.evaluation.data, *(corpus.data for corpus in corpora if corpus is not None)]
+        return next((Path(place).expanduser() for place in given if place is not None), None)
+
+    @property
+    def aligned_stage(self) -> StageChoice | None:
+        """The last stage that teaches the recipe's student finished vectors, and so says how it makes them."""
+        return next((stage for stage in reversed(self.own_stages) if stage.teaches_vectors), None)
+
+    @property
+    def student_sentence(self) -> SentencePooling | None:
+        """How the recipe's student makes sentence vectors, but for a map that it keeps; None where it makes none.
+
+        As the teacher, or as a stage trained it to. A student of a task makes none, whatever its teacher was before it
+        was fine-tuned.
+        """
+        if self.head not in (None, "masked_lm"):
+            return None
+        if self.aligned_stage is not None:
+            return self._as_trained(self.aligned_stage.vectors)
+        if self.sentence is not None and self.sentence.fits(self.student.hidden):
+            return self._as_trained(self.sentence)
+        pooled = [s for s in self.own_stages if any(k.kind == "pooled" for t in s.terms for k in t.student)]
+        return finished_pooling(None, pooled[-1].vectors.pooling) if pooled else None
+
+    @property
     def pooling(self) -> str:
         """How sentence vectors are pooled: as the evaluation or the teacher's folder says, else the mean."""
         chosen = self.recipe.evaluation.pooling
@@ -482,9 +114,58 @@ class RunPlan:
             return chosen
         return self.sentence.pooling if self.sentence is not None else "mean"
 
+    @property
+    def vector_teachers(self) -> dict[str, TeacherSpec]:
+        """The models whose sentence vectors a stage teaches, by title; students of stages are not among them."""
+        return {
+            stage.teacher.title: stage.teacher.spec
+            for stage in self.stages
+            if stage.teacher.stage is None
+            and any(key.kind in ("pooled", "vector") for term in stage.terms for key in term.teacher)
+        }
+
+    def _as_trained(self, sentence: SentencePooling) -> SentencePooling:
+        """Leave out the prompts of a teacher's files that the recipe's student did not read in training."""
+        texts = [stage.corpus for stage in self.own_stages if isinstance(stage.corpus, CorpusSettings)]
+        read = {prompt for text in texts for prompt in text.prompts}
+        return sentence.with_prompts(read if all(text.student_prompts for text in texts) else ())
+
+    def vectors(self) -> str | SentenceHead:
+        """How sentence vectors of both models are made: as `pooling`, with what the teacher's folder has besides.
+
+        Where its student learns finished vectors these are the teacher's alone, whatever the student's width.
+        """
+        said = self.sentence
+        if said is None or self.recipe.evaluation.pooling != "auto":
+            return self.pooling
+        has_own = self.aligned_stage is not None and self.student_sentence is not None
+        return SentenceHead(said) if has_own or said.fits(self.student.hidden) else self.pooling
+
+    @property
+    def vector_stages(self) -> list[StageChoice]:
+        """The stages that teach the recipe's student sentence vectors, pooled or finished."""
+        return [s for s in self.own_stages if any(k.kind in ("pooled", "vector") for t in s.terms for k in t.student)]
+
+    def vectors_of_both(self, student: Path) -> tuple[str | SentenceHead, str | SentenceHead]:
+        """How the teacher and its saved student make sentence vectors: as their folders say, unless the recipe does.
+
+        A teacher whose folder says nothing makes them as it taught them.
+
+        Args:
+            student: The folder of the student.
+
+        Raises:
+            ModelError: for modules whose weights are missing or damaged.
+        """
+        own = sentence_pooling(student) if self.recipe.evaluation.pooling == "auto" else None
+        if own is None:
+            return self.vectors(), self.vectors()
+        taught = [stage.teacher_vectors for stage in self.vector_stages]
+        return SentenceHead(self.sentence or taught[-1]), SentenceHead(own)
+
 
 def plan_run(recipe: Recipe) -> RunPlan:
-    """Check everything that can be checked without weights or text, and build the models of no size and run them.
+    """Check everything that can be checked without weights, and build the models of no size and run them.
 
     Layers in range, heads that divide widths, equal heads where a method needs them, teachers that have the head
     whose scores are taught, lengths within positions, terms that couple samples without accumulation, tokenizers that
@@ -504,56 +185,110 @@ def plan_run(recipe: Recipe) -> RunPlan:
     stages: list[StageChoice] = []
     for index in range(len(recipe.stages)):
         stages.append(plan_stage(index, recipe, teacher, student, stages))
-    stages = _with_class_names(stages)
-    student = _with_labels(student, [stage for stage in stages if stage.student is None and stage.student_head])
+    stages = _with_class_weights(_with_class_names(stages), recipe)
+    for index, stage in enumerate(stages):
+        if isinstance(stage.corpus, LabelledSettings):
+            place = f"stages.{index}.corpus" if stage.spec.corpus else "corpus"
+            found = check_rows(stage.corpus, place, classes=stage.learns_classes, queries=stage.compares_documents)
+            if found.alike is not None:
+                raise stage.refuse_one_class(found.alike)
+            if found.are_single:
+                raise stage.refuse_single_documents()
+    taught = [stage for stage in stages if stage.student is None and stage.student_head]
+    if recipe.evaluation.tasks and all(stage.pairing.task == "text" for stage in taught):
+        raise RecipeError(
+            "evaluation.tasks scores the student's head as it is, and no stage trains one for a task; leave it out "
+            "(`limbeck evaluate` fine-tunes a student first), or give a stage a corpus with a task."
+        )
+    student = with_labels(student, taught)
     for stage in stages:
         learns = stage.student or student
         if stage.teacher.stage is None:
             check_runs(stage.teacher.title, stage.teacher.config, stage.teacher_head)
         check_runs(f"the student {learns.shape}", learns.config, stage.student_head)
-    return RunPlan(recipe, teacher, student, sentence_pooling(recipe.teacher.model), stages)
+    sentence = sentence_pooling(recipe.teacher.model, recipe.teacher.revision)
+    if sentence is not None:
+        sentence.check_fits(recipe.teacher.model, teacher.shape.hidden)
+    plan = RunPlan(recipe, teacher, student, sentence, stages)
+    _check_scored_tasks(plan, [stage for stage in taught if stage.pairing.task != "text"])
+    return plan
+
+
+SCORE_LATER = "score it by `limbeck evaluate --as-is --classes`, which names them"
+"""Way out where classes have other names."""
+
+
+def _check_scored_tasks(plan: RunPlan, stages: Sequence[StageChoice]) -> None:
+    """Refuse `evaluation.tasks` that a run could not score at its end, for want of rows or of a head that fits.
+
+    Args:
+        plan: The run.
+        stages: Those that train the head of its student on labelled rows.
+    """
+    for name in plan.recipe.evaluation.tasks or ():
+        try:
+            task, last = find_task(name).task, stages[-1]
+            if KINDS[task.kind].head is None:
+                raise RecipeError(f"{task.title} compares sentence vectors, and heads are scored; leave it out.")
+            saved = type(plan.student_config)(**plan.student_config.to_dict())
+            saved.architectures = [model_class(saved, last.student_head).__name__]
+            match_head("the student", saved, task, way_out=SCORE_LATER)
+            if last.teacher_head is not None and last.teacher.stage is None:
+                match_head(last.teacher.title, last.teacher.config, task, way_out=SCORE_LATER)
+            check_scored(name, data=plan.tasks_folder)
+        except LimbeckError as error:
+            raise type(error)(f"evaluation.tasks: {error}") from None
 
 
 def _with_class_names(stages: list[StageChoice]) -> list[StageChoice]:
     """Let stages that read no scores know the classes by the teacher of a stage that does.
 
-    Their own teacher need not be a classifier, but their rows are labelled all the same.
+    Their own teacher need not be a classifier, but their rows are labelled all the same. Rows of another task that is
+    known by name keep its classes.
     """
-    classifiers = [s for s in stages if "classification" in (s.teacher_head, s.student_head)]
+    classifiers = [s for s in stages if kind_of(s.teacher_head or s.student_head).has_classes]
     if not classifiers:
         return stages
-    names = class_names(classifiers[0].teacher)
+    named = next((s for s in classifiers if s.teacher_head is not None), classifiers[0])
     return [
-        replace(s, corpus=replace(s.corpus, labels=names))
-        if isinstance(s.corpus, LabelledSettings) and s.pairing.task == "classification" and s not in classifiers
+        replace(s, corpus=labelled_by(s.corpus, named.teacher))
+        if isinstance(s.corpus, LabelledSettings)
+        and kind_of(s.pairing.task).has_classes
+        and s.teacher_head is None
+        and (s.student_head is None or (s.student is None and named.teacher_head is not None))
+        and (s.corpus.rows is None or (named.teacher_head is not None and _same_task(s, named)))
         else s
         for s in stages
     ]
 
 
-def _with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentChoice:
-    """Give the student the outputs of the task that its stages teach: those of the teacher who teaches it.
+def _same_task(one: StageChoice, other: StageChoice) -> bool:
+    """Whether the rows of two stages are of the same task that is known by name."""
+    rows = [stage.corpus.rows for stage in (one, other) if isinstance(stage.corpus, LabelledSettings)]
+    definitions = [each.definition for each in rows if isinstance(each, TaskRows)]
+    return len(definitions) > 1 and definitions[0] == definitions[1]
 
-    Args:
-        student: The recipe's student.
-        stages: The stages that train its head.
-    """
-    kinds = {
-        (stage.student_head, stage.teacher.config.num_labels if stage.pairing.task != "text" else 0) for stage in stages
-    }
-    if len(kinds) > 1:
+
+def _with_class_weights(stages: list[StageChoice], recipe: Recipe) -> list[StageChoice]:
+    """Read the weights of classes, and refuse those of a corpus that no stage learns hard labels from."""
+    found, read_by = [], dict[str, bool]()
+    for number, stage in enumerate(stages):
+        corpus, place = recipe.corpus, "corpus.task.class_weights"
+        if stage.spec.corpus is not None:
+            corpus, place = stage.spec.corpus, f"stages.{number}.{place}"
+        given = None if corpus is None or corpus.task is None else corpus.task.class_weights
+        if given is None:
+            found.append(stage)
+            continue
+        assert isinstance(stage.corpus, LabelledSettings)
+        found.append(replace(stage, class_weights=read_weights(given, stage.corpus.labels, place)))
+        read_by[place] = read_by.get(place, False) or any(map(takes_class_weights, stage.terms))
+    if unread := next((place for place, is_read in read_by.items() if not is_read), None):
         raise RecipeError(
-            f"The stages {[stage.spec.title for stage in stages]} train heads for different tasks "
-            f"({', '.join(sorted(str(head) for head, _ in kinds))}), and a student has one; make two recipes, the "
-            "second starting from the first's student (initialise.checkpoint)."
+            f"{unread} is for hard labels, and no stage reads any; give a method a share of them (hard_label_weight "
+            "above 0, or soft_label_share below 1), or leave the weights out."
         )
-    if not stages or stages[0].pairing.task == "text":
-        return student
-    taught_by = stages[0].teacher.config
-    config = type(student.config)(**student.config.to_dict())
-    for name in ("id2label", "label2id", "problem_type"):
-        setattr(config, name, getattr(taught_by, name, None))
-    return replace(student, config=config)
+    return found
 
 
 def summarise(plan: RunPlan) -> Mapping[str, str]:
@@ -565,24 +300,53 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
         terms = ", ".join(map(_summarise_term, stage.terms))
         lengths = "" if stage.spec.text.schedule is None else f"; {stage.spec.text.schedule}"
         lines[f"stage {index + 1}: {stage.spec.title}"] = who + by + terms + lengths
+        if stage.teaches_vectors:
+            lines[f"vectors of stage {index + 1}"] = _summarise_vectors(stage)
+        copied = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
+        if copied and copied not in lines.values():
+            lines[f"rows of stage {index + 1}"] = copied
         mixed = _summarise_mix(stage.corpus)
         if mixed and mixed not in lines.values():
             lines[f"sources of stage {index + 1}"] = mixed
-    return lines
+    return lines | {f"chosen {key}": reason for key, reason in (plan.recipe.reasons or {}).items()}
+
+
+def _summarise_vectors(stage: StageChoice) -> str:
+    """Say how both models make their vectors, and where nothing says so of the teacher."""
+    own, kept = str(stage.vectors), stage.kept_map
+    own += f" + a map {kept.inputs} → {kept.outputs} that it keeps" if kept is not None else ""
+    unsaid = "" if stage.pairing.sentence is not None else ", since no file of it says how"
+    ends = " + Normalize" if stage.vectors.normalize else ""
+    return f"the student's by {own}{ends}; the teacher's by {stage.teacher_vectors}{ends}{unsaid}"
 
 
 def _summarise_mix(settings: CorpusSettings | LabelledSettings) -> str:
-    """Give the shares of mixed sources; where those follow sizes, about, since no text is read."""
-    if not isinstance(settings, CorpusSettings) or settings.mix is None:
+    """Give the shares of mixed sources and how sources are read; shares that follow sizes about: no text is read."""
+    if not isinstance(settings, CorpusSettings) or (settings.mix is None and not settings.uses):
         return ""
-    sizes = [None if settings.mix.weights else stored_size(source) for source in settings.sources]
-    if settings.mix.weights is None and None in sizes:
-        return ", ".join(settings.titles)
-    shares = zip(settings.titles, settings.mix.shares(sizes), strict=True)
-    how = "" if settings.mix.weights else " (about, by the sizes of the files as they are stored)"
-    return ", ".join(f"{title} {share:.1%}" for title, share in shares) + how
+    titles = settings.titles
+    if settings.uses:
+        by = settings.mix is not None and settings.mix.by is not None
+        titles = tuple(map(_summarise_use, settings.titles if by else settings.sources, settings.uses))
+    alone = "" if settings.student_prompts else "; the student reads no prompts"
+    mix = settings.mix
+    if mix is None:
+        return ", ".join(titles) + alone
+    sizes = [stored_size(source) if mix.reads_sizes else None for source in settings.sources]
+    if mix.reads_sizes and None in sizes:
+        return ", ".join(titles) + alone
+    shares = zip(titles, mix.shares(sizes), strict=True)
+    how = " (about, by the sizes of the files as they are stored)" if mix.reads_sizes else ""
+    return ", ".join(f"{title} {share:.1%}" for title, share in shares) + how + alone
+
+
+def _summarise_use(title: str, use: SourceUse) -> str:
+    """Name a source with its role, its prompt and its kinds of pieces."""
+    said = [use.role, f"prompt {use.prompt!r}" if use.prompt else None, " and ".join(use.units)]
+    return f"{title} ({', '.join(filter(None, said))})" if any(said) else title
 
 
 def _summarise_term(term: Term) -> str:
     student, teacher = (", ".join(map(str, keys)) for keys in (term.student, term.teacher))
-    return f"{term.weight:g} x {term.objective}({student}{' <- ' if teacher else ''}{teacher})"
+    cut = f"; first {term.options['prefix']} numbers" if "prefix" in term.options else ""
+    return f"{term.weight:g} x {term.objective}({student}{' <- ' if teacher else ''}{teacher}{cut})"

@@ -6,7 +6,8 @@ from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -21,10 +22,14 @@ from pydantic import (
     model_validator,
 )
 
-from limbeck.core.yaml import Strict
+from limbeck.core.kinds import KINDS, KindName, LabelKind
+from limbeck.core.yaml import Strict, explain
 from limbeck.corpus import LengthSchedule
+from limbeck.corpus.settings import Role
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.tasks import find_task, parse_tasks
 from limbeck.methods.registry import METHODS, read_method
+from limbeck.models.blueprint import depth_alone
 
 # Types of values that many keys of a recipe share.
 
@@ -74,8 +79,14 @@ Length: TypeAlias = Annotated[int, Field(ge=4, le=1_000_000)]
 Width: TypeAlias = Annotated[int, Field(ge=1, le=65536)]
 """Of a stream, or a number of heads."""
 
-NOT_COMPUTED = {"name", "output", "evaluation"}
+NONE = "none"
+"""The value of a key that turns off what has a default."""
+TEXT_ALONE = ("unit", "units", "join", "minimum_tokens", "pairs", "student_prompts")
+"""Keys of a text that mean nothing to labelled rows."""
+NOT_COMPUTED = {"name", "output", "evaluation", "reasons"}
 """Keys of a recipe that change nothing that is computed."""
+DEFAULT_HELD_OUT = 0.01
+"""Share of the documents of a text that is held out."""
 MOST = 10**12
 """Of anything that is counted; with more, a slip of the keyboard is likelier than a run."""
 
@@ -94,28 +105,13 @@ class Grown(Strict):
         return {key: value for key, value in dump(self).items() if value is not None or key not in self.added}
 
 
-def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recipe, a stage or a plan without where its teacher and text lie: they are known by what they hold.
-
-    Args:
-        part: As documents have it, with every default.
-    """
-    kept = dict(part)
-    teacher, corpus = kept.get("teacher"), kept.get("corpus")
-    if isinstance(teacher, Mapping) and teacher.get("model"):
-        kept["teacher"] = {**teacher, "model": "a model"}
-    if isinstance(corpus, Mapping):
-        kept["corpus"] = corpus = dict(corpus)
-        if corpus.get("sources"):
-            count = len(corpus["sources"])
-            corpus["sources"] = f"{count} source{'s' if count > 1 else ''}"
-        mix = corpus.get("mix")
-        if isinstance(mix, Mapping) and mix.get("by"):
-            corpus["mix"] = {**mix, "by": "a pattern"}
-    return kept
-
-
 # What a recipe says of its text: the sources, how they are cut or labelled, and how a stage changes them.
+
+
+Units: TypeAlias = Annotated[
+    list[Literal["document", "paragraph", "sentence", "title", "question"]], Field(min_length=1)
+]
+"""Kinds of pieces of a text."""
 
 
 class TextSpec(Grown):
@@ -131,7 +127,23 @@ class TextSpec(Grown):
     """Drop blocks with fewer content tokens; default: 4."""
     pairs: bool | None = None
     """Cut blocks as pairs of adjacent segments, [CLS] A [SEP] B [SEP], as BERT's preprocessing; default: no."""
-    added = frozenset({"pairs"})
+    units: Units | None = Field(
+        None,
+        description="In place of unit: several kinds of pieces that every document is cut into, such as [sentence, "
+        "paragraph, title, question]; a piece of two kinds is one of the narrower.",
+    )
+    student_prompts: Literal["teacher", "none"] | None = Field(
+        None,
+        description="Whether the student reads the prompts that the teacher's files put before texts, or the teacher "
+        "alone; default: teacher.",
+    )
+    added = frozenset({"pairs", "units", "student_prompts"})
+
+    @model_validator(mode="after")
+    def _unit_or_units(self) -> TextSpec:
+        if self.unit is not None and self.units is not None:
+            raise ValueError(f"unit {self.unit} and units {self.units} exclude each other: leave one out")
+        return self
 
 
 class StageTextSpec(TextSpec):
@@ -173,15 +185,40 @@ class AugmentSpec(Strict):
     )
 
 
-class TaskSpec(Strict):
-    """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task."""
+_KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
+    "class": ("pair_column", "label_column", "class_weights"),
+    "classes": ("pair_column", "label_column", "label_columns", "class_weights"),
+    "span": ("question_column", "context_column", "answers_column", "stride"),
+    "relevance": ("query_column", "document_columns", "documents_per_query", "label_column"),
+    "token": ("tokens_column", "tags_column", "class_weights"),
+}
+"""Keys of `TaskSpec` that a kind of label reads; those of texts by default."""
 
-    kind: Literal["classification", "regression", "question_answering"]
+
+class TaskSpec(Grown):
+    """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task.
+
+    In place of all this the name of a task may stand, or the path of its YAML file, as `limbeck evaluate` takes them.
+    """
+
+    name: Place | None = None
+    """A task whose files, columns and classes are known: mrpc, squad, my-task.yaml; kind follows from it."""
+    kind: KindName
     """What is predicted."""
+    columns: list[Name] | None = Field(
+        None,
+        min_length=1,
+        description="Names of the fields of .tsv, .csv and .txt tables without a header, such as [source, label, note, "
+        "text] for CoLA's; further fields are ignored.",
+    )
     pair_column: Name | None = None
     """Column of the second text, for tasks on pairs."""
     label_column: Name = "label"
-    """Column of the class (by name or number) or the value."""
+    """Column of the class (by name or number), of several (a list, or a|b), the value, or the relevance (if any)."""
+    label_columns: list[Name] | None = None
+    """multi_label: in place of label_column a column of 0 and 1 for each class, named after it."""
+    class_weights: Literal["balanced"] | dict[str, Number] | list[Number] | None = None
+    """Weights of the classes in hard labels: balanced, by name (others: 1), or a list in the teacher's order."""
     question_column: Name = "question"
     """Question answering: column of the question."""
     context_column: Name = "context"
@@ -190,15 +227,89 @@ class TaskSpec(Strict):
     """Question answering: column of the answers, as SQuAD's."""
     stride: int = Field(64, ge=0, le=1_000_000)
     """Question answering: tokens that neighbouring windows of a passage share."""
+    query_column: Name | None = None
+    """Ranking: column of the query; default: query."""
+    document_columns: list[Name] | None = Field(
+        None,
+        min_length=1,
+        max_length=100,
+        description="Ranking: columns of a query's documents, each a text or a list of texts; of several, such as "
+        "[positive, negatives], the first holds the relevant ones; default: [documents].",
+    )
+    documents_per_query: int | None = Field(None, ge=1, le=1_000_000)
+    """Ranking: most documents of a query that are read together, more become several groups; default: 16."""
+    tokens_column: Name | None = Field(
+        None,
+        description="Token classification: column of a sentence's words; default: tokens, which of tables of a word a "
+        "line are the first field. Their fields have numbers too, from 1.",
+    )
+    tags_column: Name | None = Field(
+        None,
+        description="Token classification: column of the words' classes; default: tags, of such tables the last field.",
+    )
+    added = frozenset(
+        {"name", "columns", "label_columns", "class_weights", "query_column", "document_columns", "documents_per_query"}
+        | {"tokens_column", "tags_column"}
+    )
 
     @model_validator(mode="after")
     def _columns_of_this_kind(self) -> TaskSpec:
-        answers = ("question_column", "context_column", "answers_column", "stride")
-        others = ("pair_column", "label_column") if self.kind == "question_answering" else answers
-        for name in others:
-            if getattr(self, name) != type(self).model_fields[name].default:
+        own = _KEYS_OF_LABEL.get(KINDS[self.kind].label, ("pair_column", "label_column"))
+        for name, key in type(self).model_fields.items():
+            if name in ("kind", "name") or getattr(self, name) == key.default:
+                continue
+            if name not in own and (name != "columns" or KINDS[self.kind].of_words):
                 raise ValueError(f"{name} means nothing to {self.kind}: leave it out")
+            if self.name is not None and name.endswith(("columns", "_column")):
+                raise ValueError(f"the task '{self.name}' says its columns: leave out {name}, or the name")
+        columns = [self.query_column or "query", *(self.document_columns or ["documents"])]
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"query and documents are columns of their own, and these are {columns}: name each once")
         return self
+
+
+def _kind_of_a_name(value: Any) -> Any:
+    """Return the keys of a task that is known by its name, with its kind."""
+    named = {"name": value} if isinstance(value, str) else value
+    if not isinstance(named, Mapping) or not isinstance(named.get("name"), str) or "kind" in named:
+        return named
+    try:
+        kind = find_task(named["name"]).kind
+    except LimbeckError as error:
+        raise ValueError(str(error)) from None
+    if KINDS[kind].of_vectors:
+        raise ValueError(f"nothing is trained on '{named['name']}', which compares sentence vectors: name another task")
+    return {**named, "kind": kind}
+
+
+class RowAugmentationSpec(Strict):
+    """Copies of labelled rows with other words, made before training (TinyBERT, arXiv 1909.10351, algorithm 1)."""
+
+    method: Literal["tinybert"] = "tinybert"
+    """How words are replaced: by a masked language model's proposals and by neighbours in word vectors."""
+    copies: int = Field(20, ge=1, le=10_000)
+    """Copies of each row to train on (the paper's N_a)."""
+    probability: float = Field(0.4, gt=0, le=1)
+    """Chance of a word to be replaced (p_t)."""
+    candidates: int = Field(15, ge=1, le=1000)
+    """Words that a word may be replaced by, all equally likely (K)."""
+    masked_lm: Place | None = Field(
+        None,
+        description="Model that proposes words in the place of those that are one piece of its tokenizer; none: they "
+        "have neighbours too; default: the teacher, where it has a masked language model's head.",
+    )
+    word_vectors: Place | None = Field(
+        None,
+        description="Where words of several pieces have their neighbours: a text file as GloVe's (also .gz, .xz, "
+        ".zst), or a model, for its word embeddings; none: they stay; default: the teacher.",
+    )
+    context: Literal["copy", "row"] = Field(
+        "copy",
+        description="What words are predicted from: the copy with the words replaced before, as the paper has it, or "
+        "the row as it stands, with fewer predictions by copies x probability.",
+    )
+    seed: int | None = Field(None, ge=0, lt=2**32)
+    """Decides the copies; default: the run's. With one, runs of several seeds share them."""
 
 
 class MixSpec(Grown):
@@ -221,18 +332,36 @@ class MixSpec(Grown):
         return self
 
 
+class SourceSpec(Grown):
+    """A source of text, with what it is to a model of sentence vectors, how much of it is read, and how it is cut."""
+
+    source: Place
+    """The source, as a string alone would name it."""
+    role: Role | None = None
+    """What its texts are, query or document: the teacher reads its prompt of that role before them."""
+    share: float | None = Field(None, gt=0, lt=1)
+    """Its part of what is trained on; sources without one have the rest, by their sizes."""
+    units: Units | None = None
+    """Kinds of pieces that it is cut into; default: as the corpus."""
+    added = frozenset({"role", "share", "units"})
+
+
 class CorpusSpec(TextSpec):
     """The text that is distilled on."""
 
-    sources: list[Place] = Field(
+    sources: list[Place | SourceSpec] = Field(
         default_factory=list,
-        description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, or installed-docs "
-        "(docstrings of installed packages). Left out where mix.by gives them.",
+        description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
+        "(docstrings of installed packages) or installed-text (manual pages, read-me files and licences too); or "
+        "{source, role, share, units}. Left out where mix.by gives them.",
     )
     text_column: Name = "text"
     """The column of text in jsonl, parquet and Hub data."""
-    held_out: Share = 0.01
-    """Share of documents kept out of training for held-out figures."""
+    held_out: Share | None = Field(
+        None,
+        description="Share of documents (or of the texts of rows) kept out of training for held-out figures; default: "
+        "0.01, and of rows without a development set 500 or a tenth, by whole groups of near duplicates.",
+    )
     max_documents: int | None = Field(None, ge=1, le=MOST)
     """Use no more documents (or rows) than this."""
     streaming: bool = False
@@ -241,20 +370,62 @@ class CorpusSpec(TextSpec):
     """Streaming: blocks shuffled together in every process that reads; default: 10,000."""
     mix: MixSpec | None = None
     """Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes."""
-    task: TaskSpec | None = None
-    """What the rows are labelled with; default: text without labels."""
+    task: Annotated[TaskSpec | None, BeforeValidator(_kind_of_a_name, json_schema_input_type=TaskSpec | str | None)] = (
+        None
+    )
+    """What the rows are labelled with, or the name of a task, which gives the rows too; default: no labels."""
+    data: Place | None = None
+    """With a task's name: the folder with its files; default: the Hub."""
+    development: list[Place] | None = Field(
+        None,
+        description="Rows that are never trained on, in the layout of the others, on which teacher and student are "
+        "scored; default with a task's name: the split on which its best grid point is chosen.",
+    )
+    augment: RowAugmentationSpec | None = None
+    """Copies of the rows with other words; not a stage's `augment`, which changes tokens while it trains."""
+    added = TextSpec.added | {"augment", "data", "development"}
 
-    @field_validator("sources", mode="before")
+    @field_validator("sources", "development", mode="before")
     @classmethod
     def _one_source_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
+    @property
+    def described_sources(self) -> list[SourceSpec]:
+        """The sources, of those that are named alone nothing else."""
+        return [SourceSpec(source=each) if isinstance(each, str) else each for each in self.sources]
+
+    @property
+    def places(self) -> list[str]:
+        """The sources by their names."""
+        return [each.source for each in self.described_sources]
+
     @model_validator(mode="after")
     def _has_sources(self) -> CorpusSpec:
         by = self.mix is not None and self.mix.by is not None
-        if by == bool(self.sources):
+        if self.task is not None and self.task.name is not None:
+            for name in ("sources", "text_column"):
+                if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
+                    raise ValueError(f"the task '{self.task.name}' says its {name}: leave out {name}, or name no task")
+        elif self.data is not None:
+            raise ValueError("data is the folder of a task's files, and no task is named: give sources instead")
+        elif by == bool(self.sources):
             given = "mix.by gives the sources, and sources are given too: leave one of them out"
             raise ValueError(given if by else "sources is missing: give files, folders or data sets, or mix.by")
+        return self
+
+    @model_validator(mode="after")
+    def _development_rows_are_labelled(self) -> CorpusSpec:
+        if self.development is not None and self.task is None:
+            raise ValueError("development has labelled rows, and this corpus has no task: name one, or leave it out")
+        if self.development and self.held_out:
+            raise ValueError(
+                f"held_out {self.held_out} is for rows without a development set, and there is one: leave one out"
+            )
+        if self.development == []:
+            raise ValueError("development is empty: give a file with labelled rows, or leave it out")
+        if self.held_out is None and self.task is None:
+            object.__setattr__(self, "held_out", DEFAULT_HELD_OUT)  # Documents of text have it.
         return self
 
     @model_validator(mode="after")
@@ -266,6 +437,10 @@ class CorpusSpec(TextSpec):
         weights = self.mix.weights if self.mix is not None else None
         if weights is not None and len(weights) != len(self.sources):
             raise ValueError(f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one each")
+        if self.mix is not None and any(each.share for each in self.described_sources):
+            raise ValueError("sources have a share, and there is a mix: leave out one of them")
+        if (total := math.fsum(each.share or 0 for each in self.described_sources)) > 1 + 1e-6:
+            raise ValueError(f"the shares of sources add up to {total:g}: let them add up to 1, or less")
         for name in ("streaming", "mix"):
             if self.task is not None and getattr(self, name):
                 raise ValueError(f"{name} is for text without labels: leave out {name}, or the task")
@@ -273,15 +448,29 @@ class CorpusSpec(TextSpec):
 
     @model_validator(mode="after")
     def _labelled_rows_are_not_cut(self) -> CorpusSpec:
+        if self.task is not None and KINDS[self.task.kind].has_queries and self.augment is not None:
+            raise ValueError("augment would change a query in each of its rows, and part its documents: leave it out")
+        if self.task is None and self.augment is not None:
+            raise ValueError(
+                "augment copies labelled rows, and this corpus has no task: give one, or change text while a stage "
+                "trains by its augment.replace_tokens"
+            )
         if self.task is not None:
-            columns = [self.text_column, self.task.pair_column, self.task.label_column]
-            if self.task.kind != "question_answering" and len(set(columns)) < len(columns):
+            kind, columns = KINDS[self.task.kind], [self.text_column, self.task.pair_column, self.task.label_column]
+            reads_text = not (kind.has_answers or kind.has_queries or kind.of_words)
+            if not reads_text and self.text_column != type(self).model_fields["text_column"].default:
+                raise ValueError(
+                    f"text_column means nothing to {self.task.kind}, whose columns task names: leave it out"
+                )
+            if reads_text and len(set(columns)) < len(columns):
                 raise ValueError(f"text, pair and label are columns of their own, and these are {columns}: name three")
-            for name in ("unit", "join", "minimum_tokens", "pairs"):
+            for name in TEXT_ALONE:
                 if getattr(self, name) is not None:
                     raise ValueError(
                         f"{name} is for text without labels; with task every row stays whole: leave it out"
                     )
+            if any(isinstance(each, SourceSpec) for each in self.sources):
+                raise ValueError("role, share and units of a source are for text without labels: give its name alone")
         return self
 
 
@@ -291,7 +480,7 @@ class CorpusSpec(TextSpec):
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
 
 
-class TeacherSpec(Strict):
+class TeacherSpec(Grown):
     """The pretrained model that is distilled."""
 
     model: Place
@@ -307,6 +496,12 @@ class TeacherSpec(Strict):
         description="Shard its layers over the processes, where it does not fit on one device; every layer is then "
         "gathered for every batch.",
     )
+    classes: dict[Name, Name] | None = Field(
+        None,
+        description="Names for the classes of a classifier, such as {LABEL_0: entailment, LABEL_1: neutral}, where its "
+        "config.json has other names than the data; the student is saved with the new ones.",
+    )
+    added = frozenset({"classes"})
 
 
 class StageTeacherSpec(TeacherSpec):
@@ -321,6 +516,8 @@ class StageTeacherSpec(TeacherSpec):
     def _one_of_the_two(self) -> StageTeacherSpec:
         if bool(self.model) == (self.stage is not None):
             raise ValueError("give either model (a folder or a name) or stage (an earlier stage), and not both")
+        if self.stage is not None and self.classes:
+            raise ValueError("classes renames those of a model; leave it out beside stage")
         return self
 
 
@@ -350,11 +547,19 @@ class ShapeSpec(Strict):
     """Width of factorised embeddings; default: as hidden."""
 
 
-class StudentSpec(Strict):
-    """The model that is made."""
+def shape_alone(value: Any) -> Any:
+    """Return the keys of a student that is given by its shape alone; for validators."""
+    by_name = isinstance(value, Mapping) and "layers" in value and "shape" not in value
+    return {"shape": value} if by_name or isinstance(value, int | str) else value
 
-    shape: str | ShapeSpec
-    """"layers x hidden" such as "6x384", a preset, or every field by name."""
+
+class StudentSpec(Strict):
+    """The model that is made; in place of all this its shape may stand."""
+
+    shape: Count | str | ShapeSpec = Field(
+        description='"layers x hidden" such as "6x384", a preset, or every field by name. A number alone is that many '
+        "of the teacher's layers: its widths and heads, and the start initialise.layers ends, where none is given.",
+    )
     initialise: InitialiseSpec = Field(default_factory=InitialiseSpec)
     """What the student starts from."""
     dropout: float | None = Field(None, ge=0, lt=1)
@@ -364,6 +569,23 @@ class StudentSpec(Strict):
         description="What parameters that no stage trains, and rows of embeddings that no batch reads, hold in the "
         "saved student: their start, or the teacher's values where shapes allow.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_depth_starts_from_layers(cls, value: Any) -> Any:
+        given = shape_alone(value)
+        if not isinstance(given, Mapping) or (depth := depth_alone(given.get("shape"))) is None:
+            return given
+        start = given.get("initialise", {})
+        if isinstance(start, Mapping) and not {"layers", "checkpoint"} & set(start):
+            start = {**start, "layers": "ends"}
+        return {**given, "shape": depth, "initialise": start}
+
+
+Student: TypeAlias = Annotated[
+    StudentSpec, BeforeValidator(shape_alone, json_schema_input_type=StudentSpec | int | str)
+]
+"""A student, or its shape alone."""
 
 
 # What a stage does about steps that go wrong.
@@ -391,45 +613,6 @@ class GuardSpec(Strict):
     )
 
 
-# Validation errors in one line: the place, what is wrong, what was given.
-
-
-_BRANCHES = ("str", "int", "ShapeSpec")
-
-
-def explain(error: ValidationError) -> str:
-    """Turn a validation error into one line: the place, what is wrong, and how many more there are.
-
-    Of a value that may have one of several types pydantic reports a failure for each; the author meant the
-    type whose failure lies deepest in the value.
-    """
-    errors: list[Any] = error.errors()
-    choices = {_choice(item["loc"]) for item in errors}
-    if len(choices) == 1 and None not in choices:
-        errors = [max(errors, key=lambda item: len(_place(item["loc"])))]
-    first, more = errors[0], len(errors) - 1
-    place = ".".join(map(str, _place(first["loc"]))) or "recipe"
-    message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    if first["type"] == "missing":
-        message = "is missing"
-    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(first.get('input'))[:80]!r})"
-    return f"{place}: {message}{shown}." + (f" ({more} more after this one.)" if more else "")
-
-
-def _is_branch(part: Any) -> bool:
-    """Whether a part of a place is the name of a type that pydantic adds: nothing that the user wrote."""
-    return part in _BRANCHES or "[" in str(part)
-
-
-def _place(parts: Sequence[Any]) -> list[Any]:
-    return [part for part in parts if not _is_branch(part)]
-
-
-def _choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Where the value is whose type is a choice; None where there is no choice."""
-    return next((tuple(parts[:index]) for index, part in enumerate(parts) if _is_branch(part)), None)
-
-
 class StageSpec(Strict):
     """One stage: a method and how long to train with it."""
 
@@ -439,7 +622,7 @@ class StageSpec(Strict):
     """The method's name, and its options beside it."""
     teacher: StageTeacherSpec | None = None
     """The stage's teacher; default: the recipe's."""
-    student: StudentSpec | None = Field(
+    student: Student | None = Field(
         None,
         description="A student of this stage alone, such as a teacher assistant, which later stages may name as their "
         "teacher; default: the recipe's student, trained on.",
@@ -481,7 +664,7 @@ class StageSpec(Strict):
         return self.name or str(self.method["name"])
 
 
-class EvaluationSpec(Strict):
+class EvaluationSpec(Grown):
     """What is measured once the student is trained, teacher beside student."""
 
     enabled: bool = True
@@ -502,9 +685,32 @@ class EvaluationSpec(Strict):
     """Pool of the retrieval."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
     """Time for all latencies together."""
+    tasks: list[Name] | None = None
+    """Tasks that a task's student is scored on as it is; default: the development rows of its last labelled stage."""
+    data: Place | None = None
+    """Folder with these tasks' files; default: that of the last corpus of a named task, else the Hub."""
+    added = frozenset({"tasks", "data"})
+
+    @model_validator(mode="after")
+    def _data_of_tasks(self) -> EvaluationSpec:
+        if self.data is not None and self.tasks is None:
+            raise ValueError("data is the folder of the files of evaluation.tasks, and none are named: leave it out")
+        return self
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _names_of_tasks(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [value]
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            return value
+        try:
+            return parse_tasks(",".join(value))
+        except LimbeckError as error:
+            raise ValueError(str(error)) from None
 
 
-class Recipe(Strict):
+class Recipe(Grown):
     """A run: teacher, student, corpus, stages and evaluation."""
 
     name: Name = "run"
@@ -514,12 +720,15 @@ class Recipe(Strict):
     output: Place | None = None
     """The run's folder; a new one."""
     teacher: TeacherSpec
-    student: StudentSpec
+    student: Student
     corpus: CorpusSpec | None = None
     """The text; not needed without stages."""
     stages: list[StageSpec] = Field(default_factory=list)
     """Trained one after the other; none keeps the initialised student."""
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
+    reasons: dict[str, str] | None = None
+    """Why keys have their values, by their paths (stages.0.method); for readers, of a recipe that was chosen."""
+    added = frozenset({"reasons"})
 
     @model_validator(mode="after")
     def _stages_fit_together(self) -> Recipe:

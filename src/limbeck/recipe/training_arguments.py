@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import multiprocessing
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -53,6 +54,7 @@ _RANGES: dict[str, _Range] = {
     "save_steps": _INTERVAL,
     "save_total_limit": _COUNT,
     "dataloader_num_workers": _Range(0, 1024),
+    "dataloader_prefetch_factor": _Range(1, 1024),
 }
 
 
@@ -125,7 +127,7 @@ CHECKED: dict[str, str] = {
     "log_level": "a level of transformers",
     "log_level_replica": "a level of transformers",
     "bf16": "the machine has it",
-    "fp16": "there is an accelerator",
+    "fp16": "a GPU or another accelerator trains",
     "tf32": "the machine has it",
     "torch_compile": "it is asked for by name",
     "torch_compile_backend": "torch_compile is true and PyTorch has the backend",
@@ -190,6 +192,8 @@ _NEED_WORKERS = tuple(
     f"dataloader_{name}" for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context")
 )
 _SOME_STEPS = 1_000
+_BY_LOSS = ("reduce_lr_on_plateau", "greedy")
+"""Schedules that follow the held-out loss."""
 
 # A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see.
 _FSDP_SETTINGS = {"reshard_after_forward"}
@@ -302,7 +306,7 @@ def _check_compiler(checked: dict[str, Any], place: str) -> None:
 
 
 def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> None:
-    """Refuse an optimizer or a schedule that cannot be made, by making them for one number."""
+    """Refuse an optimizer or a schedule that cannot be made or used, by some steps of them for one number."""
     name = arguments.optim.value
     if name.startswith(_HOOKED) or "layerwise" in name:
         raise RecipeError(
@@ -312,6 +316,9 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
         raise RecipeError(
             f"training.lr_scheduler_kwargs is not for '{arguments.lr_scheduler_type.value}': leave it out."
         )
+    pairs = given.get("optim_args")
+    if not isinstance(pairs, str | None) or any(pair.count("=") != 1 for pair in (pairs or "=").split(",")):
+        raise RecipeError(f"training.optim_args is {pairs!r}: give NAME=VALUE, several by commas, or leave it out.")
     try:
         kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
         if given.get("optim_args"):
@@ -323,11 +330,18 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
     except (ImportError, ValueError, TypeError, RuntimeError, AttributeError) as error:
         raise RecipeError(f"training.optim '{name}' cannot be made: {shorten_error(error)}") from None
     try:
-        get_scheduler(
+        schedule = get_scheduler(
             arguments.lr_scheduler_type, optimizer, num_warmup_steps=1, num_training_steps=_SOME_STEPS,
             scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
         )  # fmt: skip
-    except (ValueError, TypeError, AttributeError, ZeroDivisionError) as error:
+        # To the end, since what it was given is read behind the warm-up, or at the last step alone.
+        metrics = [1.0] if arguments.lr_scheduler_type.value in _BY_LOSS else []
+        for _ in range(_SOME_STEPS):
+            optimizer.step()
+            schedule.step(*metrics)
+        if not all(math.isfinite(group["lr"]) for group in optimizer.param_groups):
+            raise ValueError("its learning rate is no finite number")
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise RecipeError(
             f"training.lr_scheduler_type '{arguments.lr_scheduler_type.value}' cannot be made: {shorten_error(error)}; "
             "give lr_scheduler_kwargs that it takes."
@@ -338,6 +352,8 @@ def _check_loggers(report_to: Any, place: str) -> None:
     """Refuse a logger whose package is missing before any time is spent."""
     names = [report_to] if isinstance(report_to, str) else list(report_to or [])
     available = get_available_reporting_integrations()
+    if len(names) > 1 and (alone := {"none", "all"} & set(names)):
+        raise RecipeError(f"{place} has '{min(alone)}' beside others: give it alone, or the names of loggers.")
     for name in names:
         if name not in ("none", "all") and name not in available:
             extra = "'limbeck[tensorboard]'" if name == "tensorboard" else f"the package of '{name}'"
@@ -376,6 +392,8 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
     accelerated = torch.accelerator.is_available()
     # Pinned memory speeds up the way to an accelerator; without one torch only warns of it.
     merged = {**DEFAULTS, "dataloader_pin_memory": accelerated, "use_cpu": not accelerated, **asked}
+    if asked.get("fp16") and merged["use_cpu"]:
+        raise RecipeError("training.fp16 needs a GPU, and this run trains on a CPU: use bf16, or leave fp16 out.")
     if not {"bf16", "fp16"} & asked.keys():
         merged["bf16"] = bf16_is_fast()
     if not evaluates:

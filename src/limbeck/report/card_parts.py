@@ -15,14 +15,14 @@ from limbeck.core import timing, yaml
 from limbeck.core.blocks import NOTHING, Layout, Table, console, mean
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
+from limbeck.core.kinds import kind_of
 from limbeck.core.markdown import plain_table
 from limbeck.core.records import load
-from limbeck.core.studies import Column, ColumnFigure, Evaluation, Scores
+from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
-from limbeck.report.evaluation import metric_name
 from limbeck.report.page import templates
-from limbeck.report.quality import format_count, is_doubtful
+from limbeck.report.quality import format_count, is_doubtful, metric_name
 
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
@@ -39,13 +39,19 @@ def onnx_usage(export: Export) -> str:
     return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
 
 
+def router_usage(export: Export) -> str:
+    """Return how a router is used, as Markdown: queries, documents, and an index that is there already."""
+    return card_templates().get_template("router_usage.md.j2").render(export=export).strip()
+
+
 @cache
 def card_templates() -> Environment:
     """Return the templates of cards, which are Markdown: the filters escape what a record holds."""
     environment = templates(keep_trailing_newline=True)
     environment.filters |= {"text": escape_markdown, "code": inline_code, "block": code_block, "link": web_address}
     environment.filters |= {"count": format_count, "short": short_name, "mean": mean, "metric": metric_name}
-    environment.filters |= {"exported": export_part, "graph_usage": onnx_usage}
+    environment.filters |= {"exported": export_part, "graph_usage": onnx_usage, "kind": kind_of}
+    environment.filters |= {"router_usage": router_usage}
     return environment
 
 
@@ -75,6 +81,7 @@ _NAMES = {
     "onnx": "ONNX",
     "onnx-int8": "ONNX with int8 weights",
     "sentence-transformers": "a sentence-transformers folder",
+    "router": "a router of sentence-transformers",
     "safetensors": "safetensors",
 }
 
@@ -104,6 +111,10 @@ def _export_lines(export: Export) -> Iterator[str]:
     found = export.differences
     if export.int8 is None:
         yield f"Weights: {export.megabytes:.1f} MB."
+    if export.documents:
+        yield f"Queries are read by {export.source}, documents by {export.documents}."
+    if export.found is not None:
+        yield f"Of the sample texts {export.found:.0%} are found as queries: their own document vector is the nearest."
     largest = ", ".join(
         f"{value:.2g} in {name} (largest value {found.scale[name]:.2g})" if value is not None else f"none in {name}"
         for name, value in found.largest.items()
@@ -236,12 +247,14 @@ class TaskScores:
         teacher: Name of the first model of the evaluation; empty where that is the student.
         rows: A row a task.
         notes: Where the rows that were scored are not all that are published.
+        as_is: Whether its head was scored as it is; else it was fine-tuned.
     """
 
     preset: str
     teacher: str
     rows: tuple[TaskScore, ...]
     notes: tuple[str, ...] = ()
+    as_is: bool = False
 
 
 def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | None:
@@ -275,10 +288,13 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
         student: Its folder; models are known by their path, or by its last two parts where that has moved.
         summary: Of the evaluation.
     """
+    own = next((model for model in summary.models if _is(student, model.name)), None)
+    return None if own is None else scores_of_model(own, summary)
+
+
+def scores_of_model(own: EvaluatedModel, summary: Evaluation) -> TaskScores:
+    """Return the scores of one of the models of an evaluation's summary."""
     models = summary.models
-    own = next((model for model in models if _is(student, model.name)), None)
-    if own is None:
-        return None
     teacher = Scores() if own is models[0] else models[0]
     partly = _partly_read(summary)
     shown = ((column, figure) for column in summary.columns if (figure := own.columns.get(column.key)))
@@ -290,7 +306,7 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
         if not column.detail
     )
     name = "" if own is models[0] else models[0].name
-    return TaskScores(str(summary.preset), name, rows, tuple(dict.fromkeys(partly.values())))
+    return TaskScores(str(summary.preset), name, rows, tuple(dict.fromkeys(partly.values())), summary.as_is)
 
 
 def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
@@ -299,7 +315,7 @@ def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
         (column.task, split): note
         for column in summary.columns
         if column.task is not None and column.task in DEFINITIONS
-        for split in column.splits
+        for split in _splits_of(column)
         for note in reversed(summary.notes)
         if note.startswith(f"{DEFINITIONS[column.task].task.title} {split}: ") and _OTHER_ROWS.search(note)
     }
@@ -308,13 +324,18 @@ def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
 def _dataset(column: Column, partly: Collection[tuple[str, str]]) -> dict[str, str]:
     """Return the place of the rows on the Hub if all of them were scored, else the task's own name."""
     task = str(column.task)
-    whole = task in DEFINITIONS and not any((task, split) in partly for split in column.splits)
-    found = DEFINITIONS[task].on_hub(column.splits[0]) if whole else None
+    whole = task in DEFINITIONS and not any((task, split) in partly for split in _splits_of(column))
+    found = DEFINITIONS[task].on_hub(_splits_of(column)[0]) if whole else None
     if found is None:
         return {"type": task, "name": column.title}
     hub, split = found
     config = {"config": split.config} if split.config else {}
     return {"type": hub.name, "name": column.title, **config, "split": split.split}
+
+
+def _splits_of(column: Column) -> list[str]:
+    """The splits whose rows a column is of, without the variants of sentence vectors."""
+    return [split.partition("@")[0] for split in column.splits]
 
 
 def _is(student: Path, name: str) -> bool:

@@ -9,11 +9,13 @@ from rich.console import RenderableType
 
 from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table
+from limbeck.core.kinds import kind_of
 from limbeck.evaluation.grid_summary import FINISHED
+from limbeck.evaluation.metrics import THRESHOLDS
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.findings import EvaluationFound, last_part, without_path
 from limbeck.report.plots import BarGroup
-from limbeck.report.quality import write_forms
+from limbeck.report.quality import metric_name, write_forms
 from limbeck.report.run import provenance_blocks
 
 STEM = "evaluation_table"
@@ -24,18 +26,12 @@ _PAPERS = {
     "mlkd_bert": "MLKD-BERT",
     "comparative_study": "Comparative study",
 }
-_METRICS = {"f1": "F1", "matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman", "f1_answer": "F1"}
 _COMPUTED = " †"
 """After an average of published figures that is not printed in their paper."""
 _AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
 _SPLITS = {"development": ", dev", "test": ", test"}
 _PUBLISHED_ON_CONSOLE = 6
 _MOST_CELLS = 100
-
-
-def metric_name(metric: str) -> str:
-    """Return a metric as tables head it."""
-    return _METRICS.get(metric, metric.replace("_", " "))
 
 
 # Tables of scores: tasks as columns, then averages, by their keys.
@@ -92,17 +88,34 @@ def scores_table(summary: studies.Evaluation) -> Table:
     return Table("", ("", *headings.values()), tuple(rows), (0,), *marked, layout=layout)
 
 
+def digits_of(metric: str, column: studies.Column) -> int:
+    """Return how many digits a metric is printed with: three of a probability, one of percent and scores."""
+    return 3 if metric.endswith(THRESHOLDS) and kind_of(column.kind).has_several else 1
+
+
+def units_of_thresholds(summary: studies.Evaluation) -> str:
+    """Return what thresholds are, to follow "in percent"; empty where there are none."""
+    of_columns = ((column, model.columns.get(column.key)) for column in summary.columns for model in summary.models)
+    found = {
+        "probabilities" if kind_of(column.kind).has_several else "differences of scores": None
+        for column, figure in of_columns
+        if figure is not None and any(metric.endswith(THRESHOLDS) for metric in figure.metrics)
+    }
+    return f"; thresholds are {' or '.join(found)}" if found else ""
+
+
 def metrics_table(summary: studies.Evaluation) -> Table:
     """Lay out every metric of every column, a figure of each model."""
     rows: list[tuple[AnyCell, ...]] = []
     for column in summary.columns:
         cells = [model.columns.get(column.key) for model in summary.models]
         for metric in dict.fromkeys(metric for cell in cells if cell for metric in cell.metrics):
-            figures = (blocks.mean(cell.metrics.get(metric) if cell else None) for cell in cells)
+            figures = (
+                blocks.mean(cell.metrics.get(metric) if cell else None, digits_of(metric, column)) for cell in cells
+            )
             rows.append((column.title, metric_name(metric), *figures))
     names = (model.name for model in summary.models)
-    # A threshold is no share of anything: a difference of the model's scores.
-    other = "; thresholds are differences of scores" if any("threshold" in str(row[1]) for row in rows) else ""
+    other = units_of_thresholds(summary)
     return Table(f"Every metric, in percent{other}", ("", "Metric", *names), tuple(rows), words=(0,))
 
 
@@ -120,6 +133,7 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
                 f"{model.name}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
                 f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
                 f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
+                + (f"; the best run is kept in {choice.weights}" if choice.weights else "")
             )
 
 
@@ -280,7 +294,8 @@ def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[st
 
 def _title(summary: studies.Evaluation) -> str:
     average = f", averaged as in {summary.average}" if summary.average else ""
-    return f"Evaluation by the preset '{summary.preset}'{average}, in percent"
+    what = "Models as they are, metrics and lengths of" if summary.as_is else "Evaluation by"
+    return f"{what} the preset '{summary.preset}'{average}, in percent"
 
 
 # The sections of a report: tables, a bar for every model and task, costs, failed cells.
@@ -332,7 +347,8 @@ def pass_of(costs: studies.Costs) -> str:
 def _flow(found: EvaluationFound) -> Iterator[Block]:
     models = dict.fromkeys(last_part(cell.model) for cell in found.cells)
     tasks = dict.fromkeys(cell.task for cell in found.cells)
-    asked = [found.asked.preset or "", ", ".join(found.asked.overrides)]
+    way = "models as they are" if found.asked.as_is else ""
+    asked = [found.asked.preset or "", ", ".join(found.asked.overrides), way]
     protocol = ", ".join(filter(None, asked)) or "not recorded"
     models_and_tasks = ("Models", ", ".join(models) or "none"), ("Tasks", ", ".join(tasks) or "none")
     yield blocks.Steps((*models_and_tasks, ("Protocol", protocol)))

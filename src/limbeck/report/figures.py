@@ -343,7 +343,7 @@ _SHARES = (
 
 
 def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
-    """Draw the whole loss, tokens a second, then the terms in groups, then note how they were logged.
+    """Draw loss, development scores, tokens a second, then the terms in groups, then note how they were logged.
 
     Args:
         stage: A stage.
@@ -353,6 +353,9 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     if not log.curves:
         yield Notes((f"{heading}: {'no log is there' if stage.is_finished else 'nothing was logged yet'}.",))
     yield from _log_figure(log, f"{heading}: Loss", {"training": "loss", "held-out text": "eval_loss"})
+    scores = [(label, curve) for label, curve in log.scores().items() if len(curve.points) > 1]
+    if scores:
+        yield _curves_figure(f"{heading}: Scores on development rows", scores, "score of the student as it is", style=3)
     rate = log.curves.get(RATE)
     if rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
         label = "tokens a second since the last log, without padding and evaluation"

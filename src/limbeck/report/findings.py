@@ -15,6 +15,7 @@ from limbeck.core.files import read_json
 from limbeck.core.records import PlannedStage, Run, Stage
 from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest, Search
 from limbeck.report.plots import Point
+from limbeck.report.quality import metric_name
 from limbeck.training.record import LOG, RunStatus
 from limbeck.training.stage import DONE
 
@@ -26,7 +27,7 @@ RATE = "tokens_per_second"
 MOST_POINTS = 400
 """Points of a curve in a figure; more would not be distinguished."""
 _STATE = "trainer_state.json"
-_TERM, _HELD_OUT = "loss_", "eval_"
+_TERM, _HELD_OUT, _DEVELOPMENT = "loss_", "eval_", "development_"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class StageLog:
 
     Args:
         source: The file that it is from; empty where there is none.
-        curves: By name: `loss`, `loss_TERM`, `eval_loss`, `eval_TERM`, `learning_rate`, `grad_norm`, `RATE`.
+        curves: By name: `loss`, `loss_TERM`, `eval_loss`, `eval_TERM`, `development_METRIC`, `learning_rate`,
+            `grad_norm`, `RATE`.
         reached: The last `step`, `tokens` and `seconds` of a line with a loss, as far as they were logged.
         lines: How many entries there were.
         not_finite: How many values were infinite or no numbers, and are left out.
@@ -67,6 +69,14 @@ class StageLog:
     def terms(self) -> list[str]:
         """Return the names of the terms, as they were logged."""
         return [name.removeprefix(_TERM) for name in self.curves if name.startswith(_TERM)]
+
+    def scores(self) -> dict[str, Curve]:
+        """Return the scores on development rows, by their metrics in words."""
+        return {
+            metric_name(name.removeprefix(_DEVELOPMENT)): curve
+            for name, curve in self.curves.items()
+            if name.startswith(_DEVELOPMENT)
+        }
 
 
 def read_stage_log(folder: Path) -> StageLog:
@@ -176,7 +186,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_curve(name: str) -> bool:
-    return name in ("loss", "learning_rate", "grad_norm") or name.startswith((_TERM, _HELD_OUT))
+    return name in ("loss", "learning_rate", "grad_norm") or name.startswith((_TERM, _HELD_OUT, _DEVELOPMENT))
 
 
 def _step_of(checkpoint: Path) -> int:
@@ -352,9 +362,9 @@ def title_of(name: str | None, folder: Path) -> str:
 
 
 def last_part(name: str) -> str:
-    """Return the last part of a name; of the student in a run's folder, the run's."""
+    """Return the last part of a name; of the model in the folder of a run or a fine-tuning, the folder's."""
     parts = [part for part in name.removeprefix("package:").rstrip("/").split("/") if part]
-    return parts[-2] if len(parts) > 1 and parts[-1] == "student" else parts[-1] if parts else name
+    return parts[-2] if len(parts) > 1 and parts[-1] in ("student", "model") else parts[-1] if parts else name
 
 
 def without_path(name: str) -> str:

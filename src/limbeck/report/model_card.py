@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,14 +13,17 @@ from huggingface_hub import ModelCard, try_to_load_from_cache
 from limbeck.core import files, records
 from limbeck.core.escaping import code_block, escape_markdown, one_line, printable_values
 from limbeck.core.exports import Export
+from limbeck.core.kinds import KINDS
 from limbeck.core.records import RUN_STUDENT, STAGES, Run, Stage, run_of
 from limbeck.errors import LimbeckError, RecipeError
+from limbeck.evaluation.agreement import ROLES
+from limbeck.evaluation.metrics import METRICS
 from limbeck.export.source import locate
 from limbeck.models import heads, loading, locating
+from limbeck.models.sentences import SentencePooling, prompt_names, sentence_pooling
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
-from limbeck.report.evaluation import metric_name
-from limbeck.report.quality import comparison_markdown, format_count
+from limbeck.report.quality import comparison_markdown, format_count, metric_name
 from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
@@ -100,6 +104,34 @@ class Card:
         """Whether the folder also loads in sentence-transformers."""
         return (self.folder / "modules.json").is_file()
 
+    @cached_property
+    def sentence(self) -> SentencePooling | None:
+        """How sentence vectors are made; None where nothing readable says it, and of a router."""
+        try:
+            return sentence_pooling(self.folder) if self.is_pooled and not self.is_router else None
+        except LimbeckError:  # A card is written of what can be read.
+            return None
+
+    @property
+    def prompts(self) -> dict[str, tuple[str, str]]:
+        """By role the name and the text of the prompt that the folder has for it."""
+        known = self.sentence.prompts if self.sentence is not None else {}
+        found = {role: next((name for name in prompt_names(role) if name in known), None) for role in ROLES}
+        return {role: (name, known[name]) for role, name in found.items() if name is not None}
+
+    @property
+    def widths(self) -> list[int]:
+        """The widths, besides the whole, at which stages taught the student's sentence vectors; the widest first."""
+        given = [stage.method.get("truncate") for stage in self.run.recipe.stages if not stage.student]
+        return sorted({width for each in given if isinstance(each, list) for width in each if type(width) is int})[::-1]
+
+    @property
+    def chain(self) -> str | None:
+        """How sentence vectors are made, where it takes more than pooling by the mean or the first token."""
+        said = self.sentence
+        plain = said is None or (not said.modules and said.pooling in ("mean", "cls"))
+        return None if plain else str(said)
+
     @property
     def head_kind(self) -> str:
         """The kind of the head; a folder that makes sentence vectors is exported without it."""
@@ -114,6 +146,11 @@ class Card:
     def is_graph(self) -> bool:
         """Whether the folder holds a graph, and no weights of PyTorch."""
         return self.export is not None and bool(self.export.file)
+
+    @property
+    def is_router(self) -> bool:
+        """Whether the folder reads documents by another model than queries."""
+        return self.export is not None and bool(self.export.documents)
 
     @property
     def hub_name(self) -> str | None:
@@ -240,7 +277,14 @@ def inherited_fields(run: Run) -> dict[str, str]:
 # line a value, and what is not known is left out rather than guessed.
 
 
-_HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr", "f1_answer": "f1"}
+_HUB_METRICS = {
+    **dict.fromkeys(("micro_f1", "macro_f1", "f1_answer", "f1_entity"), "f1"),
+    "precision_entity": "precision",
+    "recall_entity": "recall",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
 
 
@@ -260,7 +304,8 @@ def front_matter(card: Card) -> str:
     # The measurements are of the float32 student: of other weights they would be a claim that nobody checked.
     results = [
         *_held_out_results(card.run, fields["pipeline_tag"]),
-        *(_task_results(card.scores) if card.scores else ()),
+        *_development_results(card.run, fields["pipeline_tag"]),
+        *(task_results(card.scores) if card.scores else ()),
     ]
     if results and is_in_float32(card.export):
         types = dict.fromkeys(metric["type"] for result in results for metric in result["metrics"])
@@ -301,25 +346,43 @@ def _held_out_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
     """Return the figures of the run's evaluation for the Hub's `model-index`, all as shares."""
     found = run.evaluation or records.RunEvaluation()
     agreement, retrieval = found.agreement or records.Agreement(), found.student.retrieval or records.Retrieval()
-    scores = found.task or records.TaskFigures()
     known = [
         *_metric("spearmanr", "Spearman agreement with the teacher", agreement.spearman),
         *_metric("mrr_at_10", "MRR@10 of finding a text's body by its summary", retrieval.mrr_at_10),
         *_metric("recall_at_1", "Recall@1 of finding a text's body by its summary", retrieval.recall_at_1),
-        *_metric(str(scores.metric), "Score on held-out rows", scores.student),
+        *_metric("ndcg_at_10", "nDCG@10 of finding a text's body by its summary", retrieval.ndcg_at_10),
     ]
+    if found.asymmetric is not None:
+        known += _metric("ndcg_at_10", "nDCG@10 in the teacher's vectors of bodies", found.asymmetric.ndcg_at_10)
     if known:
         dataset = {"name": "text held out from training", "type": "held-out"}
         yield {"task": {"type": task}, "dataset": dataset, "metrics": known}
 
 
-def _task_results(scores: TaskScores) -> Iterator[dict[str, Any]]:
+def _development_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
+    """Return the scores on development rows; of held-out rows the teacher may have been trained on, there are none."""
+    for scores in (run.evaluation or records.RunEvaluation()).development:
+        known = [
+            each
+            for metric, value in scores.student.items()
+            if metric in METRICS
+            for each in _metric(_HUB_METRICS.get(metric, metric), f"{metric_name(metric)} on development rows", value)
+        ]
+        if known:
+            dataset = {"name": one_line(scores.task), "type": one_line(scores.task), "split": one_line(scores.split)}
+            yield {"task": {"type": task}, "dataset": dataset, "metrics": known}
+
+
+def task_results(scores: TaskScores) -> Iterator[dict[str, Any]]:
+    """Return scores on tasks for the Hub's `model-index`, all as shares."""
     for row in scores.rows:
         kind, metric = str(row.column.kind), row.column.metric
-        how = "cosine of sentence vectors" if kind == "similarity" else f"fine-tuned, preset {scores.preset}"
+        how = "as it is" if scores.as_is else f"fine-tuned, preset {scores.preset}"
+        how = "cosine of sentence vectors" if KINDS[kind].of_vectors else how
         known = _metric(_HUB_METRICS.get(metric, metric), f"{metric_name(metric)} ({how})", row.student.mean / 100)
         dataset = {key: one_line(value) for key, value in row.dataset.items()}
-        task = "sentence-similarity" if kind == "similarity" else HEADS[kind]["pipeline_tag"]
+        vectors = {"similarity": "sentence-similarity", "retrieval": "information-retrieval"}
+        task = vectors[kind] if KINDS[kind].of_vectors else HEADS[kind]["pipeline_tag"]
         yield {"task": {"type": task}, "dataset": dataset, "metrics": known}
 
 
@@ -466,6 +529,8 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     if export.file:
         note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` by it."
         parts += [note, code_block(card_parts.onnx_usage(export), "python")]
+    if export.documents:
+        parts += ["## How to use it", card_parts.router_usage(export)]
     return "\n\n".join(parts) + "\n"
 
 

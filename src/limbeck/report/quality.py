@@ -9,7 +9,8 @@ from rich.console import RenderableType
 
 from limbeck.core import markdown, timing
 from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, to_csv
-from limbeck.core.records import BatchLatency, Retrieval, RunEvaluation, TaskFigures, text_of
+from limbeck.core.records import Agreement, BatchLatency, CutVectors, Retrieval, RunEvaluation, TaskFigures, text_of
+from limbeck.evaluation.metrics import METRICS
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
@@ -120,19 +121,83 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
         yield Row(f"Latency batch {batch.batch_size}, ms", *whole, "milliseconds", speedup=batch.speedup)
         yield Row("  its Transformer part", *part, "milliseconds", speedup=batch.transformer_speedup)
     if (agreement := found.agreement) is not None:
-        ends = tuple(end for end in agreement.interval or () if end is not None)
-        interval = (ends[0], ends[1]) if len(ends) == 2 else None
-        yield Row("Agreement (Spearman)", None, agreement.spearman, "agreement", interval=interval)
+        yield Row("Agreement (Spearman)", None, agreement.spearman, "agreement", interval=_ends(agreement))
+    for scores in found.development:
+        title = f"{scores.task}, {scores.split}" if scores.split else scores.task
+        for metric, value in scores.student.items():
+            if metric in METRICS:  # Others are parts of these, and thresholds.
+                yield Row(f"{_at_start(metric_name(metric))} of {title}", scores.teacher.get(metric), value, "share")
     if (task := found.task) is not None and task.metric is not None:
-        # Of a student for a task: its score, and how often it gives the teacher's answer.
-        yield Row(f"{_METRICS.get(task.metric, task.metric)} (held out)", task.teacher, task.student, "share")
-        yield Row("  with the teacher's answers as labels", None, task.agreement, "agreement")
+        # No score of the task: the teacher may have been trained on these rows, so no share of its score is told.
+        metric = metric_name(task.metric)
+        if task.agreement is None:
+            yield Row(f"{_at_start(metric)} on rows {_HELD_OUT}", None, task.student, "agreement")
+        else:
+            yield Row(AGREEMENT, None, task.agreement, "agreement")
+            yield Row(f"  with their labels: {metric}", task.teacher, task.student, "agreement")
     theirs, own = teacher.retrieval or Retrieval(), student.retrieval or Retrieval()
-    yield Row("Retrieval MRR@10", theirs.mrr_at_10, own.mrr_at_10, "share")
-    yield Row("Retrieval recall@1", theirs.recall_at_1, own.recall_at_1, "share")
+    mixed = found.asymmetric or Retrieval()
+    for metric in RETRIEVAL:
+        whole = getattr(theirs, metric)
+        yield Row(f"Retrieval {metric_name(metric)}", whole, getattr(own, metric), "share")
+        if (value := getattr(mixed, metric)) is not None:
+            yield Row(f"  {_ASYMMETRIC}", whole, value, "share")
+    for cut in found.cut:
+        yield from _rows_of_cut(cut)
 
 
-_METRICS = {"accuracy": "Accuracy", "spearman": "Spearman with the labels", "exact_span": "Exact answer windows"}
+def _rows_of_cut(cut: CutVectors) -> Iterator[Row]:
+    """Rows of shorter vectors: agreement and the first figure of retrieval."""
+    width, metric = f"{cut.width} components", RETRIEVAL[0]
+    if cut.agreement is not None:
+        yield Row(f"Agreement, {width}", None, cut.agreement.spearman, "agreement", interval=_ends(cut.agreement))
+    theirs, own, mixed = (getattr(one or Retrieval(), metric) for one in (cut.teacher, cut.student, cut.asymmetric))
+    if own is not None:
+        yield Row(f"Retrieval {metric_name(metric)}, {width}", theirs, own, "share")
+    if mixed is not None:
+        yield Row(f"  {_ASYMMETRIC}", theirs, mixed, "share")
+
+
+def _ends(agreement: Agreement) -> tuple[float, float] | None:
+    ends = tuple(end for end in agreement.interval or () if end is not None)
+    return (ends[0], ends[1]) if len(ends) == 2 else None
+
+
+RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
+"""Figures of `Retrieval` in the order of the table; the first stands for shorter vectors."""
+_ASYMMETRIC = "in the teacher's documents"
+
+
+_METRICS = {
+    "f1": "F1",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "f1_answer": "F1",
+    "f1_entity": "entity F1",
+    "precision_entity": "entity precision",
+    "recall_entity": "entity recall",
+    "ndcg_at_10": "nDCG@10",
+    "mrr_at_10": "MRR@10",
+    "recall_at_1": "recall@1",
+    "recall_at_10": "recall@10",
+    "exact_span": "exact answer windows",
+}
+_HELD_OUT = "held out of those to train on"
+AGREEMENT = "Agreement with the teacher on rows it may have been trained on"
+"""What held-out rows of a task's training files give."""
+
+
+def metric_name(metric: str) -> str:
+    """Return a metric as tables head it."""
+    return _METRICS.get(metric, metric.replace("_", " "))
+
+
+def _at_start(name: str) -> str:
+    """Write a name with a capital letter, unless its first word has one."""
+    return name[:1].upper() + name[1:] if "".join(name.split()[:1]).islower() else name
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
@@ -152,12 +217,27 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
     if task.rows is not None:
         named = f"; the teacher is '{task.teacher_name}'" if task.teacher_name and task.teacher is not None else ""
         few = ": few, so the scores are rough" if task.rows < _FEW_ROWS else ""
-        yield f"Task: {task.rows:.0f} held-out rows of stage '{task.stage}'{few}{named}."
+        yield (
+            f"Task: {task.rows:,.0f} rows {_HELD_OUT} of stage '{task.stage}'{few}{named}. For scores of the task give "
+            "development rows (corpus.development)."
+        )
     if found.student.retrieval is not None and found.student.retrieval.pool is not None:
         yield f"Retrieval: a held-out summary finds its body among {found.student.retrieval.pool:.0f}."
+    if found.asymmetric is not None:
+        yield "In the teacher's documents: the student's vectors of summaries, the teacher's of bodies."
+    if found.cut:
+        yield "Components: the first of both models' vectors, but agreement is with the teacher's whole ones."
     for role, model in (("teacher", found.teacher), ("student", found.student)):
         if model.megabytes_of == "tensors":
             yield f"Weights: the {role}'s as in memory, not on disk."
+    for scores in found.development:
+        if scores.unavailable is not None:
+            yield f"No scores on {scores.task}: {scores.unavailable}"
+        elif scores.rows is not None:
+            few = ": few, so the scores are rough" if scores.rows < _FEW_ROWS else ""
+            named = f"; the teacher is '{scores.teacher_name}'" if scores.teacher_name else ""
+            title = f"{scores.task}, {scores.split}" if scores.split else scores.task
+            yield f"Development rows: {scores.rows:,.0f} of {title}, models as they are{few}{named}."
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
     yield from (f"No {name}: {reason}" for name, reason in found.unavailable.items())

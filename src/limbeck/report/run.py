@@ -8,11 +8,12 @@ from pathlib import Path
 import yaml
 
 from limbeck.core import blocks, records, studies
-from limbeck.core.blocks import Block, Cell, Notes, Paragraph, Table, duration, number
-from limbeck.report import figures
+from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, duration, number
+from limbeck.core.escaping import one_line
+from limbeck.report import figures, plots
 from limbeck.report.figures import LayerLinks, Measured, find_links, recorded_links
 from limbeck.report.findings import RunFound, StageFound, last_part, run_state, without_path
-from limbeck.report.quality import comparison_notes, format_count, quality_table
+from limbeck.report.quality import AGREEMENT, comparison_notes, format_count, metric_name, quality_table
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,16 @@ class Quality:
 
 
 def quality_of(run: RunFound) -> Quality | None:
-    """Choose what a run is judged by: the score of its task, else retrieval, else agreement with the teacher."""
+    """Choose what a run is judged by: its task's development rows, else retrieval, else agreement with the teacher."""
     found = run.record.evaluation or records.RunEvaluation()
     latency, task = found.latency or records.Latency(), found.task or records.TaskFigures()
     of = f"batch {found.first_batch.batch_size}, {latency.length} tokens, {latency.device}"
-    if task.metric and task.student is not None:
-        return Quality(f"{task.metric}, held out", of, task.teacher, task.student)
+    for scores in found.development:
+        if (value := scores.student.get(scores.metric)) is not None:
+            label = f"{metric_name(scores.metric)} of {scores.task}"
+            return Quality(label, of, scores.teacher.get(scores.metric), value)
+    if task.metric and task.agreement is not None:
+        return Quality(AGREEMENT.lower(), of, 1.0, task.agreement, agreement=True)
     ours, theirs = (model.retrieval or records.Retrieval() for model in (found.student, found.teacher))
     if ours.mrr_at_10 is not None:
         return Quality("retrieval MRR@10, held out", of, theirs.mrr_at_10, ours.mrr_at_10)
@@ -185,6 +190,74 @@ def _result(run: RunFound) -> Iterator[Block]:
         yield from figures.quality_figures(measured_models(run, quality), quality.label, quality.latency)
 
 
+# Answers on development rows: which classes are taken for which, F1 by class, where student and teacher disagree.
+
+
+_MOST_DRAWN = 30
+"""Classes of a drawn confusion matrix; of more each cell is too small to be seen."""
+_MOST_LETTERS = 240
+
+
+def _answers(run: RunFound) -> Iterator[Block]:
+    """Show confusions, classes and disagreements of each task; its scores are in the table of teacher and student."""
+    for found in (run.record.evaluation or records.RunEvaluation()).development:
+        yield from _confusions(found)
+        yield from _by_label(found)
+        yield from _disagreements(found)
+
+
+def _score(value: float | None) -> Cell:
+    return Cell(value, "{:.3f}")
+
+
+def _confusions(found: records.DevelopmentFigures) -> Iterator[blocks.Figure]:
+    """Draw the classes that rows of each class are taken for, as shares of these rows."""
+    names, counts = found.labels, found.confusion
+    if not counts or len(names) > _MOST_DRAWN:
+        return
+    totals = [sum(row) for row in counts]
+    shares = [[count / total if total else None for count in row] for row, total in zip(counts, totals, strict=True)]
+    title = f"{found.task}: classes that the student gives"
+    heat = plots.Heat(shares, names, names, "class of the row", "class that the student gives", 0.0, 1.0, "share")
+    said = (
+        f"{name}: {row[place]:,.0f} of {total:,.0f} right"
+        for place, (name, row, total) in enumerate(zip(names, counts, totals, strict=True))
+    )
+    figure = figures.heat_figure(title, heat, f"Confusions of {len(names)} classes. {'; '.join(said)}.")
+    rows: list[tuple[AnyCell, ...]] = [(name, *map(number, row)) for name, row in zip(names, counts, strict=True)]
+    yield replace(figure, data=Table("Rows of a class by the class that the student gives", ("", *names), tuple(rows)))
+
+
+def _by_label(found: records.DevelopmentFigures) -> Iterator[Table]:
+    rows = tuple((one.label, number(one.rows), _score(one.teacher), _score(one.student)) for one in found.by_label)
+    if rows:
+        headings = ("", "In the labels", "Teacher's F1", "Student's F1")
+        yield Table(f"{found.task}, one by one", headings, rows, folded=len(rows) > _MOST_DRAWN)
+
+
+def _disagreements(found: records.DevelopmentFigures) -> Iterator[Block]:
+    """List the rows on which student and teacher are furthest apart, with all three answers."""
+    if found.disagreements is not None and found.rows:
+        share = found.disagreements / found.rows
+        yield Notes((f"{found.task}: student and teacher disagree on {found.disagreements:,.0f} rows ({share:.1%}).",))
+    rows: list[tuple[AnyCell, ...]] = [
+        (_shown(one), *map(_cut, (one.label, one.teacher, one.student)), _score(one.distance)) for one in found.examples
+    ]
+    if rows:
+        headings = ("Row", "Label", "Teacher", "Student", "Distance")
+        caption = f"{found.task}: where student and teacher are furthest apart"
+        yield Table(caption, headings, tuple(rows), words=(1, 2, 3))
+
+
+def _shown(example: records.Disagreement) -> str:
+    return " ‖ ".join(_cut(part) for part in (example.text, example.pair) if part)
+
+
+def _cut(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _MOST_LETTERS else f"{line[: _MOST_LETTERS - 1]}…"
+
+
 def stage_links(run: RunFound, stage: StageFound) -> LayerLinks | None:
     """Find the layers that a stage joins: composed again, with all that is known of its terms, where the record agrees.
 
@@ -238,7 +311,7 @@ def _training(run: RunFound) -> Iterator[Block]:
     if not run.stages:
         yield Notes(("No stage is recorded: the student is its start.",))
         return
-    facts: tuple[tuple[blocks.AnyCell, ...], ...] = tuple((stage.title, *stage_facts(stage)) for stage in run.stages)
+    facts: tuple[tuple[AnyCell, ...], ...] = tuple((stage.title, *stage_facts(stage)) for stage in run.stages)
     yield Table("Stages", ("Stage", *_FACTS), facts, words=(1, 7, 8))
     if lengths := tuple(_lengths(run)):
         yield Table("Lengths, one after the other", ("Stage", "Longest block, tokens", "Steps", "Tokens"), lengths)
@@ -268,7 +341,7 @@ def stage_facts(stage: StageFound) -> tuple[Cell, ...]:
     )
 
 
-def _lengths(run: RunFound) -> Iterator[tuple[blocks.AnyCell, ...]]:
+def _lengths(run: RunFound) -> Iterator[tuple[AnyCell, ...]]:
     """List what was read at each length of a stage; the loss jumps where the length changes."""
     for stage in run.stages:
         for part in stage.record.lengths:
@@ -280,7 +353,7 @@ def _so_far(stage: StageFound, name: str, logged: str = "") -> float | None:
     return found if stage.is_finished else stage.log.reached.get(logged or name)
 
 
-def _terms(run: RunFound) -> Iterator[tuple[blocks.AnyCell, ...]]:
+def _terms(run: RunFound) -> Iterator[tuple[AnyCell, ...]]:
     """List the last logged mean of every term, beside its value on held-out text."""
     for stage in run.stages:
         last, held_out = stage.record.final_terms, stage.record.held_out
@@ -360,6 +433,7 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
         headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
         yield Table("Text, by its fingerprints", headings, tuple(map(_view, run.corpus.views)), words=(1, 5))
         yield from _mixes(run, run.corpus)
+        yield from kinds_of_rows(run.corpus)
     if bound:
         yield blocks.Code("Identity", yaml.safe_dump(bound, sort_keys=False, allow_unicode=True), "yaml")
 
@@ -380,7 +454,7 @@ def _mixes(run: records.Run, text: records.CorpusText) -> Iterator[Block]:
         views, rows = [view.shares or {} for view in text.views if view.stage == title], drawn.get(title, {})
         # Shares by size differ between lengths; what was drawn is counted over all of them.
         lengths = [f" at {view.length} tokens" for view in text.views if view.stage == title and len(views) > 1] or [""]
-        found: list[tuple[blocks.AnyCell, ...]] = [
+        found: list[tuple[AnyCell, ...]] = [
             (without_path(name), *(Cell(view.get(name), "{:.2%}") for view in views), number(rows.get(name)))
             for name in (views[0] if views else {})
         ]
@@ -388,9 +462,20 @@ def _mixes(run: records.Run, text: records.CorpusText) -> Iterator[Block]:
         yield Table(f"Sources of {title}, by {how}", headings, tuple(found), folded=True)
 
 
+def kinds_of_rows(text: records.CorpusText) -> Iterator[Block]:
+    """Show what rows are, by role and by unit."""
+    for view in text.views:
+        rows: list[tuple[AnyCell, ...]] = [(role, Cell(share, "{:.2%}")) for role, share in (view.roles or {}).items()]
+        total = sum((view.pieces or {}).values()) or 1
+        rows += [(unit, Cell(count / total, "{:.2%}")) for unit, count in (view.pieces or {}).items()]
+        if rows:
+            yield Table(f"Rows of {view.stage}, by role and unit", ("Kind", "Share"), tuple(rows))
+
+
 SECTIONS: dict[str, Callable[[RunFound], Iterable[Block]]] = {
     "What was done": _flow,
     "Teacher beside student": _result,
+    "Answers on development rows": _answers,
     "Layers": _layers,
     "Training": _training,
     "Recipe": _recipe,

@@ -32,9 +32,9 @@ from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.evaluation.cell import model_fingerprint
 from limbeck.methods.registry import METHODS
 from limbeck.models.loading import quiet
-from limbeck.recipe.load import load_recipe
+from limbeck.recipe.load import load_recipe, without_places
 from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.schema import NOT_COMPUTED, Recipe, without_places
+from limbeck.recipe.schema import NOT_COMPUTED, Recipe
 from limbeck.search.requests import SearchRequest
 from limbeck.search.study import (
     DIVERGED,
@@ -250,7 +250,8 @@ class Search(Work):
         kept = {name: value for name, value in run.items() if not re.fullmatch(rf"{self.searched}(\..*)?", name)}
         identity = {"search": self.kind, **kept, **self.identity()}
         # Before text was known by its content, it was by its cache, whose name has paths and dates.
-        earlier = {"corpus": [view.path.name for corpus in self.proxy.corpora for view in corpus.views]}
+        earlier: dict[str, Any] = {"corpus": [view.path.name for corpus in self.proxy.corpora for view in corpus.views]}
+        earlier["teacher"] = model_fingerprint(self.plan.recipe.teacher.model, modules=False)
         return open_study(request.place, request.name, identity, self.sampler(), earlier=earlier)
 
     @abstractmethod

@@ -234,7 +234,8 @@ class MappingSearch(_Generations, engine.SharedSearch):
         try:
             if trained.diverged:
                 raise TrainingError("its training diverged")
-            scores = self._scores.measure(trained.student, self.plan_of(candidate), "-".join(map(str, mapping)))
+            name = "-".join(map(str, mapping))
+            scores = self._scores.measure(trained.student, self.plan_of(candidate), name, trained.learned)
             fitness = scoring.mean_score(scores)
             if math.isnan(fitness):
                 raise TrainingError("a score is no number: its student gives every text the same vector")

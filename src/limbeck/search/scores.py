@@ -18,9 +18,11 @@ from limbeck.core import machine, progress
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.models.blueprint import build_student
+from limbeck.models.streams import OF_OUTPUT
 from limbeck.recipe.plan import RunPlan
+from limbeck.training.module import Learned
 from limbeck.training.proxy import Proxy
-from limbeck.training.students import save_student
+from limbeck.training.students import finished_head, save_student
 
 Scores = dict[str, float]
 """By name, in percent; more is better."""
@@ -74,13 +76,14 @@ class TaskScores:
         self._tokenizer, self._console, self._folder = proxy.tokenizer, proxy.console, folder
         self.names = tuple(names)
 
-    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
         """Score a student.
 
         Args:
             student: Trained; left as it is.
             plan: Of its run.
             name: Of the candidate, as a file may be called.
+            learned: Of the stage that taught its sentence vectors, see `Trained`.
 
         Raises:
             TrainingError: if it cannot be scored.
@@ -91,7 +94,8 @@ class TaskScores:
         place.mkdir(parents=True)
         try:
             path = place / "student"
-            save_student(path, student, self._tokenizer, plan.student_choice, sentence=plan.sentence)
+            sentence = plan.student_sentence
+            save_student(path, student, self._tokenizer, plan.student_choice, sentence=sentence, learned=learned)
             with progress.ProgressBar(self._console) as bar:
                 outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
         finally:
@@ -148,14 +152,16 @@ class HeldOutScores:
         self._device = machine.choose_device("auto")
         teacher = proxy.load_teacher().to(self._device).eval()
         corpus, plan, kept = proxy.corpora[0], proxy.plan, "explained" not in names
-        self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.pooling)
+        self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
         batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1) if kept else loss_batches(proxy)
         self._layers = LastLayers(teacher, batches, [plan.student], kept=kept)
 
-    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
         """Score a student without taps; arguments as of `TaskScores.measure`."""
         student = student.to(self._device)
-        found = {"agreement": self._agreement(student)}
+        sentence = plan.student_sentence if plan.recipe.evaluation.pooling == "auto" else None
+        head = None if sentence is None else finished_head(sentence, learned)
+        found = {"agreement": self._agreement(student, head)}
         relations, explained = self._layers.compare(student)
         if explained is None:
             found["relations"] = 1 - relations / self._layers.uniform
@@ -191,9 +197,7 @@ def loss_kind(plan: RunPlan) -> str:
     """
     last = plan.student.layers
     keys = [key for stage in plan.own_stages for term in stage.terms for key in term.student]
-    reaches_end = any(
-        key.kind in ("logits", "pooled") or (key.kind in ("hidden", "cls") and key.layer == last) for key in keys
-    )
+    reaches_end = any(key.kind in OF_OUTPUT or (key.kind in ("hidden", "cls") and key.layer == last) for key in keys)
     return "hidden" if reaches_end else "relations"
 
 

@@ -19,7 +19,7 @@ from limbeck.evaluation.costs import count_parameters
 from limbeck.models import blueprint, families
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
-from limbeck.recipe.schema import Recipe
+from limbeck.recipe.schema import Recipe, ShapeSpec
 from limbeck.search.kd_nas import ControllerSampler
 from limbeck.search.requests import ShapeLimits, ShapeSizes
 
@@ -134,7 +134,7 @@ def with_shape(recipe: Recipe, point: ShapePoint) -> Recipe:
     """
     own = recipe.student.shape
     shape = {"layers": point.layers, "hidden": point.hidden, "heads": point.heads, "ffn": point.ffn_width}
-    if not isinstance(own, str) and own.embedding is not None:
+    if isinstance(own, ShapeSpec) and own.embedding is not None:
         shape["embedding"] = own.embedding
     return load_recipe(recipe, [f"student.shape={json.dumps(shape)}"])
 

@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -31,6 +31,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)  # Two letters: one alo
 _MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
 _DRIVERS = "psycopg2-binary for postgresql, mysqlclient for mysql and mariadb"
 _SQLITE_SECONDS = 60
+_LOCK_SECONDS = 30
 # Workers that start together all make the tables, and all but one fail.
 _DATABASE_TRIES = 5
 
@@ -66,6 +67,7 @@ def _open_journal(path: Path) -> BaseStorage:
     try:
         path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
+        _release_foreign_lock(path)
         _check_journal(path)
         return JournalStorage(JournalFileBackend(str(path)))
     except OSError as problem:
@@ -105,9 +107,11 @@ def _open_database(url: str) -> BaseStorage:
         raise RecipeError(f"The storage URL {_MALFORMED}") from None
     if kind not in DATABASES:
         raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
+    if kind == "sqlite" and database in (None, "", ":memory:"):
+        raise RecipeError(f"Storage {shown(url)} names no file and would keep nothing; write sqlite:///search.db.")
     # Writers wait for each other; SQLite by itself gives up after five seconds.
     options: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_SECONDS}} if kind == "sqlite" else {}
-    if kind == "sqlite" and database not in (None, "", ":memory:"):
+    if kind == "sqlite":
         options["poolclass"] = NullPool  # A pool would leave its connections open; opening a file costs nothing.
     for attempt in range(1, _DATABASE_TRIES + 1):
         try:
@@ -124,6 +128,23 @@ def _open_database(url: str) -> BaseStorage:
                 raise OutputError(f"Storage {shown(url)} cannot be reached: {reason}; {way_out}") from None
             time.sleep(0.2 * attempt)
     raise AssertionError("the last try returns or raises")
+
+
+def _release_foreign_lock(path: Path) -> None:
+    """Remove the lock of a journal that was moved or copied while it was held.
+
+    Optuna's lock is a link to the journal: one that leads to where the journal was is waited for without end. A machine
+    that has the same folder by another name has such links too, so that it is given the time of any other lock.
+    """
+    link, seen, since = Path(f"{path}.lock"), None, time.monotonic()
+    with suppress(FileNotFoundError):  # It was released.
+        while link.readlink() != path:
+            facts = link.lstat()
+            if (found := (facts.st_ino, facts.st_mtime_ns)) != seen:
+                seen, since = found, time.monotonic()
+            if time.monotonic() - since > _LOCK_SECONDS:
+                link.unlink()
+            time.sleep(0.05)
 
 
 IDENTITY = "identity"

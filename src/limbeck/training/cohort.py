@@ -1,6 +1,6 @@
 """`StudentCohort`: many students under one forward of their teacher, each learning as it would alone."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -10,8 +10,9 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 
 from limbeck.core.ranks import on_main_rank
 from limbeck.methods.composition import Term
+from limbeck.models.sentences import SentenceHead
 from limbeck.training.guard import RandomStreams
-from limbeck.training.module import DistillationModule, sum_over_ranks
+from limbeck.training.module import DistillationModule, student_inputs, sum_over_ranks
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import DistillationTrainer
 
@@ -29,7 +30,7 @@ class StudentCohort(nn.Module):
         students: The models that learn.
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: What each student is taught, in their order.
-        pooling: How `pooled` streams are made.
+        heads: What makes the sentence vectors of each student, and of the teacher last; None pools by the mean.
 
     Raises:
         ValueError: for no students, or another number of lists of terms than of students.
@@ -41,15 +42,16 @@ class StudentCohort(nn.Module):
         teacher: PreTrainedModel,
         terms: Sequence[Sequence[Term]],
         *,
-        pooling: str = "mean",
+        heads: Sequence[SentenceHead] | None = None,
     ) -> None:
         super().__init__()
         if not students or len(students) != len(terms):
             raise ValueError(f"{len(students)} students need as many lists of terms, not {len(terms)}")
-        reader = TeacherReader(teacher, [term for own in terms for term in own], pooling=pooling)
+        *heads_of, read_by = heads or [SentenceHead("mean")] * (len(students) + 1)
+        reader = TeacherReader(teacher, [term for own in terms for term in own], pooling=read_by)
         self.members = nn.ModuleList(
-            DistillationModule(student, reader, own, pooling=pooling)
-            for student, own in zip(students, terms, strict=True)
+            DistillationModule(student, reader, own, pooling=head)
+            for student, own, head in zip(students, terms, heads_of, strict=True)
         )
         self.active = list(range(len(students)))
         self.reader = reader
@@ -71,7 +73,12 @@ class StudentCohort(nn.Module):
         return cast(DistillationModule, self.members[index])
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor | None = None,
+        groups: Tensor | None = None,
+        **inputs: Tensor,
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term of every active student on a batch; arguments as of `DistillationModule.forward`.
 
@@ -85,13 +92,18 @@ class StudentCohort(nn.Module):
         for index in self.active:
             member = self.member(index)
             start.restore()
-            student = member.student_tap(input_ids, attention_mask, scored=scored, **inputs)
-            terms = member.compute_terms(student, teacher, attention_mask, labels)
+            student = member.student_tap(input_ids, attention_mask, scored=scored, **student_inputs(inputs))
+            terms = member.compute_terms(student, teacher, attention_mask, labels, groups)
             after = after or RandomStreams(input_ids.device)  # The first student decides where the next batch begins.
             found |= {_member_term(index, name): pair for name, pair in terms.items()}
         if after is not None:
             after.restore()
         return found
+
+    def start_maps(self, batches: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
+        """Start the maps that each student keeps; see `DistillationModule.start_maps`."""
+        for index in self.active:
+            self.member(index).start_maps(batches)
 
     def close(self) -> None:
         """Take all taps off, so that students and teacher are ordinary models again."""

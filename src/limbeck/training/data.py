@@ -70,8 +70,7 @@ class StreamedRows(Dataset[dict[str, Any]]):
 
     def make(self, block: streaming.Block) -> dict[str, Any]:
         """Make the row of a block, its tokens replaced and masked."""
-        row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids)}
-        row |= self.corpus.encoding.segments(block.ids)
+        row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids), **block.columns}
         if self._replacing is not None:
             row = self._replacing.replace(row)
         return row if self._masking is None else self._masking.mask(row, block.number)
@@ -97,7 +96,13 @@ class RowsByLength(Dataset[dict[str, Any]]):
 
 
 def training_rows(
-    corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, *, replace_tokens: float, mask_tokens: float, seed: int
+    corpus: AnyCorpus,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    replace_tokens: float,
+    mask_tokens: float,
+    seed: int,
+    documents: int | None = None,
 ) -> Any:
     """Return the rows to train on.
 
@@ -107,6 +112,7 @@ def training_rows(
         replace_tokens: Share of tokens replaced by random words.
         mask_tokens: Share of tokens masked, of those that are left; they become the labels.
         seed: Decides what is replaced and masked.
+        documents: Most documents of a query that are read together; None for rows that are read one by one.
     """
     rows: Any = corpus.train
     replacing = masking = None
@@ -114,12 +120,23 @@ def training_rows(
         rows = replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
     if mask_tokens > 0:
         rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
-    return StreamedRows(corpus, replacing, masking) if isinstance(corpus, streaming.StreamedCorpus) else rows
+    if isinstance(corpus, streaming.StreamedCorpus):
+        return StreamedRows(corpus, replacing, masking)
+    return rows if documents is None else texts.GroupedRows(rows, corpus.train, documents)
 
 
-def held_out_rows(corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, *, mask_tokens: float, seed: int) -> Any:
-    """Return up to 512 held-out rows: never replaced, and always masked alike."""
+def held_out_rows(
+    corpus: AnyCorpus,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    mask_tokens: float,
+    seed: int,
+    documents: int | None = None,
+) -> Any:
+    """Return up to 512 held-out rows: never replaced, and always masked alike; arguments as of `training_rows`."""
     rows = corpus.held_out.select(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
+    if documents is not None:
+        return texts.GroupedRows(rows, rows, documents)
     return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
 
 
@@ -190,8 +207,10 @@ class LengthGroupedSampler(Sampler[int]):
         return group_by_length(order, self._lengths, self._batch_size, generator)
 
 
-def grouped_padding_share(lengths: Sequence[int], batch_size: int) -> float:
+def grouped_padding_share(lengths: Sequence[int] | texts.GroupedRows, batch_size: int) -> float:
     """Share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1."""
+    if isinstance(lengths, texts.GroupedRows):
+        return lengths.padding_share([*LengthGroupedSampler(lengths["length"], batch_size, seed=0)], batch_size)
     drawn = LengthGroupedSampler(lengths, batch_size, seed=0)
     return texts.padding_share([lengths[index] for index in drawn], batch_size)
 

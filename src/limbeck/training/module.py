@@ -1,6 +1,6 @@
 """`DistillationModule`: one forward of teacher and student, and the terms between their streams."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,15 +13,18 @@ from torch.distributed.nn.functional import all_gather
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.core import IGNORED_LABEL
+from limbeck.core import IGNORED_LABEL, ranks
+from limbeck.corpus.batches import SKIPPED, TEACHER_IDS, TEACHER_MASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.families import embedding_tables, family_of
 from limbeck.models.packing import padded_batch_positions
+from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, LossTerm
 from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
+from limbeck.objectives.terms import count_groups, same_group
 from limbeck.training.teacher import TeacherReader
 
 # The weights of both models' layers in earth mover's distances; they belong to the run and are resumed with it.
@@ -75,7 +78,7 @@ def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
 #
 # They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's
 # layers is then near it from the first step, where a random map would first have to be learned away. The papers do
-# not say how theirs start.
+# not say how theirs start. A map that the student keeps starts by least squares on its text (`start_maps`).
 
 
 class HeadMaps(nn.Module):
@@ -96,11 +99,20 @@ def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
     """Make the module of a learned map."""
     if spec.heads is not None:
         return HeadMaps(spec.heads, spec.inputs // spec.heads, spec.outputs // spec.heads)
-    learned = nn.Linear(spec.inputs, spec.outputs, bias=False)
+    learned = nn.Linear(spec.inputs, spec.outputs, bias=spec.bias)
     nn.init.eye_(learned.weight)
+    if spec.bias:
+        nn.init.zeros_(learned.bias)
     return learned
 
 
+def kept_maps(terms: Iterable[Term]) -> dict[str, LearnedMap]:
+    """Return the maps that the student of these terms keeps, by name."""
+    maps = ((term.map_name, term.learned_map) for term in terms)
+    return {name: learned for name, learned in maps if learned is not None and learned.kept}
+
+
+_RIDGE = 1e-3
 Learned: TypeAlias = tuple[Sequence[Term], Mapping[str, Tensor]]
 """The terms of a trained stage, and the weights that it leaves beside its student's."""
 STUDENT_WEIGHTS = "student."
@@ -150,24 +162,24 @@ def _shares_batches() -> bool:
 # Units: what the counts of a batch are proportional to, known before its first backward.
 
 
-UNITS = ("token", "sample", "label", "pair")
+UNITS = ("token", "sample", "label", "pair", "group")
 FILLER = "filler"
 """Key of a batch that only keeps a process in step with the others: it counts nothing."""
 
 
 def count_units(batch: Mapping[str, Any]) -> Tensor:
-    """Count the valid tokens, the samples, the labelled positions and the pairs of valid tokens of a batch.
+    """Count the valid tokens, samples, labelled positions, pairs of valid tokens and groups of samples of a batch.
 
     Args:
-        batch: `attention_mask` `[B, L]`, and `labels` where there are any.
+        batch: `attention_mask` `[B, L]`, and `labels` and `groups` where there are any.
 
     Returns:
-        Float64 `[4]` in the order of `UNITS`, on the batch's device: no host sync.
+        Float64 `[5]` in the order of `UNITS`, on the batch's device: no host sync.
     """
     mask: Tensor = batch["attention_mask"]
     if FILLER in batch:
         return mask.new_zeros(len(UNITS), dtype=torch.float64)
-    labels: Tensor | None = batch.get("labels")
+    labels, groups = batch.get("labels"), batch.get("groups")
     zero = mask.new_zeros((), dtype=torch.float64)
     return torch.stack(
         [
@@ -175,6 +187,7 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
             zero + mask.shape[0],
             zero if labels is None else labels.ne(IGNORED_LABEL).sum(dtype=torch.float64),
             mask.sum(1, dtype=torch.float64).square().sum(),
+            zero if groups is None else zero + count_groups(same_group(groups, mask)),
         ]
     )
 
@@ -262,7 +275,7 @@ class DistillationModule(nn.Module):
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed. Or a reader that
             serves other students too, whose streams include those of these terms.
         terms: The terms of the stage.
-        pooling: How `pooled` streams are made.
+        pooling: How the student's `pooled` and `vector` streams are made; a reader knows of its own.
 
     Raises:
         RecipeError: for terms that share a learned map by name and not by size.
@@ -278,7 +291,7 @@ class DistillationModule(nn.Module):
         teacher: PreTrainedModel | TeacherReader,
         terms: Sequence[Term],
         *,
-        pooling: str = "mean",
+        pooling: str | SentenceHead = "mean",
     ) -> None:
         super().__init__()
         self.student = student
@@ -298,6 +311,7 @@ class DistillationModule(nn.Module):
         output = student.get_output_embeddings() if scores else None
         self._scores_tokens = output is not None and output.weight is student.get_input_embeddings().weight
         self.read_rows = ReadRows(student)
+        self.maps_to_start = list(kept_maps(terms))
         self.layer_weights = make_layer_weights(terms)
         self._distances: list[EmdTerm] = []
         # A plain attribute of a reader, which is no module: nothing of the teacher is registered here.
@@ -306,7 +320,12 @@ class DistillationModule(nn.Module):
         self.student_tap = StreamTap(student, keys, pooling=pooling, from_hidden=self.reader.from_hidden)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor | None = None,
+        groups: Tensor | None = None,
+        **inputs: Tensor,
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term on a batch.
 
@@ -314,15 +333,16 @@ class DistillationModule(nn.Module):
             input_ids: `[B, L]`.
             attention_mask: `[B, L]`, nonzero where a token is real.
             labels: Masked tokens `[B, L]`, classes or values `[B]`, or answers `[B, 2]`, where a term needs them.
-            **inputs: Further inputs of both models.
+            groups: The number of each sample's group `[B]`, where a term compares samples of a group.
+            **inputs: Further inputs of both models, or of one; see `PadCollator`.
 
         Returns:
             For each term its total and its count, undivided; see `LossTerm`.
         """
         scored = self.scored_tokens(attention_mask, labels)
         teacher = self.reader.read(input_ids, attention_mask, scored=scored, **inputs)
-        student = self.student_tap(input_ids, attention_mask, scored=scored, **inputs)
-        return self.compute_terms(student, teacher, attention_mask, labels)
+        student = self.student_tap(input_ids, attention_mask, scored=scored, **student_inputs(inputs))
+        return self.compute_terms(student, teacher, attention_mask, labels, groups)
 
     def scored_tokens(self, attention_mask: Tensor, labels: Tensor | None) -> Tensor | None:
         """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all.
@@ -338,13 +358,18 @@ class DistillationModule(nn.Module):
         return None
 
     def compute_terms(
-        self, student: Streams, teacher: Streams, attention_mask: Tensor, labels: Tensor | None = None
+        self,
+        student: Streams,
+        teacher: Streams,
+        attention_mask: Tensor,
+        labels: Tensor | None = None,
+        groups: Tensor | None = None,
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term on streams that were read; returns what `forward` returns."""
         # Objectives choose their own number format; autocast must not lower their matrix products.
         with torch.autocast(device_type=attention_mask.device.type, enabled=False):
             valid = attention_mask.bool()
-            losses = {term.name: self._loss(term, student, teacher, valid, labels) for term in self.terms}
+            losses = {term.name: self._loss(term, student, teacher, valid, labels, groups) for term in self.terms}
         if self.layer_weights is not None and self.training:
             self.layer_weights.update(self._distances)
         self._distances = []
@@ -352,7 +377,15 @@ class DistillationModule(nn.Module):
 
     # The kernels are compiled code already; tracing them anew for every term only costs.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _loss(self, term: Term, student: Streams, teacher: Streams, valid: Tensor, labels: Tensor | None) -> LossTerm:
+    def _loss(
+        self,
+        term: Term,
+        student: Streams,
+        teacher: Streams,
+        valid: Tensor,
+        labels: Tensor | None,
+        groups: Tensor | None,
+    ) -> LossTerm:
         """Give the objective of a term the streams, the labels and the keywords that its signature names."""
         objective = OBJECTIVES[term.objective]
         if labels is not None and self._scores_labelled and term.rows == "label":
@@ -369,14 +402,14 @@ class DistillationModule(nn.Module):
             with torch.no_grad():
                 mapped = partial(learned, own[0].float()) if learned is not None else own[0].detach
                 other = [term.target.make(mapped, other, self.reader.course)]
-        if learned is not None and not objective.takes_projection:
+        if learned is not None and (term.normalise or not objective.takes_projection):
             own, learned = [learned(tensor.float()) for tensor in own], None
         if term.normalise:
             own, other = ([F.normalize(tensor.float(), dim=-1) for tensor in tensors] for tensors in (own, other))
         if objective.gathers_rows and self.training:  # Measured per batch, whichever process measures it.
             own, other = ([gather_rows(tensor) for tensor in tensors] for tensors in (own, other))
             labels = gather_rows(labels) if labels is not None and objective.takes_labels else labels
-        offered = {"valid": self._counted(term, valid, labels), **map_arguments(learned)}
+        offered = {"valid": self._counted(term, valid, labels), "groups": groups, **map_arguments(learned)}
         if self.layer_weights is not None:
             weights = {"student_weights": self.layer_weights.student, "teacher_weights": self.layer_weights.teacher}
             offered |= {**weights, "across": sum_over_ranks if self.training else None}
@@ -428,10 +461,58 @@ class DistillationModule(nn.Module):
         """
         before, weights = {term.name: term for term in earlier[0]}, earlier[1]
         same = [term for term in self.terms if term.name in before and _goes_on(before[term.name], term)]
-        names = [f"maps.{term.map_name}.weight" for term in same if term.learned_map is not None]
+        maps = {term.map_name for term in same if term.learned_map is not None}
+        earlier_maps = {term.map_name: term.learned_map for term in earlier[0]}
+        # A map that the student keeps is part of it, whatever is taught through it.
+        maps |= {name for name, learned in kept_maps(self.terms).items() if earlier_maps.get(name) == learned}
+        self.maps_to_start = [name for name in self.maps_to_start if name not in maps]
+        names = [f"maps.{name}.{part}" for name in sorted(maps) for part in ("weight", "bias")]
         if any(OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None for term in same):
             names += [f"layer_weights.{side}" for side in ("student", "teacher")]
         self.load_state_dict({name: weights[name] for name in names if name in weights}, strict=False)
+
+    @torch.no_grad()
+    def start_maps(self, batches: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
+        """Start the maps that the student keeps by least squares, unless they go on from an earlier stage.
+
+        W = argmin Σ ‖g W + b − t‖² + λ ‖W‖², with g the student's pooled vectors before its first step, t the finished
+        ones of the teacher, and λ a thousandth of the mean squared entry of g, summed over the texts; without bias
+        b = 0. The paper does not say how its map starts.
+
+        Args:
+            batches: Reads the texts, in batches of the models' inputs on their device.
+        """
+        terms = [next(term for term in self.terms if term.map_name == name) for name in self.maps_to_start]
+        if not terms:
+            return
+        was_training = self.training
+        self.eval()
+        products: dict[str, Tensor] = {}
+        for batch in batches():
+            inputs = {name: tensor for name, tensor in batch.items() if name not in ("labels", "groups")}
+            scored = self.scored_tokens(batch["attention_mask"], batch.get("labels"))
+            student = self.student_tap(**student_inputs(inputs), scored=scored)
+            teacher = self.reader.read(**inputs, scored=scored)
+            for term in terms:
+                # On the CPU, since not every device has float64.
+                own, other = student[term.student[0]].cpu().double(), teacher[term.teacher[0]].cpu().double()
+                other = F.normalize(other, dim=-1) if term.normalise else other
+                own = F.pad(own, (0, 1), value=1.0)  # The last feature stands for the bias.
+                product = own.T @ torch.cat([own, other], dim=-1)
+                products[term.name] = products.get(term.name, torch.zeros_like(product)) + product
+        for term in terms:
+            learned = self.maps[term.map_name]
+            assert isinstance(learned, nn.Linear)
+            width, bias = learned.in_features, term.learned_map is not None and term.learned_map.bias
+            found, size = ranks.broadcast(products[term.name]), learned.in_features + bias
+            own, other = found[:size, :size], found[:size, width + 1 :]
+            penalty = torch.zeros(size, dtype=own.dtype)
+            penalty[:width] = _RIDGE * own.diagonal()[:width].mean()
+            solved = torch.linalg.solve(own + penalty.diag(), other)
+            learned.weight.copy_(solved[:width].T)
+            if bias:
+                learned.bias.copy_(solved[-1])
+        self.train(was_training)
 
     def unread_rows(self) -> dict[str, str]:
         """Return the rows of the student's embedding tables that no batch so far has trained, by parameter.
@@ -455,6 +536,13 @@ class DistillationModule(nn.Module):
 def _goes_on(before: Term, term: Term) -> bool:
     """Return whether a term of a later stage relates the same tensors of the two models."""
     return replace(before, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term
+
+
+def student_inputs(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what of a batch the student reads beside its tokens: of prompts that are the teacher's alone, nothing."""
+    apart = TEACHER_IDS in inputs
+    left_out = {TEACHER_IDS, TEACHER_MASK, SKIPPED} if apart else set()
+    return {name: tensor for name, tensor in inputs.items() if name not in left_out}
 
 
 def without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:

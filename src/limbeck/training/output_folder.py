@@ -12,8 +12,8 @@ from limbeck.core import files, ranks, records, yaml
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
 from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
 from limbeck.errors import OutputError, RecipeError
-from limbeck.recipe.load import dump_recipe
-from limbeck.recipe.schema import Recipe, without_places
+from limbeck.recipe.load import dump_recipe, without_places
+from limbeck.recipe.schema import NOT_COMPUTED, Recipe
 from limbeck.recipe.training_arguments import DEFAULTS
 
 RECIPE = "recipe.yaml"
@@ -142,7 +142,7 @@ def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, 
 def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
     """Return what of a recipe's document decides the result of its run."""
     # These change nothing that was computed.
-    kept = {key: value for key, value in recipe.items() if key not in ("output", "evaluation", "name")}
+    kept = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
     # The guard: what a run that it stopped may need to go on.
     kept["stages"] = [
         {key: value for key, value in stage.items() if key != "guard"}
@@ -191,7 +191,8 @@ def needs_of(folder: Path) -> tuple[list[Need], bool]:
         given = {f"{one}.{key}": _value(part, one, key) for one, key in (("teacher", "model"), ("corpus", "sources"))}
         given["corpus.mix.by"] = _value(part, "corpus", "mix", "by")
         for option, value in given.items():
-            places = [str(one) for one in (value if isinstance(value, list) else [value]) if one]
+            named = [_value(one, "source") or one for one in (value if isinstance(value, list) else [value])]
+            places = [str(one) for one in named if one]
             if places:
                 what = "teacher" if option == "teacher.model" else "text"
                 needs.append(Need(what, places, place + option, _size_of(places)))

@@ -17,6 +17,7 @@ from limbeck.core.ranks import (
     broadcast_task,
     main_rank_first,
     on_all_ranks,
+    on_main_rank,
     raised_on_all_ranks,
     run_broadcast_tasks,
     running_task,
@@ -25,15 +26,16 @@ from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.models.loading import load_model, quiet
-from limbeck.recipe.plan import RunPlan, StageChoice
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
 from limbeck.training.module import Learned, freeze_unreached, untrained_names
 from limbeck.training.record import ProgressReporter
 from limbeck.training.run import build_corpora, load_tokenizer_of
-from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype
+from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype, weigh_classes
 from limbeck.training.students import StudentMaker
-from limbeck.training.teacher import measure_layer_cosines
+from limbeck.training.teacher import check_vectors, measure_layer_cosines
 
 # The students of a proxy: made alike, read off a training, and finished as a run does.
 
@@ -48,12 +50,14 @@ class Trained:
             held-out text, or if it diverged.
         steps: Steps that it trained; fewer than the others if it was cut.
         diverged: Whether a term or a weight became infinite or no number.
+        learned: Of the stage that taught finished sentence vectors, if one did: the student may keep a map.
     """
 
     student: PreTrainedModel
     held_out: dict[str, float]
     steps: int
     diverged: bool
+    learned: Learned | None = None
 
 
 class Outcome(NamedTuple):
@@ -99,12 +103,16 @@ def read_outcomes(trainer: CohortTrainer, stages: Sequence[Stage]) -> list[Outco
     return outcomes
 
 
-def finish(maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[Outcome]) -> Trained:
+def finish(
+    maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[Outcome], learned: Sequence[Learned]
+) -> Trained:
     """Settle what no stage trained, as a run does."""
     whole, _ = maker.finish(student, [outcome.stage for outcome in outcomes])
     diverged = any(outcome.diverged for outcome in outcomes)
     held_out = {} if diverged else outcomes[-1].held_out
-    return Trained(whole.eval(), held_out, sum(outcome.steps for outcome in outcomes), diverged)
+    vectors = [one for stage, one in zip(maker.stages, learned, strict=True) if stage.teaches_vectors]
+    steps = sum(outcome.steps for outcome in outcomes)
+    return Trained(whole.eval(), held_out, steps, diverged, vectors[-1] if vectors else None)
 
 
 def _is_finite(student: PreTrainedModel) -> bool:
@@ -138,6 +146,7 @@ class Proxy:
         self.console = console
         broadcast_task(None)
         self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
+        on_main_rank(partial(check_vectors, plan.vector_teachers))
         self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, console))
         for corpus in itertools.chain.from_iterable(corpus.views for corpus in self.corpora):
             if share < 1:
@@ -196,14 +205,14 @@ class Proxy:
                 choices = [self._settled(plan.stages[index], index) for plan in plans]
                 records.append(self._train_stage(index, choices, students, cuts, learned))
             outcomes = zip(*records, strict=True)
-            return [finish(*one) for one in zip(makers, students, outcomes, strict=True)]
+            return [finish(*one) for one in zip(makers, students, outcomes, learned, strict=True)]
 
     def _settled(self, choice: StageChoice, index: int) -> StageChoice:
-        """Compose a stage by the contributions of the teacher's layers, where its mapping asks for them."""
-        if not choice.measures_layers:
-            return choice
-        teacher = self.load_teacher(dtype=teacher_dtype(choice))
-        return choice.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
+        """Compose a stage by what is measured, where it asks for that: contributions of layers, balanced classes."""
+        if choice.measures_layers:
+            teacher = self.load_teacher(dtype=teacher_dtype(choice))
+            choice = choice.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
+        return weigh_classes(choice, self.corpora[index])
 
     def _train_stage(
         self,
@@ -221,7 +230,9 @@ class Proxy:
         stages = [Stage(frozen=untrained_names(student)) for student in students]
         rows = stage_rows(first, self.corpora[index], self.tokenizer, seed)
         teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
-        cohort = StudentCohort(students, teacher, [choice.terms for choice in choices], pooling=first.pooling)
+        heads = [choice.sentence_heads()[0] for choice in choices]
+        terms = [choice.terms for choice in choices]
+        cohort = StudentCohort(students, teacher, terms, heads=[*heads, first.sentence_heads()[1]])
         for i, earlier in enumerate(learned):
             for one in earlier:
                 cohort.member(i).take_learned(one)
@@ -240,6 +251,7 @@ class Proxy:
                 **rows.arguments(),
             )
             progress.work_until = trainer.loader.work_until
+            trainer.start_maps()
             trainer.train()
             for i, earlier in enumerate(learned):
                 earlier.append(cohort.member(i).learned())

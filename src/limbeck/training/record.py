@@ -19,6 +19,7 @@ from limbeck.core import progress, records
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, record_damage
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
+from limbeck.core.studies import EvaluationRequest
 from limbeck.errors import OutputError
 
 
@@ -172,7 +173,8 @@ class ProgressReporter(TrainerCallback):
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any) -> None:
         """Show loss and rate of the steps since the last log: tokens are counted on the device, and read only here."""
         # A log of an evaluation or of the end has no steps behind it.
-        if self._bars is None or "tokens" not in logs or any(key.startswith(("eval_", "train_")) for key in logs):
+        no_loss = ("eval_", "train_", "development_")
+        if self._bars is None or "tokens" not in logs or any(key.startswith(no_loss) for key in logs):
             return
         at, before, rate = time.monotonic(), self._last_log, None
         self._last_log = (at, logs["tokens"])
@@ -278,7 +280,9 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
             raise OutputError(f"'{folder}' is no folder; give a run's folder, or one with runs in it.")
         runs = list(_runs_in(folder))
         if not runs:
-            raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below.")
+            is_other = (Path(folder) / EvaluationRequest.FILE).is_file()
+            hint = " It is an evaluation or a fine-tuning; `limbeck report` shows how far it is." if is_other else ""
+            raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below.{hint}")
         found.extend(runs)
     return list(dict.fromkeys(found))
 

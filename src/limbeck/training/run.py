@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -20,20 +21,33 @@ from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, PadCollator, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
 from limbeck.evaluation import compare_models, measure_task
-from limbeck.evaluation.cell import model_fingerprint
+from limbeck.evaluation.cell import fingerprint_beside
+from limbeck.evaluation.task_rows import TaskRows
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
 from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
-from limbeck.models.locating import SentencePooling, fetch_weights, is_local, resolve_model
-from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
+from limbeck.models.locating import fetch_weights, is_local, resolve_model
+from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StageChoice
 from limbeck.training.checkpoints import disk_problem, sync_tree
 from limbeck.training.data import AnyCorpus
+from limbeck.training.development import measure_tasks
 from limbeck.training.guard import Terminated, is_out_of_memory, terminable
 from limbeck.training.output_folder import keep_recipe
 from limbeck.training.record import Heartbeat, ProgressReporter, RunRecord
-from limbeck.training.stage import StageTraining, label_kind, learned_in, load_finished, teacher_dtype, warn
+from limbeck.training.stage import (
+    StageTraining,
+    describe_classes,
+    label_kind,
+    learned_in,
+    load_finished,
+    teacher_dtype,
+    warn,
+    weigh_classes,
+)
 from limbeck.training.students import StudentMaker, describe_layers, save_student
-from limbeck.training.teacher import measure_layer_cosines, teacher_facts
+from limbeck.training.teacher import compare_once, measure_layer_cosines, teacher_facts
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
 
@@ -41,7 +55,7 @@ from limbeck.training.teacher import measure_layer_cosines, teacher_facts
 def build_corpora(
     plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, told: Told | None = None
 ) -> list[AnyCorpus]:
-    """Build the corpus of every stage, from the cache where it can be, and say what is in the first.
+    """Build the corpus of every stage, from the cache where it can be, and say what is in the first and in rows.
 
     Args:
         plan: The recipe, checked.
@@ -51,24 +65,49 @@ def build_corpora(
     """
     with CorpusProgress(console, told) as progress:
         corpora = [_build(choice, tokenizer, progress) for choice in plan.stages]
-    if corpora:
-        first = corpora[0].manifest
-        kind = "rows" if isinstance(corpora[0], LabelledCorpus) else "documents"
-        console.print(_summary(corpora[0], kind), highlight=False, markup=False, soft_wrap=True)
-        if not first["held_out_documents"]:
+    told_of: dict[Path, tuple[StageChoice, AnyCorpus]] = {}
+    for choice, corpus in zip(plan.stages, corpora, strict=True):
+        if not told_of or isinstance(corpus, LabelledCorpus):
+            told_of.setdefault(corpus.path, (choice, corpus))
+    for choice, corpus in told_of.values():
+        kind = "rows" if isinstance(corpus, LabelledCorpus) else "documents"
+        scored = choice.development is not None
+        console.print(_summary(corpus, kind, scored=scored), highlight=False, markup=False, soft_wrap=True)
+        if not corpus.manifest["held_out_documents"]:
             console.print(f"  none of the {kind} is held out, so there are no held-out figures", style="yellow")
-        for line in corpora[0].report.lines():
+        if (task := _without_development(choice)) is not None:
+            said = f"  {task} has no development rows there, so some of those to train on are held out"
+            console.print(said, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        for line in (*corpus.describe_rows(), *corpus.report.lines()):
             console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    uneven = (describe_classes(*each) for each in zip(plan.stages, corpora, strict=True))
+    for line in dict.fromkeys(filter(None, uneven)):
+        console.print(f"  {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     return corpora
 
 
-def _summary(corpus: AnyCorpus, kind: str) -> str:
-    """Say in one line how much text there is."""
-    held_out = f"{corpus.manifest['held_out_documents']:,} {kind} held out"
+def _without_development(choice: StageChoice) -> str | None:
+    """Return the title of a stage's task where rows are held out for want of a development split."""
+    corpus = choice.corpus
+    if not isinstance(corpus, LabelledSettings) or choice.development is not None or corpus.held_out is not None:
+        return None
+    return corpus.rows.task.title if isinstance(corpus.rows, TaskRows) else None
+
+
+def _summary(corpus: AnyCorpus, kind: str, *, scored: bool) -> str:
+    """Say in one line how much text there is, and whether what is held out are development rows."""
+    held = corpus.manifest["held_out_documents"]
+    held_out = _counted(held, "development rows") if scored else f"{_counted(held, kind)} held out"
     if not isinstance(corpus, StreamedCorpus):
-        return f"Corpus: {corpus.manifest['documents']:,} {kind}, {corpus.tokens:,} tokens to train on, {held_out}"
+        copies = f" and {count:,} augmented copies" if (count := corpus.manifest.get("augmented")) else ""
+        read = f"{_counted(corpus.manifest['documents'], kind)}{copies}"
+        return f"Corpus: {read}, {corpus.tokens:,} tokens to train on, {held_out}"
     sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
     return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
+
+
+def _counted(number: int, things: str) -> str:
+    return f"{number:,} {things.removesuffix('s') if number == 1 else things}"
 
 
 def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.CorpusText | None:
@@ -92,6 +131,8 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
                 **_extent(view),
                 fingerprint=view.path.name,
                 content=view.content,
+                roles=view.shares_of_roles() or None,
+                pieces=view.rows_by_unit() or None,
             )
             for choice, corpus in zip(plan.stages, corpora, strict=True)
             for settings, view in zip(choice.corpora, corpus.views, strict=True)
@@ -107,11 +148,10 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
 def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     """Describe how many rows there are, or what a stream is made of; and the shares of sources that are mixed."""
     if isinstance(corpus, StreamedCorpus):
-        return {"streamed": True, "shares": {source.name: source.share for source in corpus.sources}}
+        return {"streamed": True, "shares": dict(zip(corpus.titles, corpus.shares(), strict=True))}
     extent: dict[str, Any] = {"blocks": len(corpus.train), "tokens": corpus.tokens}
     if corpus.mix is not None:
-        shares = corpus.mix.shares(corpus.manifest["source_rows"])
-        extent["shares"] = dict(zip(corpus.titles, shares, strict=True))
+        extent["shares"] = dict(zip(corpus.titles, corpus.shares(), strict=True))
     return extent
 
 
@@ -124,7 +164,17 @@ def _build(choice: StageChoice, tokenizer: PreTrainedTokenizerBase, progress: Co
         build = texts.open_stream
     *shorter, corpus = [build(settings, tokenizer, progress=progress) for settings in choice.corpora]
     corpus.shorter = shorter
+    if choice.compares_documents:
+        _check_groups(choice, corpus)
     return corpus
+
+
+def _check_groups(choice: StageChoice, corpus: AnyCorpus) -> None:
+    """Refuse rows of one document a query for a stage that compares the documents of a query."""
+    assert isinstance(choice.corpus, LabelledSettings)
+    most = choice.corpus.documents_per_query
+    if most < 2 or max(np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)) < 2:
+        raise choice.refuse_single_documents()
 
 
 def load_tokenizer_of(plan: RunPlan) -> PreTrainedTokenizerBase:
@@ -171,6 +221,7 @@ class Run:
         devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
         if ranks.process_count() == 1 and devices > 1:
             self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
+        ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
         self.heartbeat.begin("corpus")
         with self.record.timed("corpus"):
             build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
@@ -217,18 +268,6 @@ class Run:
             return load_model(self._stage_folder(choice.stage) / records.RUN_STUDENT, **options)
         return load_model(choice.spec.model, revision=choice.spec.revision, **options)
 
-    def sentence_pooling(self) -> SentencePooling | None:
-        """How the student makes sentence vectors: as the teacher, or as a stage trained it to; else not at all.
-
-        A student of a task makes none, whatever its teacher was before it was fine-tuned.
-        """
-        if self.plan.head not in (None, "masked_lm"):
-            return None
-        if self.plan.sentence is not None:
-            return self.plan.sentence
-        pooled = [c for c in self.plan.own_stages if any(k.kind == "pooled" for t in c.terms for k in t.student)]
-        return SentencePooling(pooled[-1].pooling, normalize=True, max_length=None) if pooled else None
-
     def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
         self.heartbeat.beat(step_of_corpus=step, done=done, total=total)
 
@@ -237,12 +276,19 @@ class Run:
         own = {choice.spec.title: choice.teacher for choice in self.plan.stages if choice.spec.teacher is not None}
         teachers = {"": self.plan.teacher_choice, **own}
         specs = {stage: one.spec for stage, one in teachers.items() if one.stage is None}
-        return {stage: model_fingerprint(spec.model, spec.revision) for stage, spec in specs.items()}
+        before = self._teachers_before
+        return {
+            stage: fingerprint_beside(before.get(stage), spec.model, spec.revision) for stage, spec in specs.items()
+        }
+
+    @property
+    def _teachers_before(self) -> dict[str, str | None]:
+        """The hashes of `_teacher_hashes` with which the run was begun."""
+        return {"": self.record.run.teacher.weights, **self.record.run.stage_teachers}
 
     def _check_same_teachers(self, now: Mapping[str, str]) -> None:
         """Refuse to go on with a run under another teacher than it began with."""
-        begun = self.record.run
-        before = {"": begun.teacher.weights, **begun.stage_teachers}
+        before = self._teachers_before
         for stage, found in now.items():
             if self._is_begun and before.get(stage) not in (None, found):
                 where = f"stages.{[choice.spec.title for choice in self.plan.stages].index(stage)}." if stage else ""
@@ -265,10 +311,14 @@ class Run:
         for old, new, (choice, settings) in zip(before.views, now.views, read, strict=False):
             if old.content:
                 what = [f"The text of the source '{source}'" for source in settings.sources]
+                if choice.development is not None:
+                    what.append(f"The text of the development rows '{choice.development.title}'")
                 pairs = zip_longest([*what, "What the tokenizer makes of the text"], old.content, new.content)
                 changed = next((name or "The text" for name, one, other in pairs if one != other), None)
                 corpus = choice.spec.corpus or self.plan.recipe.corpus
                 key = "sources=[PLACE]" if corpus is None or corpus.sources else "mix.by=PATTERN"
+                if isinstance(settings, LabelledSettings) and settings.rows is not None:
+                    key = "data=DIR"
                 owner = "" if choice.spec.corpus is None else f"stages.{self.plan.stages.index(choice)}."
                 way_out = f"put it back, give its place by --set {owner}corpus.{key}"
             else:
@@ -295,6 +345,7 @@ class Run:
             student, initialisation = ranks.on_all_ranks(maker.make)
         if choice.measures_layers:
             choice = self._measure_layers(choice, index, folder)
+        choice = weigh_classes(choice, self.corpora[index])
         finished = load_finished(folder, student, self._warn)
         if finished is None:
             load = partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
@@ -358,10 +409,11 @@ class Run:
         """Settle a student's untrained parameters and write its folder."""
         whole, untrained = maker.finish(student, trained)
         is_own = maker.choice is self.plan.student_choice
-        sentence = self.sentence_pooling() if is_own else None
+        sentence, aligned = (self.plan.student_sentence, self.plan.aligned_stage) if is_own else (None, None)
 
         def write() -> None:
-            save_student(folder, whole, self.tokenizer, maker.choice, sentence=sentence)
+            learned = learned_in(self._stage_folder(aligned.spec.title), aligned) if aligned is not None else None
+            save_student(folder, whole, self.tokenizer, maker.choice, sentence=sentence, learned=learned)
             sync_tree(folder)
 
         ranks.on_main_rank(write)
@@ -433,6 +485,10 @@ def _note(record: RunRecord, status: str, problem: Any) -> None:
 # Measuring a run's student beside its teacher, as anyone would load them.
 
 
+def _reads_rows_first(run: Run) -> bool:
+    return bool(run.corpora) and isinstance(run.corpora[0], LabelledCorpus)
+
+
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     """Measure the saved student, as anyone would load it, beside the teacher, both in float32.
 
@@ -446,15 +502,20 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     located = resolve_model(run.plan.recipe.teacher.model)
     documents = run.corpora[0].held_out_documents() if run.corpora else []
     held_out = [(document.title, document.body) if document.title else document.text for document in documents]
+    pooling, student_pooling = run.plan.vectors_of_both(run.student_folder)
     comparison = compare_models(
         teacher,
         student,
         run.tokenizer,
         held_out,
-        pooling=run.plan.pooling,
+        pooling=pooling,
+        student_pooling=student_pooling,
+        asymmetric=bool(run.plan.vector_stages),
+        widths=[width for choice in run.plan.vector_stages for width in choice.spec.method.get("truncate") or ()],
         max_length=spec.length,
         pairs=spec.pairs if spec.quality else 0,
-        retrieval_pairs=spec.retrieval_pairs if spec.quality else 0,
+        # Labelled rows have no titles to find them by.
+        retrieval_pairs=spec.retrieval_pairs if spec.quality and not _reads_rows_first(run) else 0,
         latency_batch_sizes=spec.batch_sizes,
         latency_length=spec.length,
         latency_seconds=spec.latency_seconds if spec.speed else 0.0,
@@ -463,7 +524,9 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         student_folder=run.student_folder,
         report=report,
     )
-    return comparison.to_dict() | _score_task(run)
+    development = measure_tasks(run.plan, run.tokenizer, run.student_folder, run.load_teacher)
+    found = {"development": [figures.to_dict() for figures in development]} if development else {}
+    return comparison.to_dict() | (found or _score_task(run))
 
 
 def _score_task(run: Run) -> dict[str, Any]:

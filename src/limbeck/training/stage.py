@@ -13,18 +13,22 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.training_args import ParallelMode
 
 from limbeck.core.files import atomic_file, atomic_text, sync
+from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.core.machine import bf16_is_fast
-from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
+from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Stage, load, save
-from limbeck.corpus import RowMix
-from limbeck.corpus.batches import LABELS_OF_TASK, LabelKind, PadCollator
+from limbeck.corpus import GroupedRows, LabelledSettings, RowMix
+from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
+from limbeck.corpus.classes import ClassCounts, balance, count_classes, labels_of
 from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
-from limbeck.recipe.plan import StageChoice
+from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints, data, guard
+from limbeck.training.development import scores_by_step
 from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
 from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
 from limbeck.training.teacher import TeacherReader
@@ -34,6 +38,7 @@ from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 
 
 _PROBE_ROWS = 2
+_UNSHARDED = "training.fsdp shards over several GPUs, and this run has none or one process; leave it out."
 
 
 @dataclass(frozen=True)
@@ -79,14 +84,52 @@ def stage_rows(choice: StageChoice, corpus: data.AnyCorpus, tokenizer: PreTraine
     masked, replaced = choice.mask_tokens, choice.spec.augment.replace_tokens
     schedule, views = choice.spec.text.schedule, corpus.views
     changes: dict[str, Any] = {"replace_tokens": replaced, "mask_tokens": masked, "seed": seed}
+    if isinstance(choice.corpus, LabelledSettings) and kind_of(choice.pairing.task).has_queries:
+        changes["documents"] = choice.corpus.documents_per_query
     parts = [data.training_rows(view, tokenizer, **changes) for view in views]
     mixes = [view.row_mix(seed) for view in views]
     return StageRows(
         train=parts[0] if schedule is None else data.RowsByLength(parts, mixes, schedule),
-        held_out=data.held_out_rows(corpus, tokenizer, mask_tokens=masked, seed=seed),
+        held_out=data.held_out_rows(
+            corpus, tokenizer, mask_tokens=masked, seed=seed, documents=changes.get("documents")
+        ),
         collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(choice)),
         mix=mixes[0] if schedule is None else None,
     )
+
+
+def count_labels(choice: StageChoice, corpus: data.AnyCorpus) -> ClassCounts | None:
+    """Count the rows of each class that a stage trains on; None where its corpus has no classes."""
+    kind = kind_of(choice.pairing.task)
+    if not kind.has_classes or not isinstance(choice.corpus, LabelledSettings):
+        return None
+    return count_classes(labels_of(corpus.train), choice.corpus.labels, kind.label)
+
+
+def weigh_classes(choice: StageChoice, corpus: data.AnyCorpus) -> StageChoice:
+    """Weigh the classes of a stage's hard labels as its recipe asks.
+
+    Raises:
+        CorpusError: for balanced weights of a class that no row has.
+    """
+    counts = count_labels(choice, corpus) if choice.class_weights is not None else None
+    if choice.class_weights is None or counts is None:
+        return choice
+    return choice.with_class_weights(balance(choice.class_weights, counts))
+
+
+def describe_classes(choice: StageChoice, corpus: data.AnyCorpus) -> str | None:
+    """Say in one line where the classes of a stage's rows are uneven; None where they are not.
+
+    Raises:
+        CorpusError: if the rows are all alike, and hard labels are learned.
+    """
+    counts = count_labels(choice, corpus)
+    if counts is None or not counts.has_one:
+        return None if counts is None else counts.describe_rare()
+    if choice.learns_classes:
+        raise choice.refuse_one_class(counts)
+    return f"{counts.describe_one()}; the teacher's scores alone are learned."
 
 
 def prepare_student(student: PreTrainedModel, choice: StageChoice) -> None:
@@ -202,15 +245,19 @@ class StageTraining:
         arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
         if spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
             raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
+        if arguments.fsdp and arguments.parallel_mode is not ParallelMode.DISTRIBUTED:
+            raise RecipeError(_UNSHARDED)
         prepare_student(student, choice)
+        scores = main_rank_first(partial(scores_by_step, choice, student, tokenizer))
         self.choice, self.student, self.corpus = choice, student, corpus
         self.folder, self.progress, self.warn = folder, progress, partial(warn, console)
         self.interrupt = guard.InterruptSaver()
         self.frozen = untrained_names(student)
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
         learner = copy.deepcopy(student) if arguments.fsdp else student
-        reader = TeacherReader(teacher, choice.terms, pooling=choice.pooling, sharded=choice.teacher.spec.sharded)
-        self.module = DistillationModule(learner, reader, choice.terms, pooling=choice.pooling)
+        own, theirs = choice.sentence_heads()
+        reader = TeacherReader(teacher, choice.terms, pooling=theirs, sharded=choice.teacher.spec.sharded)
+        self.module = DistillationModule(learner, reader, choice.terms, pooling=own)
         for learned in earlier:
             self.module.take_learned(learned)
         self.untrained = freeze_unreached(self.module, rows.probe())
@@ -222,8 +269,10 @@ class StageTraining:
             **rows.arguments(),
             interrupt=self.interrupt,
             # Signals are listened for before the heartbeat says that the stage trains.
-            callbacks=[self.interrupt, progress, LiveLog(folder)],
+            callbacks=[self.interrupt, progress, LiveLog(folder), *([] if scores is None else [scores])],
         )
+        if scores is not None:
+            scores.log = self.trainer.log
         _check_engine(self.trainer)
         progress.work_until = self.trainer.loader.work_until
         if arguments.world_size > 1:
@@ -277,6 +326,8 @@ class StageTraining:
             if checkpoint is not None and checkpoints.is_last(checkpoint):
                 trainer.restore(checkpoint)  # The loop itself would take one step more.
             else:
+                if checkpoint is None:
+                    trainer.start_maps()
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
@@ -333,7 +384,9 @@ class StageTraining:
         real = positions = 0.0
         for view, tokens in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
             real += tokens
-            positions += tokens / (1 - data.grouped_padding_share(view.train["length"][:20_000], size))
+            rows = self.trainer.train_dataset
+            lengths = rows if isinstance(rows, GroupedRows) else view.train["length"][:20_000]
+            positions += tokens / (1 - data.grouped_padding_share(lengths, size))
         return 1 - real / positions if positions else 0.0
 
     def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
@@ -368,7 +421,7 @@ class StageTraining:
 def _check_engine(trainer: DistillationTrainer) -> None:
     """Refuse to shard otherwise than the recipe says: by what a launcher was configured for, or not at all."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
-        line = "training.fsdp shards over several GPUs, and this run has none or one process; leave it out."
+        line = _UNSHARDED
     elif trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
         line = (
             "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and say training.fsdp: true in "

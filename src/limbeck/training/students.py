@@ -2,21 +2,25 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import atomic_folder, give_ordinary_mode
 from limbeck.core.records import Initialisation, LayerLink, Stage, UnreadRows, Untrained
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
-from limbeck.models import blueprint, families, heads, initialise, loading, locating, narrowing
-from limbeck.recipe.plan import StageChoice, StudentChoice, TeacherChoice
-from limbeck.training.module import read_ranges, write_ranges
+from limbeck.models import blueprint, families, heads, initialise, loading, narrowing, structure
+from limbeck.models.sentences import SentenceHead, SentenceModule, SentencePooling
+from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
+from limbeck.recipe.stage_plan import StageChoice
+from limbeck.training.module import Learned, read_ranges, write_ranges
 
 _NAMED = 20  # Ranges of rows in the record of a run.
 
@@ -51,16 +55,30 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
         An entry a pair of layers, with the names of its terms; terms over outputs alone have no layers.
     """
     found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    terms = list(terms)
     for term in terms:
         own, theirs = (
             tuple(sorted({key.layer for key in side if key.kind != "logits"})) for side in (term.student, term.teacher)
         )
         if own and theirs:
             found.setdefault((own, theirs), []).append(term.name)
+    aligned = {term.name for term in terms if _aligns_vectors(term)}
     return [
-        LayerLink(student=list(own), teacher=list(theirs), terms=names)
+        LayerLink(
+            student=list(own), teacher=list(theirs), terms=names, **{"vectors": True} if aligned & {*names} else {}
+        )
         for (own, theirs), names in sorted(found.items())
     ]
+
+
+def _aligns_vectors(term: Term) -> bool:
+    """Whether a term compares the sentence vectors that the student will make with the teacher's, text by text.
+
+    Relations of the texts of a batch hold in any space, and a map that is not kept is between the spaces.
+    """
+    kinds = {key.kind for key in (*term.student, *term.teacher)}
+    in_place = term.learned_map is None or term.learned_map.kept
+    return bool(term.teacher) and kinds <= {"pooled", "vector"} and not term.batch_coupled and in_place
 
 
 def never_read(stages: Sequence[Stage], student: PreTrainedModel) -> dict[str, NDArray[np.bool_]]:
@@ -166,7 +184,7 @@ def add_pooler(
     Returns:
         The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
     """
-    if not loading.pooler_option(type(student)):
+    if not structure.pooler_option(type(student)):
         return student, []
     with loading.quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -188,7 +206,8 @@ def save_student(
     tokenizer: PreTrainedTokenizerBase,
     choice: StudentChoice,
     *,
-    sentence: locating.SentencePooling | None,
+    sentence: SentencePooling | None,
+    learned: Learned | None = None,
 ) -> None:
     """Write the student's folder.
 
@@ -198,6 +217,7 @@ def save_student(
         tokenizer: The teacher's, which is the student's too.
         choice: The student, whose dropout rates go into the configuration; those of training are the run's.
         sentence: How sentence vectors are made, if the student makes any.
+        learned: What the stage learned that taught them, of which the student may keep a map.
     """
     names = families.family_of(choice.config).fields.dropouts
     trained = {name: getattr(student.config, name) for name in names}
@@ -211,15 +231,51 @@ def save_student(
             for name, value in trained.items():
                 setattr(student.config, name, value)
         give_ordinary_mode(partial.glob("*.safetensors"))
-        tokenizer.save_pretrained(str(partial))
+        loading.save_tokenizer(partial, tokenizer, student, None if sentence is None else sentence.max_length)
         if sentence is not None:
+            kept = None if learned is None else write_kept_map(partial, learned)
+            sentence = sentence if kept is None else replace(sentence, modules=(kept,))
             write_sentence_transformers_files(
                 partial,
                 width=student.config.hidden_size,
                 pooling=sentence.pooling,
                 normalize=sentence.normalize,
                 max_length=sentence.max_length,
+                like=sentence,
             )
+
+
+def write_kept_map(folder: Path, learned: Learned) -> SentenceModule | None:
+    """Write the map that a student keeps, as a module of sentence-transformers; None where it keeps none.
+
+    Args:
+        folder: The student's.
+        learned: Of the stage that taught its vectors.
+    """
+    term = next((term for term in learned[0] if term.learned_map is not None and term.learned_map.kept), None)
+    if term is None or term.learned_map is None:
+        return None
+    place, spec = folder / "2_Dense", term.learned_map
+    place.mkdir()
+    parts = ("weight", "bias") if spec.bias else ("weight",)
+    weights = {f"linear.{part}": learned[1][f"maps.{term.map_name}.{part}"].float().contiguous() for part in parts}
+    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
+    give_ordinary_mode(place.glob("*.safetensors"))
+    return SentenceModule("Dense", place, (spec.inputs, spec.outputs), spec.bias, "Identity")
+
+
+def finished_head(sentence: SentencePooling, learned: Learned | None) -> SentenceHead:
+    """Return what makes the sentence vectors of a student that is in memory, with the map that it keeps, if any.
+
+    Args:
+        sentence: How they are made, but for that map.
+        learned: Of the stage that taught them finished vectors, if one did.
+    """
+    if learned is None:
+        return SentenceHead(sentence)
+    with TemporaryDirectory() as folder:
+        kept = write_kept_map(Path(folder), learned)
+        return SentenceHead(sentence if kept is None else replace(sentence, modules=(kept,)))
 
 
 LoadTeacher = Callable[..., PreTrainedModel]

@@ -1,6 +1,6 @@
 """`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # In its reference, not in __all__.
+from rich.console import Console
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -15,12 +16,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core import machine, ranks
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
-from limbeck.errors import LimbeckError
+from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
+from limbeck.errors import LimbeckError, ModelError
+from limbeck.export import vector_check
 from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Course, Term
 from limbeck.models import packing, streams, taps
 from limbeck.models.families import blocks
-from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
+from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model, weight_names
+from limbeck.models.sentences import SentenceHead
+from limbeck.recipe.schema import TeacherSpec
+from limbeck.training.record import RunRecord
 
 
 class TeacherReader:
@@ -31,7 +37,7 @@ class TeacherReader:
     Args:
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: The terms of all students that are served; a stream is computed once however many read it.
-        pooling: How `pooled` streams are made.
+        pooling: How its `pooled` and `vector` streams are made.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
 
     Attributes:
@@ -41,7 +47,12 @@ class TeacherReader:
     """
 
     def __init__(
-        self, teacher: PreTrainedModel, terms: Iterable[Term], *, pooling: str = "mean", sharded: bool = False
+        self,
+        teacher: PreTrainedModel,
+        terms: Iterable[Term],
+        *,
+        pooling: str | SentenceHead = "mean",
+        sharded: bool = False,
     ) -> None:
         self._sharded = sharded and ranks.process_count() > 1
         teacher.eval().requires_grad_(False)
@@ -62,8 +73,10 @@ class TeacherReader:
             input_ids: `[B, L]`.
             attention_mask: `[B, L]`.
             scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
-            **inputs: Further inputs.
+            **inputs: Further inputs; what it reads in place of the student's tokens, where prompts are its alone.
         """
+        input_ids = inputs.pop(TEACHER_IDS, input_ids)
+        attention_mask = inputs.pop(TEACHER_MASK, attention_mask)
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
             return self.tap(input_ids, attention_mask, scored=scored, **inputs)
 
@@ -174,6 +187,72 @@ def _card_path(model: str) -> Path | None:
         return next((path for path in near if path.is_file()), None)
     cached = try_to_load_from_cache(resolved, "README.md")
     return Path(cached) if isinstance(cached, str) else None
+
+
+# A teacher's sentence vectors beside those of sentence-transformers.
+
+
+def check_vectors(teachers: Mapping[str, TeacherSpec], *, fetch: bool = True) -> dict[str, float | None]:
+    """Refuse teachers whose sentence vectors limbeck makes otherwise than sentence-transformers does.
+
+    Args:
+        teachers: By title, see `RunPlan.vector_teachers`.
+        fetch: Get weights that are on the Hub; else only models whose weights are on this machine are compared.
+
+    Returns:
+        The largest difference of each, see `compare_with_sentence_transformers`, None where that library does not load
+        the model; without those that there is nothing to compare with.
+
+    Raises:
+        ModelError: for a difference above `vector_check.LARGEST_DIFFERENCE`.
+    """
+    found: dict[str, float | None] = {}
+    for title, spec in teachers.items():
+        if not (fetch or _is_here(spec)):
+            continue
+        try:
+            difference = vector_check.compare_with_sentence_transformers(spec.model, revision=spec.revision)
+        except vector_check.NotLoadedError:  # Of limbeck's vectors that says nothing.
+            found[title] = None
+            continue
+        if difference is None:
+            continue
+        if not difference <= vector_check.LARGEST_DIFFERENCE:  # True for NaN too.
+            raise ModelError(
+                f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
+                f"sentence-transformers, and {vector_check.LARGEST_DIFFERENCE:g} is allowed: a student would learn "
+                "wrong ones. Please report the model; its Transformer alone, without modules.json, can be distilled."
+            )
+        found[title] = difference
+    return found
+
+
+def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console: Console) -> None:
+    """Compare those teachers of a run that it has not compared yet, say how far they are, and keep it in its record.
+
+    Args:
+        teachers: As in `check_vectors`.
+        record: The run's.
+        console: Where it is said.
+
+    Raises:
+        ModelError: as `check_vectors`.
+    """
+    known = record.run.teacher_vectors
+    found = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
+    for title, difference in found.items():
+        said = f"Sentence vectors of {title}: {vector_check.describe_difference(difference)}"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    if found:
+        record.set("running", teacher_vectors={**known, **found})
+
+
+def _is_here(spec: TeacherSpec) -> bool:
+    resolved = resolve_model(spec.model)
+    if is_local(resolved):
+        return bool(weight_names(Path(resolved)))  # A configuration alone can be planned with.
+    names = ("model.safetensors", "model.safetensors.index.json")
+    return any(isinstance(try_to_load_from_cache(spec.model, name, revision=spec.revision), str) for name in names)
 
 
 # What each layer of a teacher contributes on a run's corpus.

@@ -32,6 +32,7 @@ from limbeck.training.guard import BatchSplitter, InterruptSaver, LossGuard, Ste
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
+_ROWS_OF_START, _BATCH_OF_START = 2048, 64
 _BIT = 1e-6
 """What epochs, as fractions, may be off by."""
 _logger = logging.getLogger("limbeck")
@@ -104,6 +105,20 @@ class DistillationTrainer(Trainer):
         What a stopped run did after its last checkpoint is done again, and counts once.
         """
         return round(self._seconds_before + (time.monotonic() - self._started if self._started else 0.0), 3)
+
+    def start_maps(self) -> None:
+        """Start the maps that students keep by least squares, on rows spread over the text to train on."""
+        rows = self.train_dataset
+        step = max(1, len(rows) // _ROWS_OF_START)
+        chosen = range(0, min(len(rows), step * _ROWS_OF_START), step)
+
+        def batches() -> Iterator[dict[str, Tensor]]:
+            self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
+            for start in range(0, len(chosen), _BATCH_OF_START):
+                batch = self.data_collator([rows[index] for index in chosen[start : start + _BATCH_OF_START]])
+                yield {name: tensor.to(self.args.device) for name, tensor in batch.items()}
+
+        self.module.start_maps(batches)
 
     def get_train_dataloader(self) -> Any:
         """Load the rows to train on, those of this process."""

@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, Sequence, Value
 from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
+    DataCollatorForTokenClassification,
     DataCollatorWithPadding,
     Trainer,
     TrainerCallback,
@@ -18,9 +20,11 @@ from transformers import (
 )
 from transformers.trainer_callback import PrinterCallback
 
+from limbeck.corpus.labelled import WORD_GAP
+from limbeck.evaluation.as_is import EVALUATION_BATCH
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import prepare
-from limbeck.evaluation.fine_tuning import EVALUATION_BATCH, FineTuner, load_task_model, training_arguments
+from limbeck.evaluation.fine_tuning import FineTuner, load_task_model, training_arguments
 from limbeck.evaluation.metrics import score
 from limbeck.models.loading import load_tokenizer, quiet
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, run_cell, tiny_folder
@@ -49,13 +53,13 @@ def plain_arguments(point, output):
     )
 
 
-def plain_training(model, arguments, dataset, tokenizer, *callbacks):
+def plain_training(model, arguments, dataset, tokenizer, collator=None, callbacks=()):
     with quiet():
         trainer = Trainer(
             model=model,
             args=arguments,
             train_dataset=dataset,
-            data_collator=DataCollatorWithPadding(tokenizer),
+            data_collator=collator or DataCollatorWithPadding(tokenizer),
             processing_class=tokenizer,
             callbacks=list(callbacks),
         )
@@ -137,6 +141,42 @@ def test_question_answering(tmp_path):
     assert predictions["validation"].keys() == {row.id for row in data.splits["validation"]}
 
 
+def test_tagged_words(tmp_path):
+    """As scripts do: words split before, the label at the first token of each, -100 elsewhere."""
+    folder, data = tiny_folder(tmp_path), make_data("token_classification", train=24)
+    model, predictions, _ = ours(folder, data, POINT, tmp_path)
+
+    set_seed(SEED)
+    with quiet():
+        plain = AutoModelForTokenClassification.from_pretrained(folder, num_labels=3)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def encoded(row):
+        found = tokenizer(row.text.split(WORD_GAP), is_split_into_words=True)
+        words = found.word_ids()
+        firsts = [w is not None and w != before for w, before in zip(words, [None, *words], strict=False)]
+        return dict(found), words, firsts
+
+    rows = []
+    for row in data.splits["train"]:
+        columns, words, firsts = encoded(row)
+        rows.append({**columns, "labels": [row.label[w] if f else -100 for w, f in zip(words, firsts, strict=True)]})
+    collator = DataCollatorForTokenClassification(tokenizer)
+    plain_training(plain, plain_arguments(POINT, tmp_path / "plain"), Dataset.from_list(rows), tokenizer, collator)
+    assert_same_weights(model, plain)
+    for split, found in predictions.items():
+        for row, tags in zip(data.splits[split], found, strict=True):
+            columns, _, firsts = encoded(row)
+            assert tags == row_by_row(plain, [columns])[0].argmax(-1)[firsts].tolist()
+
+
+def test_a_sentence_of_several_windows_has_a_tag_for_each_word(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("token_classification", train=8)
+    wide, narrow = (ours(folder, data, replace(POINT, length=n, epochs=1), tmp_path / str(n))[1] for n in (64, 8))
+    assert [*map(len, narrow["validation"])] == [*map(len, wide["validation"])]
+    assert [*map(len, wide["test"])] == [len(row.text.split(WORD_GAP)) for row in data.splits["test"]]
+
+
 def windows_with_answers(rows, tokenizer, point):
     """Cut and label windows as SQuAD scripts do, with the tokenizer's own overflow."""
     encoded = tokenizer(
@@ -162,6 +202,55 @@ def windows_with_answers(rows, tokenizer, point):
     return Dataset.from_dict({**encoded, "start_positions": starts, "end_positions": ends})
 
 
+class Weighted(Trainer):
+    """As scripts weigh classes."""
+
+    loss = None
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels")
+        return self.loss(model(**inputs).logits, labels)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi_label"])
+def test_weights_of_classes_are_those_of_a_plain_script(kind, tmp_path):
+    folder, data, short = tiny_folder(tmp_path), make_data(kind, paired=False), replace(POINT, epochs=1)
+    tokenizer = load_tokenizer(folder)
+    prepared = prepare(data, short, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
+    model = load_task_model(str(folder), data.task, seed=SEED)
+    tuner = FineTuner(model, tokenizer, prepared, training_arguments(short, SEED), "balanced")
+    tuner.train(lambda share: None)
+
+    labels = torch.tensor([row.label for row in data.splits["train"]])
+    given = {"num_labels": len(data.task.labels)}
+    if kind == "classification":
+        counts = torch.bincount(labels)
+        loss = torch.nn.CrossEntropyLoss(len(labels) / (2 * counts))
+    else:
+        counts = labels.sum(0)
+        loss = torch.nn.BCEWithLogitsLoss(pos_weight=(len(labels) - counts) / counts)
+        given["problem_type"] = "multi_label_classification"
+    set_seed(SEED)
+    with quiet():
+        plain = AutoModelForSequenceClassification.from_pretrained(folder, **given)
+        dataset = sequences(data.splits["train"], tokenizer, short.length)
+        if kind == "multi_label":
+            dataset = dataset.cast_column("labels", Sequence(Value("float32")))
+        trainer = Weighted(
+            model=plain,
+            args=plain_arguments(short, tmp_path / "plain"),
+            train_dataset=dataset,
+            processing_class=AutoTokenizer.from_pretrained(folder),
+        )
+        trainer.loss = loss
+        trainer.train()
+    assert_same_weights(model, plain)
+    if kind == "multi_label":
+        rows = sequences(data.splits["validation"], tokenizer, short.length, labelled=False)
+        expected = row_by_row(plain, rows).double().sigmoid()
+        torch.testing.assert_close(torch.tensor(tuner.predict(prepared, "validation")).double(), expected)
+
+
 class Snapshots(TrainerCallback):
     """Copies the weights after every epoch and touches nothing else."""
 
@@ -184,7 +273,9 @@ def test_the_best_epoch_is_that_of_a_training_that_was_never_scored(tmp_path):
         plain = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1)
     snapshots = Snapshots()
     dataset = sequences(data.splits["train"], tokenizer, point.length)
-    trainer = plain_training(plain, plain_arguments(point, tmp_path / "plain"), dataset, tokenizer, snapshots)
+    trainer = plain_training(
+        plain, plain_arguments(point, tmp_path / "plain"), dataset, tokenizer, callbacks=[snapshots]
+    )
     rows = data.splits["validation"]
     held_out = sequences(rows, tokenizer, point.length, labelled=False)
     found = []

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
+from limbeck.evaluation.as_is import check_padding, read_outputs
 from limbeck.evaluation.cell import (
     Cell,
     SimilarityPoint,
@@ -23,7 +24,7 @@ from limbeck.evaluation.cell import (
     tokenizer_fingerprint,
 )
 from limbeck.evaluation.encoding import TaskCollator, drawn, open_columns, prepare
-from limbeck.evaluation.fine_tuning import BestEpoch, check_padding, load_task_model
+from limbeck.evaluation.fine_tuning import BestEpoch, load_task_model
 from limbeck.evaluation.inference import encode
 from limbeck.evaluation.tasks import TaskData
 from limbeck.models.loading import load_model, load_tokenizer
@@ -192,6 +193,22 @@ def test_the_first_of_the_best_epochs_is_kept(values, epoch):
         best.on_epoch_end(None, type("State", (), {"epoch": number})(), None, model=model)
     best.restore(model)
     assert best.epoch == epoch == model.weight.item()
+
+
+def test_weights_and_scores_that_are_no_numbers_give_no_figure(tmp_path):
+    data = make_data("classification")
+    model = tiny_model("bert", layers=2, hidden=32, heads=4, ffn=64)
+    with torch.no_grad():
+        model.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
+    damaged = save_folder(model, tmp_path / "damaged", "bert")
+    with pytest.raises(ModelError, match=r"damaged' are damaged: 'bert.encoder.layer.1.output.dense.weight'"):
+        run(damaged, data, POINT, tmp_path)
+    folder = tiny_folder(tmp_path)
+    scored = load_task_model(str(folder), data.task, seed=1)
+    with torch.no_grad():
+        scored.classifier.weight.fill_(torch.inf)
+    with pytest.raises(ModelError, match="teacher-bert' gives rows of Classification scores that are no finite"):
+        read_outputs(scored, load_tokenizer(folder), ready(folder, data, POINT, tmp_path), "validation")
 
 
 def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):

@@ -23,13 +23,13 @@ def other_task(data, seed, **changes):
 def test_what_a_training_depends_on_and_nothing_else_tells_it_from_others():
     cell = Cell("m", "mnli", POINT, 1)
     same = training_identity(cell, model="a", training_set="b")
-    scored_otherwise = replace(POINT, best_epoch_by="accuracy", max_scored_rows=7)
+    scored_otherwise = replace(POINT, best_epoch_by="accuracy", max_scored_rows=7, choose_thresholds=True)
     for alike in (replace(cell, task="ax"), replace(cell, model="elsewhere"), replace(cell, point=scored_otherwise)):
         assert training_identity(alike, model="a", training_set="b") == same
     changes = {"learning_rate": 1e-5, "epochs": 9, "batch_size": 4, "length": 8, "stride": 3, "warmup": 0.0,
                "schedule": "cosine", "weight_decay": 0.5, "group_by_length": True, "bf16": True,
-               "max_train_rows": 3}  # fmt: skip
-    assert {*changes, "best_epoch_by", "max_scored_rows"} == set(vars(POINT))
+               "max_train_rows": 3, "class_weights": "balanced"}  # fmt: skip
+    assert {*changes, "best_epoch_by", "max_scored_rows", "choose_thresholds"} == set(vars(POINT))
     others = [
         training_identity(cell, model="x", training_set="b"),
         training_identity(cell, model="a", training_set="x"),

@@ -1,14 +1,17 @@
 """Answers as SQuAD, MLQA and CMRC 2018 score them: by hand, and against their scripts done slowly."""
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from benchmarks import squad_figures
 
 from limbeck.errors import CorpusError
+from limbeck.evaluation import metrics
 from limbeck.evaluation.metrics import (
     best_threshold,
     compare_cmrc,
@@ -96,3 +99,21 @@ def test_the_best_threshold_is_that_of_a_search():
         assert ours == pytest.approx(naive.best_threshold(values, odds, answerable))
         found.add(ours)
     assert len(found) > 50
+
+
+def test_figures_are_those_of_the_scripts_for_answers_of_squad_that_are_changed_by_lot(monkeypatch):
+    """Of all questions: `benchmarks/squad_figures.py`."""
+    texts = [
+        ["Denver Broncos", "the Denver Broncos", "Broncos"],
+        ["Levi's Stadium in the San Francisco Bay Area at Santa Clara, California", "Santa Clara"],
+        ["1 July 1851", "1851"],
+        ["Château d'If", "the Château d’If"],
+        ["$1.2 billion", "US$1.2 billion", "1.2 billion"],
+        ["a", "an A"],
+        ["東京", "Tokyo (東京)"],
+    ]
+    golds = {f"{copy}-{number}": of for copy in range(9) for number, of in enumerate(texts)}
+    compared, differing = squad_figures.compare_draw(golds, random.Random(4))
+    assert compared == 4 * len(golds) + 12 and differing == []
+    monkeypatch.setattr(metrics, "_ENGLISH_ARTICLES", re.compile("the"))
+    assert squad_figures.compare_draw(golds, random.Random(4))[1]

@@ -30,7 +30,7 @@ def test_a_task_fits_together(name):
 
 def test_groups_hold_known_tasks_and_kinds_of_task_known_metrics():
     groups = dict(TASK_GROUPS.items())
-    assert {name for names in groups.values() for name in names} | {"ocnli"} == set(TASKS)
+    assert {name for names in groups.values() for name in names} | {"ocnli", "squad_retrieval"} == set(TASKS)
     assert all(set(TASKS[name].submissions) == set(TASKS[name].predicted) for name in groups["glue_leaderboard"])
     assert {name for names in METRIC_NAMES.values() for name in names} == set(METRICS)
 
@@ -84,6 +84,7 @@ def test_presets_are_on_their_page_and_in_the_help():
 
 def test_the_descriptions_on_the_page_are_understood():
     texts = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
-    assert [TaskDefinition.model_validate(yaml.safe_load(text)).name for text in texts] == ["reviews", "titles"]
+    names = [TaskDefinition.model_validate(yaml.safe_load(text)).name for text in texts]
+    assert names == ["facts", "reviews", "panx_de", "titles"]
     keys = set(re.findall(r"^\| `(\w+)` \|", PAGE.split("## A task of your own")[1], re.MULTILINE))
     assert keys == set(TaskDefinition.model_fields)

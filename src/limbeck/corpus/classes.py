@@ -1,0 +1,154 @@
+"""Classes of labelled rows: how many rows each has, what is told of few, and weights that make up for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset
+from numpy.typing import ArrayLike, NDArray
+
+from limbeck.core import IGNORED_LABEL
+from limbeck.core.kinds import LabelKind
+from limbeck.errors import CorpusError, RecipeError, suggestion
+
+ClassWeights: TypeAlias = tuple[float, ...] | Literal["balanced"]
+"""A weight for each class, in the order of their numbers; or those that make all classes count alike."""
+
+RARE = 0.05
+"""Share of the rows below which a class is told to be rare; of more than ten classes, half of an equal share."""
+_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """How many rows each class has; of labelled words, how many words.
+
+    Args:
+        names: Of the classes, in the order of their numbers.
+        counts: Rows of each.
+        total: All rows.
+        label: Kind of their labels: a class, any number of `classes`, or a class a token.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+    total: int
+    label: LabelKind
+
+    @property
+    def has_one(self) -> bool:
+        """Whether the rows are all alike, so that there is nothing to tell apart."""
+        return all(count in (0, self.total) for count in self.counts)
+
+    def describe_one(self) -> str:
+        """Say what the rows have, where they are all alike."""
+        alike = [name for name, count in zip(self.names, self.counts, strict=True) if count]
+        unit = "words" if self.label == "token" else "rows"
+        return f"All {self.total:,} {unit} have {_list(alike) if alike else 'no class'}"
+
+    def describe_rare(self) -> str | None:
+        """Say how many rows each class has, in one line, where one has few or none; None where all have enough."""
+        if self.total == 0 or self.label == "token":  # Most words of a text are of no class.
+            return None
+        if min(self.counts) / self.total >= min(RARE, 0.5 / len(self.names)):
+            return None
+        order = sorted(zip(self.counts, self.names, strict=True))
+        shown = [f"{name} {count:,} ({count / self.total:.1%})" if count else f"{name} none" for count, name in order]
+        more = f" and {len(shown) - _SHOWN} classes with more" if len(shown) > _SHOWN else ""
+        return f"Classes are uneven in {self.total:,} rows: {', '.join(shown[:_SHOWN])}{more}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return "the class " + " and ".join(f"'{name}'" for name in names[:3]) + (" …" if len(names) > 3 else "")
+
+
+def labels_of(rows: Dataset) -> NDArray[np.int64]:
+    """Return the labels of all rows of a data set, one after another, as `count_classes` takes them."""
+    column = rows.with_format("arrow")["labels"][:].combine_chunks()
+    return (column.flatten() if pa.types.is_list(column.type) else column).to_numpy().astype(np.int64)
+
+
+def count_classes(labels: ArrayLike, names: Sequence[str], label: LabelKind) -> ClassCounts:
+    """Count the rows of each class.
+
+    Args:
+        labels: Numbers of classes, of every row or every token, -100 for none; or of every row 1 or 0 for each class.
+        names: Of the classes.
+        label: Kind of the labels.
+    """
+    if label == "classes":
+        flags = np.asarray(labels).reshape(-1, len(names))
+        return ClassCounts(tuple(names), tuple(flags.sum(0).astype(int).tolist()), len(flags), label)
+    numbers = np.asarray(labels, dtype=np.int64)
+    found = np.bincount(numbers[numbers != IGNORED_LABEL], minlength=len(names))
+    return ClassCounts(tuple(names), tuple(found.tolist()), int(found.sum()), label)
+
+
+def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
+    """Return the weights of classes as settings give them, in the order of the classes.
+
+    Args:
+        given: `"balanced"`, a weight for each class by name (1 for those that are not named), or a list of them.
+        names: Of the classes.
+        where: The setting, for messages.
+
+    Raises:
+        RecipeError: where there are no classes; for an unknown class, another number of weights than classes, or a
+            weight that is not above 0.
+    """
+    if not names:
+        raise RecipeError(f"{where} weighs classes, and these labels have none: leave it out.")
+    if given == "balanced":
+        return "balanced"
+    if isinstance(given, Mapping):
+        if unknown := [str(name) for name in given if str(name) not in names]:
+            raise RecipeError(f"{where} names '{unknown[0]}', which is no class.{suggestion(unknown[0], names)}")
+        by_name = {str(name): weight for name, weight in given.items()}
+        given = [by_name.get(name, 1.0) for name in names]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise RecipeError(f"{where} is {given!r}; give balanced, a weight for each class by name, or a list of them.")
+    if len(given) != len(names):
+        raise RecipeError(f"{where} has {len(given)} weights, but there are {len(names)} classes: give one each.")
+    for weight in given:
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise RecipeError(f"{where} has the weight {weight!r}; give numbers above 0.")
+    return tuple(map(float, given))
+
+
+def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
+    """Return the weight of each class, w_c.
+
+    Balanced weights of n rows in C classes, n_c of them in class c, are w_c = n / (C n_c), so that each class has the
+    same part of the loss, and the weights of all rows add up to n. Where a row may have several classes, a weight is
+    that of the rows with the class against those without: w_c = (n − n_c) / n_c.
+
+    Args:
+        weights: As `read_weights` returns them.
+        counts: Of the rows to train on.
+
+    Raises:
+        CorpusError: for balanced weights where a class has no row, or every row has it.
+
+    Source:
+        `class_weight="balanced"` of scikit-learn, after King and Zeng, Logistic Regression in Rare Events Data (2001);
+        for several classes the ratio of its weights of the two values of a class, as the documentation of
+        `torch.nn.BCEWithLogitsLoss` has it.
+    """
+    if weights != "balanced":
+        return weights
+    several = counts.label == "classes"
+    for name, count in zip(counts.names, counts.counts, strict=True):
+        if count == 0 or (several and count == counts.total):
+            rows = "none of them has" if count == 0 else "all of them have"
+            raise CorpusError(
+                f"class_weights: balanced cannot weigh {counts.total:,} labels: {rows} the class '{name}'; give the "
+                "weights by name, or rows of every class."
+            )
+    if several:
+        return tuple((counts.total - count) / count for count in counts.counts)
+    return tuple(counts.total / (len(counts.counts) * count) for count in counts.counts)

@@ -1,0 +1,264 @@
+"""Models scored by their heads as they are: predictions of any task, decoded and scored; nothing is trained."""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from limbeck.core.kinds import KINDS, are_made_up, kind_of
+from limbeck.core.machine import choose_device
+from limbeck.errors import ModelError, RecipeError, TrainingError, suggestion
+from limbeck.evaluation import inference
+from limbeck.evaluation.encoding import PreparedTask, TaskCollator, open_columns
+from limbeck.evaluation.tasks import Predictions, Task
+from limbeck.models import families, heads, loading
+
+EVALUATION_BATCH = 64
+_SHOWN = 6
+Outputs: TypeAlias = Sequence[Sequence[NDArray[np.float32]]]
+"""Every output of a head, a row each: `logits`, `[classes]`, or the scores of starts and of ends, `[tokens]`, with
+padding behind them."""
+
+
+@dataclass(frozen=True)
+class HeadMatch:
+    """How the head of a model fits a task.
+
+    Attributes:
+        classes: Which of its outputs each class of the task is, in their order; None where there are none.
+        notes: What was taken for granted, for the user to read.
+    """
+
+    classes: tuple[int, ...] | None
+    notes: tuple[str, ...] = ()
+
+
+def names_of_classes(config: PreTrainedConfig) -> tuple[str, ...]:
+    """Return the names of a head's classes, in the order of its outputs."""
+    names = config.id2label or {}
+    return tuple(str(names[number]) for number in sorted(names))
+
+
+def rename_classes(config: PreTrainedConfig, renamed: Mapping[str, str], origin: str) -> PreTrainedConfig:
+    """Copy a configuration with other names for the classes of its head.
+
+    Args:
+        config: Left as it is.
+        renamed: Names in the configuration to the new names.
+        origin: What says so, for messages.
+
+    Raises:
+        RecipeError: for a name that is none of its classes, or two classes with one name.
+    """
+    own = names_of_classes(config)
+    if unknown := [name for name in renamed if name not in own]:
+        raise RecipeError(
+            f"{origin} has '{unknown[0]}', which is not a class of that model.{suggestion(unknown[0], own)}"
+        )
+    names = [renamed.get(name, name) for name in own]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RecipeError(f"{origin} gives the name '{twice}' to two classes: give each its own.")
+    copied = copy.deepcopy(config)
+    copied.id2label = dict(enumerate(names))
+    copied.label2id = {name: number for number, name in enumerate(names)}
+    return copied
+
+
+def match_head(
+    name: str,
+    config: PreTrainedConfig,
+    task: Task,
+    renamed: Mapping[str, str] = MappingProxyType({}),
+    *,
+    way_out: str | None = None,
+) -> HeadMatch:
+    """Match the head of a model with a task; nothing is assumed of classes that have names.
+
+    The task's names in any order, upper and lower case and spaces and hyphens apart, say which output is which class.
+    Outputs without names (`LABEL_0`, `LABEL_1` …, or `0`, `1` …) are taken in the task's order, which a note says.
+
+    Args:
+        name: The model, as the user named it.
+        config: Its configuration.
+        task: The task.
+        renamed: Names of classes in the configuration to the task's names of them.
+        way_out: How classes of other names are named, for the message; by default by an option.
+
+    Raises:
+        ModelError: if it was saved without such a head, or its outputs are not as many as the task's classes, or are
+            other classes.
+    """
+    kind, own = KINDS[task.kind], names_of_classes(config)
+    number = len(task.labels) if kind.has_classes else 1 if kind.has_value else None
+    saved = kind_of(heads.head_of(config))
+    fits = number in (None, config.num_labels)
+    if fits or saved.head != kind.head:
+        heads.check_has_head(name, config, cast(heads.Head, task.kind))
+    if not fits:
+        wanted = f"has {number} classes ({_few(task.labels)})" if kind.has_classes else "asks for one value"
+        raise ModelError(
+            f"'{name}' has {len(own)} output{'' if len(own) == 1 else 's'} ({_few(own)}), but {task.title} {wanted}; "
+            "give a model that was fine-tuned on it."
+        )
+    if not kind.has_classes:
+        return HeadMatch(None)
+    return _match_classes(name, own, task, renamed, way_out or f"name them by --classes {own[0]}={task.labels[0]},…")
+
+
+def _match_classes(name: str, own: Sequence[str], task: Task, renamed: Mapping[str, str], way_out: str) -> HeadMatch:
+    in_order = tuple(range(len(own)))
+    for spelt in (str, _folded):
+        named, wanted = [spelt(renamed.get(one, one)) for one in own], list(map(spelt, task.labels))
+        if sorted(named) == sorted(wanted) and len(set(named)) == len(named):
+            classes = tuple(map(named.index, wanted))
+            turned = f"'{name}' has its classes in another order ({_few(own)}), which is turned into the task's"
+            return HeadMatch(classes, () if classes == in_order else (f"{task.title}: {turned}",))
+    if are_made_up(own) and not set(own) & set(renamed):
+        taken = f"taken in the task's order: {_few(task.labels)}"
+        return HeadMatch(in_order, (f"{task.title}: the classes of '{name}' have no names ({_few(own)}); {taken}",))
+    own = [f"{one} (named {renamed[one]})" if one in renamed else one for one in own]
+    raise ModelError(
+        f"'{name}' has the classes {_few(own)}, but {task.title} has {_few(task.labels)}; {way_out}, or "
+        "give a model that was fine-tuned on it."
+    )
+
+
+def _folded(label: str) -> str:
+    return re.sub(r"[\s_-]+", "_", label.strip()).casefold()
+
+
+def _few(labels: Sequence[str]) -> str:
+    shown = ", ".join(label[:40] for label in labels[:_SHOWN])
+    return shown + (" …" if len(labels) > _SHOWN else "")
+
+
+def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedModel:
+    """Load a model with its own head for a task, in float32, on the device that is used.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        task: Decides the head.
+        tokenizer: Of the model.
+        length: Most tokens of a row.
+
+    Raises:
+        ModelError: if it cannot be loaded or has no such head, or takes fewer tokens.
+    """
+    model = loading.load_model(name, head=cast(heads.Head, task.kind))
+    check_inputs(name, model, tokenizer, length)
+    if model.config.pad_token_id is None:  # Heads of decoders find the last token of each text by it.
+        model.config.pad_token_id = tokenizer.pad_token_id
+    return model.to(choose_device("auto"))
+
+
+@torch.no_grad()
+def read_outputs(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    prepared: PreparedTask,
+    split: str,
+    *,
+    bf16: bool = False,
+    classes: Sequence[int] | None = None,
+) -> Outputs:
+    """Run a model over the rows of a split, in their order; it draws no random number, and stays in its mode.
+
+    Args:
+        model: With the head of the task.
+        tokenizer: Its tokenizer.
+        prepared: The task.
+        split: One of its splits.
+        bf16: Compute in bfloat16.
+        classes: Which of its outputs each class of the task is, see `HeadMatch`; None takes them in their order.
+
+    Raises:
+        ModelError: for scores that are infinite or no number, of which any would come out as a class.
+    """
+    columns = open_columns(prepared.tokens(split))
+    rows = columns.select_columns([name for name in columns.column_names if name in ("input_ids", "token_type_ids")])
+    collate = TaskCollator(model, tokenizer, prepared.task.kind)
+    names = ("start_logits", "end_logits") if KINDS[prepared.task.kind].has_answers else ("logits",)
+    device, was_training = inference.device_of(model), model.training
+    found: list[list[NDArray[np.float32]]] = [[] for _ in names]
+    model.eval()
+    for start in range(0, len(rows), EVALUATION_BATCH):
+        batch = collate([rows[index] for index in range(start, min(start + EVALUATION_BATCH, len(rows)))])
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            given = model(**{name: tensor.to(device) for name, tensor in batch.items()})
+        for name, values in zip(names, found, strict=True):
+            scores = given[name].float().cpu().numpy()
+            if not np.isfinite(scores).all():
+                raise ModelError(
+                    f"'{model.name_or_path}' gives rows of {prepared.task.title} scores that are no finite numbers: "
+                    "its weights are too large for their type, or damaged; copy the model again, or train it anew."
+                )
+            values.extend(scores if classes is None else scores[..., list(classes)])
+    model.train(was_training)
+    return found
+
+
+def decode(prepared: PreparedTask, split: str, outputs: Outputs) -> Predictions:
+    """Return the predictions that the outputs of a head stand for: a class or a value per row, or answers by row id.
+
+    Where a row may have several classes, it is the probability of each: sigmoid(z).
+    """
+    kind = KINDS[prepared.task.kind]
+    if kind.of_tokens:
+        return prepared.decode(split, *outputs)
+    scores = np.stack(outputs[0])
+    if kind.has_value:
+        return [float(value) for value in scores[:, 0]]
+    if kind.has_several:
+        return [tuple(row) for row in expit(scores.astype(np.float64)).tolist()]
+    return [int(number) for number in scores.argmax(-1)]
+
+
+def predict(model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, split: str, **options: Any) -> Predictions:
+    """Predict a split of a task by a model's head, see `read_outputs`, whose options it has, and `decode`."""
+    return decode(prepared, split, read_outputs(model, tokenizer, prepared, split, **options))
+
+
+# What a model and its tokenizer must have in order to be fine-tuned or scored.
+
+
+def check_padding(name: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
+
+    Args:
+        name: The model, as the user named it.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        ModelError: if it has none.
+    """
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
+
+
+def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
+    """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
+    shape = families.shape_of(model.config)
+    check_padding(name, tokenizer)
+    loading.check_fits_model(tokenizer, shape.vocabulary)
+    if shape.positions is not None and length > shape.positions:
+        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; --set length={shape.positions}.")
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Keep libraries quiet, and name the way out of a full device in one line."""
+    try:
+        with loading.quiet():
+            yield
+    except torch.OutOfMemoryError:
+        raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None

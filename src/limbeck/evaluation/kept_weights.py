@@ -1,0 +1,180 @@
+"""Weights of cells that are kept: which, in which folder, known by their hash, and how much room they need."""
+
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from limbeck.core import files, folders
+from limbeck.core.studies import EvaluationCell
+from limbeck.errors import LimbeckError, OutputError
+from limbeck.evaluation.cell import Cell, TrainingPoint, model_fingerprint
+from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
+from limbeck.evaluation.grid_summary import FINISHED, Cells, Choices, best_run, choose, points_of
+from limbeck.models import loading, locating
+
+WEIGHTS = "weights"
+"""The folder of an evaluation's kept weights: a model folder each, by the identity of its cell."""
+FINE_TUNED = "model"
+"""The folder of the one model of a fine-tuning."""
+
+
+def is_trained(cell: Cell) -> bool:
+    """Whether a cell has weights, which only a training gives it."""
+    return isinstance(cell.point, TrainingPoint)
+
+
+def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
+    """Write a fine-tuned model as an ordinary model folder, whole or not at all.
+
+    Args:
+        folder: The folder; one that is there is replaced.
+        model: The model.
+        tokenizer: Its tokenizer; left as it is.
+
+    Returns:
+        The hash of its weights, configuration and tokenizer, see `limbeck.evaluation.cell.model_fingerprint`.
+
+    Raises:
+        OutputError: if it cannot be written.
+    """
+    with folders.writing(folder), files.atomic_folder(folder) as partial:
+        with loading.quiet():
+            model.save_pretrained(str(partial))
+            loading.save_tokenizer(partial, tokenizer, model)
+        files.give_ordinary_mode(partial.glob("*.safetensors"))
+        for path in partial.iterdir():
+            files.sync(path)
+        return model_fingerprint(str(partial))
+
+
+def find_weights(folder: Path, cell: EvaluationCell) -> Path | None:
+    """Return the model folder of a cell's kept weights; None where they are gone, or not as they were saved.
+
+    Args:
+        folder: Of the evaluation.
+        cell: A finished cell of it.
+    """
+    return next((place for place in _places(folder, cell.id) if _is_whole(place, cell)), None)
+
+
+def _places(folder: Path, identity: str) -> tuple[Path, Path]:
+    return folder / FINE_TUNED, folder / WEIGHTS / identity
+
+
+def _is_whole(place: Path, cell: EvaluationCell) -> bool:
+    try:
+        return cell.weights is not None and place.is_dir() and model_fingerprint(str(place)) == cell.weights
+    except (LimbeckError, OSError):
+        return False
+
+
+def wanted_cells(keep: str | None, tasks: Sequence[PlannedTask], cells: Cells, choices: Choices) -> set[str]:
+    """Return the identities of the finished cells whose weights are to be there at the end.
+
+    Args:
+        keep: `"all"` of every cell that is trained; `"best"` of each model and task the best seed of the chosen grid
+            point; None of none.
+        tasks: The plan.
+        cells: The latest row of every planned cell.
+        choices: The chosen grid points.
+    """
+    trained = {each.id for task in tasks for each in task.cells if is_trained(each.cell)}
+    if keep == "best":
+        return {choice.best.id for choice in choices.values()} & trained
+    return {identity for identity in trained if keep and identity in cells and cells[identity].status == FINISHED}
+
+
+def candidates(finished: Sequence[EvaluationCell], task: PlannedTask, runs: int) -> set[str]:
+    """Return the cells of one model and task that may still turn out to be the best one.
+
+    Those are the best run of the point that is chosen so far, and of every point whose runs are not all finished. Cells
+    are run point by point, so that they are as many as there are workers, and two more.
+
+    Args:
+        finished: The finished ones, in the order of the plan.
+        task: Decides how the best is chosen.
+        runs: Of every point.
+    """
+    if not finished:
+        return set()
+    found = {choose(finished, task.task, task.settings, runs).best.id}
+    if task.settings.pick == "best":
+        return found
+    return found | {best_run(point, task.metric).id for point in points_of(finished) if len(point) < runs}
+
+
+def remove_weights(folder: Path, identities: Collection[str]) -> None:
+    """Remove the kept weights of planned cells, as far as they are there."""
+    for identity in identities:
+        files.remove(folder / WEIGHTS / identity)
+
+
+def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], object]) -> Path:
+    """Move the kept weights of a cell to the evaluation's one model, whole or not at all.
+
+    Args:
+        folder: Of the evaluation.
+        cell: Its weights are there, see `find_weights`.
+        finish: Writes further files, such as a card, into the model's folder before it is in its place; called too
+            where the model is in its place already.
+
+    Raises:
+        OutputError: if it cannot be written.
+    """
+    place, found = folder / FINE_TUNED, find_weights(folder, cell)
+    if found is None:
+        raise OutputError(f"The weights of '{cell.id}' are not in '{folder}'; run the same command again.")
+    finish(found)
+    if found != place:
+        with folders.writing(folder):
+            old = place.with_name(f"{place.name}.replaced")
+            files.remove(old)
+            if place.exists():
+                place.rename(old)
+            found.rename(place)
+            files.remove(old)
+            if not any((folder / WEIGHTS).iterdir()):
+                (folder / WEIGHTS).rmdir()
+    return place
+
+
+def check_room(
+    keep: str,
+    folder: Path,
+    models: Sequence[PlannedModel],
+    tasks: Sequence[PlannedTask],
+    finished: Collection[str],
+    workers: int,
+) -> None:
+    """Refuse to keep more weights than the disk has room for, before hours of work.
+
+    Args:
+        keep: `"best"` or `"all"`.
+        folder: Of the evaluation.
+        models: All models.
+        tasks: The plan.
+        finished: Identities of the cells that are not run.
+        workers: Trainings at once, of which each has a candidate for the best.
+
+    Raises:
+        OutputError: with what is needed and what is there.
+    """
+    needed = 0
+    for model in models:
+        size = sum(file.stat().st_size for file in locating.fetch_weights(model.name, None))
+        for task in tasks:
+            own = [each for each in task.cells if each.cell.model == model.name and is_trained(each.cell)]
+            if keep == "best":
+                needed += size * min(sum(each.id not in finished for each in own), workers + 2)
+            else:
+                needed += size * sum(not (folder / WEIGHTS / each.id).is_dir() for each in own)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        best = "keep the best alone (--keep-weights best), or " if keep == "all" else ""
+        raise OutputError(
+            f"Keeping weights takes about {needed / 1e9:.1f} GB, and '{folder}' has {free / 1e9:.1f} GB of room; {best}"
+            "choose another --output."
+        )

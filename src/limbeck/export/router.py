@@ -1,0 +1,232 @@
+"""A student for queries beside its teacher for documents: which teacher that is, and the folder that joins them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from limbeck.core import records
+from limbeck.errors import ModelError
+from limbeck.evaluation.cell import fingerprint_beside
+from limbeck.export import vector_check
+from limbeck.export.batches import Batch, Runner
+from limbeck.export.source import Source, locate, open_source
+from limbeck.models.families import shape_of
+from limbeck.models.locating import MODULES, read_json
+from limbeck.models.sentences import LIBRARY_CONFIG, SentenceHead, SentencePooling
+
+LARGEST_DIFFERENCE = 1e-5
+"""Of the folder's vectors from those of its two models, in float32, as a share of the largest value or of 1."""
+LEAST_FOUND = 0.5
+"""Of the sample texts that find themselves, where no record says that the student was taught by the teacher."""
+_TIE = 1e-6
+_CONFIG = "router_config.json"
+_KIND = "sentence_transformers.models"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(Source):
+    """A student for queries, and with it a model for documents.
+
+    Attributes:
+        documents: The model for documents.
+        is_taught: Whether the record of the student's run says that it learned from this very model.
+    """
+
+    documents: Source
+    is_taught: bool
+
+    @property
+    def by_role(self) -> dict[str, Source]:
+        """The models by what they read."""
+        return {"query": self, "document": self.documents}
+
+
+def pair_of(source: Source) -> Pair:
+    """Return a source that `open_pair` made."""
+    assert isinstance(source, Pair)
+    return source
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What the record of a run says of the vectors of its student.
+
+    Attributes:
+        method: The last stage's method, for messages.
+        is_aligned: Whether its vectors were brought to those of a teacher.
+        teacher: The teacher's place as the recipe names it; None where a stage made it that is gone.
+        revision: Of a Hub name.
+        weights: Its hash, see `fingerprint_beside`.
+    """
+
+    method: str
+    is_aligned: bool
+    teacher: str | None = None
+    revision: str | None = None
+    weights: str | None = None
+
+
+def find_taught(student: Path) -> Taught | None:
+    """Read from the record of its run what a student's vectors were taught by; None without a run.
+
+    Args:
+        student: The student's folder, in the run's folder or in that of a stage.
+    """
+    folder = records.run_of(student)
+    run = records.load(records.Run, folder) if folder is not None else records.Run()
+    if folder is None or run.is_empty:
+        return None
+    place = student.resolve().parent.name.partition("-")[0] if student.resolve().parent != folder.resolve() else ""
+    own = [
+        (index, stage)
+        for index, stage in enumerate(run.stages)
+        if (stage.student is None if not place else str(index + 1) == place)
+    ]
+    method = own[-1][1].method if own else ""
+    aligned = [index for index, stage in own if any(link.aligns_vectors for link in stage.layers)]
+    if not aligned:
+        return Taught(method, is_aligned=False)
+    planned = run.recipe.stages[aligned[-1]] if aligned[-1] < len(run.recipe.stages) else records.PlannedStage()
+    if planned.teacher is None:
+        asked = run.recipe.teacher
+        return Taught(method, True, asked.model, asked.revision, run.teacher.weights)
+    if planned.teacher.stage is not None:
+        made = next(folder.glob(f"{records.STAGES}/*-{planned.teacher.stage}/{records.RUN_STUDENT}"), None)
+        return Taught(method, True, None if made is None else str(made))
+    weights = run.stage_teachers.get(run.stages[aligned[-1]].name)
+    return Taught(method, True, planned.teacher.model, planned.teacher.revision, weights)
+
+
+def open_pair(name: str, documents: str | None) -> Pair:
+    """Load a student and the model for documents.
+
+    Args:
+        name: The student: a run's folder, a model's folder, `package:NAME` or a Hub name.
+        documents: The model for documents; None takes the teacher that the record of the student's run names.
+
+    Raises:
+        ModelError: for a student that was not taught vectors in its teacher's space, for vectors of other widths, for a
+            teacher that cannot be found, and for a model that makes no sentence vectors.
+    """
+    taught = find_taught(Path(locate(name)).expanduser())
+    if taught is not None and not taught.is_aligned:
+        raise ModelError(
+            f"'{name}' was taught by {taught.method or 'no method'}, which does not bring its sentence vectors to its "
+            "teacher's place, so its queries would find nothing there; distil one by aligned_embedding or "
+            "sentence_embedding."
+        )
+    student = open_source(name)
+    teacher = _open_documents(name, documents, taught)
+    widths = []
+    for each in (student, teacher):
+        if each.sentence is None:
+            raise ModelError(
+                f"'{each.name}' does not say how it makes sentence vectors (it has no {MODULES}), and a router is made "
+                "of models that do; save it once by sentence-transformers, with its pooling."
+            )
+        widths.append(SentenceHead(each.sentence).width(shape_of(each.model.config).hidden))
+    if widths[0] != widths[1]:
+        raise ModelError(
+            f"The vectors of '{student.name}' have width {widths[0]} and those of '{teacher.name}' {widths[1]}, and an "
+            "index holds one width; distil a student by aligned_embedding, which learns a map to its teacher's width."
+        )
+    known = None if taught is None else taught.weights
+    is_taught = known is not None and fingerprint_beside(known, teacher.name, teacher.revision) == known
+    shared = {field.name: getattr(student, field.name) for field in fields(Source)}
+    return Pair(**shared, documents=teacher, is_taught=is_taught)
+
+
+def _open_documents(name: str, documents: str | None, taught: Taught | None) -> Source:
+    """Load the model for documents: the one that is given, else the teacher of the student's run."""
+    if documents is not None:
+        return open_source(documents)
+    if taught is None or taught.teacher is None:
+        raise ModelError(f"Nothing says which teacher '{name}' learned from; give it by --documents.")
+    try:
+        return open_source(taught.teacher, taught.revision)
+    except ModelError as error:
+        raise ModelError(f"The teacher of '{name}' cannot be loaded; give its place by --documents. {error}") from None
+
+
+def share_found(pair: Pair, texts: Sequence[str]) -> float:
+    """Return the share of texts whose vector as a query is nearest to that of the same text as a document.
+
+    Args:
+        pair: Both models.
+        texts: Sample text.
+
+    Raises:
+        ModelError: where few are found, and no record says that the student learned from this model.
+    """
+    texts = list(dict.fromkeys(texts))
+    queries, documents = (
+        F.normalize(vector_check.own_vectors(model, [(text, role) for text in texts]), dim=-1)
+        for role, model in pair.by_role.items()
+    )
+    scores = queries @ documents.T
+    # Texts that are cut to the same tokens have the same vector.
+    found = float((scores.diagonal() >= scores.amax(1) - _TIE).float().mean())
+    if found < LEAST_FOUND and not pair.is_taught:
+        raise ModelError(
+            f"The queries of '{pair.name}' find {found:.0%} of {len(texts)} sample texts among the documents of "
+            f"'{pair.documents.name}', and no record says that it learned from that model; give its teacher by "
+            "--documents."
+        )
+    return found
+
+
+def write_router_files(pair: Pair, folder: Path) -> dict[str, Any]:
+    """Join the folders `query` and `document` to one model of sentence-transformers, and return facts for the record.
+
+    Each of both stays a whole folder by itself. Modules have the names by which all releases from 5 on know them.
+
+    Args:
+        pair: What is in them.
+        folder: Holds them.
+    """
+    structure = {role: _module_places(folder, role) for role in pair.by_role}
+    types = {place: kind for places in structure.values() for place, kind in places.items()}
+    prompts = {role: _sentence(model).prompt(role) for role, model in pair.by_role.items()}
+    similarity = _sentence(pair.documents).similarity
+    contents: dict[str, Any] = {
+        MODULES: [{"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.Router"}],
+        _CONFIG: {
+            "types": types,
+            "structure": {role: list(places) for role, places in structure.items()},
+            "parameters": {"default_route": "document", "allow_empty_key": True},
+        },
+        LIBRARY_CONFIG: {"prompts": prompts, "default_prompt_name": None}
+        | ({"similarity_fn_name": similarity} if similarity else {}),
+    }
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return {"prompts": prompts}
+
+
+def _module_places(folder: Path, role: str) -> Mapping[str, str]:
+    """Return the modules of one of both folders: place below the router's folder to type."""
+    modules = read_json(folder / role / MODULES, [])
+    return {str(Path(role, module["path"])): module["type"] for module in modules}
+
+
+def _sentence(source: Source) -> SentencePooling:
+    assert source.sentence is not None
+    return source.sentence
+
+
+def runner(vectors: Mapping[str, Callable[[Sequence[tuple[str, vector_check.Role]]], Tensor]]) -> Runner:
+    """Return a function that runs both models on the texts of batches, with an output for each role.
+
+    Args:
+        vectors: Role to a function that makes vectors of texts with roles.
+    """
+
+    def run(batch: Batch) -> dict[str, Tensor]:
+        return {role: make([(str(text), role) for text in batch.texts]) for role, make in vectors.items()}
+
+    return run

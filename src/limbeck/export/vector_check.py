@@ -1,0 +1,133 @@
+"""sentence-transformers beside limbeck: the sentence vectors of one model by both, on the same texts."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from limbeck.errors import ModelError, describe_error
+from limbeck.evaluation.inference import encode
+from limbeck.export.batches import built_in_texts
+from limbeck.export.source import Source, locate, open_source
+from limbeck.models.loading import quiet
+from limbeck.models.locating import fetch_modules, is_local, resolve_model
+from limbeck.models.sentences import SentenceHead, prompt_names, sentence_modules, sentence_pooling
+
+PACKAGE = "sentence_transformers"
+LARGEST_DIFFERENCE = 1e-3
+"""Of a teacher's sentence vectors from those of sentence-transformers; a float32 model stays below 1e-5."""
+
+Role: TypeAlias = str | None
+_BATCH = 4  # The long texts are few, and shall not pad the others.
+
+
+def is_installed() -> bool:
+    """Whether sentence-transformers can be asked."""
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
+def sample_texts() -> list[tuple[str, Role]]:
+    """Return 32 texts with their roles: several scripts, from an empty one to one that is longer than most models."""
+    texts = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
+    roles: tuple[Role, ...] = ("query",) * 6 + ("document",) * 6
+    return [(text, None) for text in texts] + list(zip(texts, roles, strict=False))
+
+
+class NotLoadedError(ModelError):
+    """A model that sentence-transformers does not load."""
+
+
+def describe_difference(difference: float | None) -> str:
+    """Say in words how far a model's sentence vectors are from those of sentence-transformers; None: not compared."""
+    if difference is None:
+        return "not compared, since the installed release of sentence-transformers does not load the model"
+    return f"at most {difference:.1e} from those of sentence-transformers, on {len(sample_texts())} texts"
+
+
+def own_vectors(source: Source, texts: Sequence[tuple[str, Role]]) -> Tensor:
+    """Return the vectors `[texts, width]` that limbeck makes, at the length that they have.
+
+    Args:
+        source: Makes sentence vectors.
+        texts: With their roles, whose prompts are put before them.
+    """
+    assert source.sentence is not None
+    return encode(
+        source.model, source.tokenizer, [text for text, _ in texts], [role for _, role in texts],
+        pooling=SentenceHead(source.sentence), max_length=source.longest, batch_size=_BATCH, normalize=False,
+    )  # fmt: skip
+
+
+def library_folder(name: str | Path, revision: str | None = None) -> Path:
+    """Return the folder that sentence-transformers loads: that of `modules.json`; of a Hub name in its cache."""
+    resolved = resolve_model(name)
+    return sentence_modules(resolved if is_local(resolved) else str(fetch_modules(name, revision)))[0]
+
+
+def load_in_library(folder: Path) -> Any:
+    """Load a folder in sentence-transformers, on the CPU and in float32; nothing is fetched, and no code of it run."""
+    from sentence_transformers import SentenceTransformer
+
+    options = {"dtype": torch.float32, "use_safetensors": True}
+    with quiet(), torch.random.fork_rng(devices=[]):
+        return SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
+
+
+def library_vectors(model: Any, texts: Sequence[tuple[str, Role]]) -> Tensor:
+    """Return the vectors `[texts, width]` that sentence-transformers makes, by its method for each role.
+
+    Version 6.2 fills an empty prompt in for `document` in every model, and `encode_document` takes that where its
+    documentation promises the one called `passage` or `corpus`; so the prompts that are there are named here.
+    """
+    calls = {None: model.encode, "query": model.encode_query, "document": model.encode_document}
+    found: dict[int, Tensor] = {}
+    for role, call in calls.items():
+        places = [place for place, (_, used) in enumerate(texts) if used == role]
+        prompt = next((name for name in prompt_names(role) if model.prompts.get(name)), None)
+        if not places:
+            continue
+        chosen, options = [texts[place][0] for place in places], {"prompt_name": prompt} if prompt else {}
+        with quiet():
+            vectors = call(chosen, batch_size=_BATCH, convert_to_tensor=True, show_progress_bar=False, **options)
+        found |= dict(zip(places, vectors.float().cpu(), strict=True))
+    return torch.stack([found[place] for place in range(len(texts))])
+
+
+def compare_with_sentence_transformers(
+    name: str | Path, texts: Sequence[tuple[str, Role]] | None = None, *, revision: str | None = None
+) -> float | None:
+    """Measure how far limbeck's sentence vectors of a model are from those of `SentenceTransformer.encode`.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        texts: With their roles; None takes `sample_texts`.
+        revision: Of a Hub name: branch, tag or commit; None is `main`.
+
+    Returns:
+        The largest absolute difference; of vectors with values above 1, as a share of the largest. None where
+        sentence-transformers is not installed, or the model's files say nothing of sentence vectors.
+
+    Raises:
+        ModelError: for a model that limbeck cannot load.
+        NotLoadedError: for one that sentence-transformers cannot.
+    """
+    if not is_installed() or sentence_pooling(locate(name), revision) is None:
+        return None
+    source = open_source(name, revision)
+    texts = sample_texts() if texts is None else texts
+    ours = own_vectors(source, texts)
+    folder = library_folder(source.name, revision)
+    del source  # Two copies of a large model need not be there at once.
+    try:
+        theirs = library_vectors(load_in_library(folder), texts)
+    except Exception as error:  # Anything that a release of it raises.
+        raise NotLoadedError(
+            f"sentence-transformers cannot load '{name}', so that its sentence vectors cannot be compared: "
+            f"{describe_error(error)}"
+        ) from error
+    if ours.shape != theirs.shape:
+        return float("inf")
+    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1.0))

@@ -1,0 +1,100 @@
+"""Aligned embedding: a student whose sentence vectors lie in the teacher's space, by a map that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from limbeck.errors import ModelError, RecipeError
+from limbeck.methods.composition import LearnedMap, MethodOptions, Pairing, Term, Weight, paper
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import sentence_hidden_terms, weighted_terms
+from limbeck.models.sentences import check_pooling, finished_pooling
+from limbeck.models.streams import StreamKey
+
+LEAF = paper(
+    "vujanic2025leaf",
+    "LEAF: Knowledge Distillation of Text Embedding Models with Teacher-Aligned Representations",
+    "Robin Vujanic, Thomas Rueckstiess",
+    2025,
+    "https://arxiv.org/abs/2509.12539",
+    "arXiv preprint arXiv:2509.12539",
+    "its loss on finished vectors",
+    kind="article",
+)
+
+
+def _check_pooling(value: str | None) -> str | None:
+    try:
+        if value is not None:
+            check_pooling(value)
+    except ModelError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+class AlignedEmbeddingOptions(MethodOptions):
+    """Options of aligned embeddings (LEAF, arXiv 2509.12539)."""
+
+    distance: Literal["l2", "l2_squared", "cosine"] = Field(
+        "l2",
+        description="Between the finished vectors: the norm of their difference (LEAF), its square, or 1 - cos.",
+    )
+    pooling: Annotated[str | None, AfterValidator(_check_pooling)] = Field(
+        None, description="How the student pools its tokens; null: as the teacher."
+    )
+    map: Literal["auto", "always", "none"] = Field(
+        "auto",
+        description="The learned map behind the student's pooling, which it keeps: where widths differ, always, or "
+        "never. Without it the student takes over the teacher's modules.",
+    )
+    bias: bool = Field(False, description="Whether that map adds a vector.")
+    truncate: list[Annotated[int, Field(ge=1)]] = Field(
+        [], description="Widths to which the vectors will be cut too, for example [256, 128]: each adds the same loss."
+    )
+    hidden_weight: Weight = Field(
+        0.0, description="Weight of the mean squared error between last hidden states, token by token."
+    )
+    layer_mapping: dict[int, int] = Field(
+        {}, description="Student layer to teacher layer whose hidden states are taught too, for example {1: 1, 2: 3}."
+    )
+    layer_weight: Weight = Field(0.3, description="Weight of the error at each layer of layer_mapping.")
+
+
+@register_as_method(options=AlignedEmbeddingOptions, citation=LEAF)
+def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> list[Term]:
+    """The teacher's finished sentence vectors, by a map that the student keeps: it serves beside its teacher.
+
+    Make the terms on the finished vectors, whole and cut to prefixes, and those on hidden states below.
+
+    Vectors get length one where the teacher's have it, and where no file of it says; else the student learns length
+    too.
+    """
+    own, other = finished_pooling(pairing.sentence, options.pooling), finished_pooling(pairing.sentence)
+    pooled = own.pooled_width(pairing.student.hidden), other.pooled_width(pairing.teacher.hidden)
+    width = other.width(pairing.teacher.hidden)
+    if options.map == "none" and pooled[0] != pooled[1]:
+        raise RecipeError(
+            f"map is 'none', and the student pools vectors of {pooled[0]} numbers where the teacher pools {pooled[1]}; "
+            "leave map out, or give a student as wide as the teacher."
+        )
+    keeps_map = options.map == "always" or pooled[0] != pooled[1]
+    if options.bias and not keeps_map:
+        raise RecipeError("bias is for the learned map, and at equal widths there is none; give map: always.")
+    if any(prefix >= width for prefix in options.truncate) or len(set(options.truncate)) < len(options.truncate):
+        raise RecipeError(
+            f"truncate is {options.truncate}, and the teacher's vectors have {width} numbers; give widths below that, "
+            "each once."
+        )
+    kept = LearnedMap(pooled[0], width, name="vector", kept=True, bias=options.bias) if keeps_map else None
+    keys = (StreamKey("vector", pairing.student.layers),), (StreamKey("vector", pairing.teacher.layers),)
+    objective = "pooled_cosine" if options.distance == "cosine" else "pooled_distance"
+    squared = {"squared": True} if options.distance == "l2_squared" else {}
+    terms = [Term("vector", objective, *keys, options=squared, learned_map=kept, normalise=other.normalize)]
+    for prefix in options.truncate:
+        cut = {**squared, "prefix": prefix}
+        terms.append(replace(terms[0], name=f"vector_{prefix}", options=cut))
+    terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
+    return weighted_terms(terms, "aligned_embedding")

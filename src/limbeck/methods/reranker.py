@@ -1,0 +1,74 @@
+"""Reranker: the teacher's scores of a query's documents, for cross-encoders; layers below them if asked."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Temperature, Term, Weight, paper
+from limbeck.methods.layer_mapping import resolve_mapping, stream_width
+from limbeck.methods.minilmv2 import relation_heads_for
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import hidden_terms, layer_terms, weighted_terms
+from limbeck.models.streams import StreamKey
+
+PAPER = paper(
+    "hofstaetter2020margin",
+    "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation",
+    "Sebastian Hofstätter, Sophia Althammer, Michael Schröder, Mete Sertkan, Allan Hanbury",
+    2020,
+    "https://arxiv.org/abs/2010.02666",
+    "arXiv preprint arXiv:2010.02666",
+    "section 3 (margin_mse)",
+    kind="article",
+)
+
+_OBJECTIVES = {"score_mse": "soft_label_mse", "margin_mse": "margin_mse", "listwise_kl": "listwise_kl"}
+
+
+class RerankerOptions(MethodOptions):
+    """Options of the reranker composition."""
+
+    loss: Literal["score_mse", "margin_mse", "listwise_kl"] = Field(
+        "score_mse",
+        description="What of the scores is taught: the scores themselves, the differences between those of a query's "
+        "documents, or their distribution.",
+    )
+    score_weight: Weight = Field(1.0, description="Weight of the loss on scores.")
+    temperature: Temperature = Field(1.0, description="T of listwise_kl.")
+    hidden_weight: Weight = Field(0.0, description="Weight of the hidden states of mapped layers.")
+    relation_weight: Weight = Field(
+        0.0, description="Weight of the relations between the values of mapped layers, as in MiniLMv2."
+    )
+    mapping: MappingChoice = Field("uniform", description="Student layers to teacher layers, for the two above.")
+
+    @model_validator(mode="after")
+    def _options_that_are_read(self) -> RerankerOptions:
+        if self.temperature != 1 and self.loss != "listwise_kl":
+            raise ValueError(f"temperature is for loss 'listwise_kl', and loss is {self.loss!r}: leave it out")
+        if self.mapping != "uniform" and not (self.hidden_weight or self.relation_weight):
+            raise ValueError("mapping is for hidden_weight and relation_weight, and both are 0: leave it out")
+        return self
+
+
+@register_as_method(options=RerankerOptions, citation=PAPER, tasks=("ranking",))
+def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
+    """The teacher's scores of pairs of a query and a document, for cross-encoders; layers too if asked.
+
+    Make the term on scores, and those on hidden states and value relations of mapped layers.
+
+    Scores are the raw outputs of the two heads, before any activation. The teacher makes them: no row needs a label.
+    """
+    score = _OBJECTIVES[options.loss]
+    further = {"temperature": options.temperature} if score == "listwise_kl" else {}
+    logits = (StreamKey("logits", pairing.student.layers),), (StreamKey("logits", pairing.teacher.layers),)
+    terms = [Term("score", score, *logits, options.score_weight, further, rows="sample")]
+    mapping = resolve_mapping(options.mapping, pairing)
+    terms += hidden_terms(pairing, mapping, options.hidden_weight)
+    if options.relation_weight > 0:
+        widths = {stream_width(shape, "value") for shape in (pairing.student, pairing.teacher)}
+        relation = {"heads": relation_heads_for(pairing.teacher, widths), "causal": pairing.teacher.causal}
+        values = ["value", "value"]
+        terms += layer_terms("relation", "relation_kl", values, mapping, options.relation_weight, options=relation)
+    return weighted_terms(terms, "reranker")

@@ -1,0 +1,129 @@
+"""A recipe's models, known from their configurations before any weight is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedConfig
+
+from limbeck.errors import RecipeError
+from limbeck.evaluation.as_is import names_of_classes, rename_classes
+from limbeck.methods.composition import Task, Term
+from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
+from limbeck.models.families import Shape, shape_of
+from limbeck.models.heads import Head
+from limbeck.models.initialise import plan_initialisation, selected_layers
+from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer, same_tensors
+from limbeck.models.locating import check_not_pickled
+from limbeck.recipe.schema import ShapeSpec, StudentSpec, TeacherSpec
+
+
+@dataclass(frozen=True)
+class TeacherChoice:
+    """A teacher, known from its configuration.
+
+    Args:
+        spec: What the recipe says.
+        config: Its configuration.
+        shape: Its shape.
+        stage: The earlier stage whose student it is, or None.
+    """
+
+    spec: TeacherSpec
+    config: PreTrainedConfig
+    shape: Shape
+    stage: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What messages and records call it."""
+        return f"the student of stage '{self.stage}'" if self.stage else self.spec.name or self.spec.model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of a classifier's classes, in the order of its outputs."""
+        return names_of_classes(self.config)
+
+
+@dataclass(frozen=True)
+class StudentChoice:
+    """A student that will be made.
+
+    Args:
+        spec: What the recipe says.
+        config: Its configuration, without dropout changes.
+        blueprint: Its shape in full.
+        shape: The same, as methods compare it.
+        source_layers: Teacher layers that its blocks are copied from, or None.
+    """
+
+    spec: StudentSpec
+    config: PreTrainedConfig
+    blueprint: StudentBlueprint
+    shape: Shape
+    source_layers: list[int] | None
+
+
+def choose_teacher(spec: TeacherSpec) -> TeacherChoice:
+    """Read a teacher's configuration.
+
+    Raises:
+        ModelError: if there is none, or its only weights are pickles.
+        RecipeError: for a name that is none of its classes.
+    """
+    check_not_pickled(spec.model)
+    config = load_config(spec.model, spec.revision)
+    if spec.classes:
+        config = rename_classes(config, spec.classes, f"teacher.classes of '{spec.name or spec.model}'")
+    return TeacherChoice(spec, config, shape_of(config))
+
+
+def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
+    """Derive a student from its teacher, and check its start.
+
+    Args:
+        spec: What the recipe says of the student.
+        teacher: The teacher that it is initialised from.
+
+    Raises:
+        LimbeckError: for a shape, layers or a checkpoint that do not fit.
+    """
+    shape = spec.shape
+    written = shape.model_dump(exclude_none=True) if isinstance(shape, ShapeSpec) else shape
+    blueprint = parse_blueprint(written, teacher.shape)
+    layers = spec.initialise.layers
+    sources = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
+    config = student_config(blueprint, teacher.config, source_layers=sources)
+    found = shape_of(config)
+    if spec.initialise.checkpoint is None:
+        plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
+    elif not teacher.stage:
+        _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
+    return StudentChoice(spec, config, blueprint, found, sources)
+
+
+def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:
+    """Return the head that terms read scores from, or None if they read none.
+
+    Args:
+        terms: The terms of a stage.
+        task: The task of its corpus.
+        owner: `"student"` or `"teacher"`.
+    """
+    reads = any(key.kind == "logits" for term in terms for key in getattr(term, owner))
+    if not reads:
+        return None
+    return "masked_lm" if task == "text" else task
+
+
+def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) -> None:
+    """A student to start from has the tensors of the recipe's shape and the teacher's vocabulary."""
+    check_not_pickled(checkpoint)
+    config = load_config(checkpoint)
+    if not same_tensors(student, config):
+        raise RecipeError(
+            f"student.initialise.checkpoint '{checkpoint}' is a {shape_of(config)}, but student.shape asks for a "
+            f"{shape_of(student)}; change one of them."
+        )
+    check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(teacher))

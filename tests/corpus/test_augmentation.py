@@ -1,0 +1,305 @@
+"""TinyBERT's augmentation against its algorithm 1, word vectors, and copies in corpora of labelled rows."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, augmentation, store, word_vectors
+from limbeck.corpus import build as building
+from limbeck.corpus.labelled import Example
+from limbeck.errors import CorpusError
+from limbeck.models.loading import load_model, load_tokenizer
+from tests.support.corpora import TOKENIZER
+from tests.support.models import make_teacher
+from tests.support.streams import write_packed
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory):
+    return str(make_teacher(tmp_path_factory.mktemp("masked"), head="masked_lm"))
+
+
+NEAR = {"brave": ["bold", "daring"], "unheard": []}
+ROWS = [
+    Example("the student, brave with text!", None, 1),
+    Example("... --", None, 1),
+    Example("text", None, 0),
+    Example("Teacher and model", "it on brave unheard is of", 0),
+]
+
+
+def reference(row, settings, model, tokenizer):
+    """Algorithm 1 word by word: every candidate list by a forward of one sequence over the whole vocabulary."""
+    whole = [token for token in tokenizer.get_vocab() if token.isalnum()]
+    texts = [text for text in row[:2] if text is not None]
+    words = [[word.strip(",!.-") for word in text.split()] for text in texts]
+    flat = [(part, word) for part, of_text in enumerate(words) for word in of_text if word]
+    draws = augmentation._generator(settings.seed, texts).random((settings.copies, len(flat), 2))
+    copies = []
+    for draw in draws:
+        made = [[[word, place] for place, word in enumerate(text.split())] for text in texts]
+        original = [text.split() for text in texts]
+        number = 0
+        for part, of_text in enumerate(made):
+            for entry in of_text:
+                shown, place = entry
+                word = shown.strip(",!.-")
+                if not word:
+                    continue
+                chance, choice = draw[number]
+                number += 1
+                if len(tokenizer.tokenize(word)) == 1:
+                    context = original if settings.context == "row" else [[e[0] for e in own] for own in made]
+                    masked = [[*own] for own in context]
+                    masked[part][place] = shown.replace(word, "[MASK]")
+                    ids = tokenizer(*[" ".join(own) for own in masked], return_tensors="pt")
+                    at = ids["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+                    scores = model(**ids).logits[0, at]
+                    order = [tokenizer.convert_ids_to_tokens(i) for i in scores.argsort(descending=True).tolist()]
+                    candidates = [token for token in order if token in whole][: settings.candidates]
+                else:
+                    candidates = NEAR[word]
+                if chance <= settings.probability and candidates:
+                    entry[0] = shown.replace(word, candidates[int(choice * len(candidates))])
+        joined = [" ".join(e[0] for e in own) for own in made]
+        copies.append(row._replace(text=joined[0], pair=joined[1] if len(joined) > 1 else None))
+    return copies
+
+
+@pytest.mark.parametrize("context", ["copy", "row"])
+def test_copies_are_those_of_the_algorithm(masked_lm, context):
+    settings = Augmentation(copies=6, candidates=4, masked_lm=(masked_lm, None), context=context, seed=5)
+    propose = augmentation.MaskedLanguageModel((masked_lm, None), 64, settings.candidates)
+    model, tokenizer = load_model(masked_lm, head="masked_lm"), load_tokenizer(masked_lm)
+    with torch.inference_mode():
+        expected = [reference(row, settings, model, tokenizer) for row in ROWS]
+    # Of a row alone they are the same, in any company.
+    assert [augmentation.augment_rows([row], settings, NEAR, propose)[0] for row in ROWS] == expected
+    assert augmentation.augment_rows(ROWS[:3], settings, NEAR, propose) == expected[:3]
+    assert expected[1] == [ROWS[1]] * 6 and all(len({*expected[index]}) > 1 for index in (0, 2, 3))
+
+
+def test_words_are_replaced_with_the_chance_that_is_asked_for():
+    words = [f"w{number}" for number in range(400)]
+    near = {word: [f"{word}x{place}" for place in range(5)] for word in words}
+    settings = Augmentation(copies=25, probability=0.4, word_vectors="unread", seed=3)
+    (copies,) = augmentation.augment_rows([Example(" ".join(words), None, 0)], settings, near, augmentation._nothing)
+    new = [word for copy in copies for word, old in zip(copy.text.split(), words, strict=True) if word != old]
+    # 10,000 draws: five standard deviations are 0.025.
+    assert abs(len(new) / 10_000 - 0.4) < 0.025
+    shares = np.bincount([int(word[-1]) for word in new], minlength=5) / len(new)
+    assert np.abs(shares - 0.2).max() < 0.035
+    assert len({copy.text for copy in copies}) == 25
+
+
+def test_of_questions_only_the_question_changes():
+    near = {word: ["other"] for word in ("who", "ran", "fox")}
+    settings = Augmentation(copies=2, probability=1.0, word_vectors="unread")
+    row = Example("The fox ran.", "who ran?", (4, 7))
+    (copies,) = augmentation.augment_rows([row], settings, near, augmentation._nothing, answers=True)
+    assert copies == [row._replace(pair="other other?")] * 2
+
+
+def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
+    propose = augmentation.MaskedLanguageModel((masked_lm, None), 6, 3)
+    text = "the of and to in is"
+    first, last = propose(
+        [augmentation.MaskedWord(text, None, 0, 0, 3), augmentation.MaskedWord(text, None, 0, 17, 19)]
+    )
+    assert len(first) == 3 and last == []
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "distilbert", "electra", "modernbert", "albert", "mpnet"])
+def test_models_of_every_kind_of_head_propose_words(tmp_path, family):
+    folder = make_teacher(tmp_path, family, head="masked_lm")
+    propose = augmentation.MaskedLanguageModel((str(folder), None), 32, 3)
+    (found,) = propose([augmentation.MaskedWord("the text is", "of a model", 0, 4, 8)])
+    model, tokenizer = load_model(folder, head="masked_lm"), load_tokenizer(folder)
+    ids = tokenizer(f"the {tokenizer.mask_token} is", "of a model", return_tensors="pt")
+    at = ids["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+    with torch.inference_mode():
+        order = model(**ids).logits[0, at].argsort(descending=True).tolist()
+    words = word_vectors.vocabulary_words(tokenizer)
+    assert found == [words[token] for token in order if token in words][:3]
+
+
+VECTORS = {"bold": [1, 0.2], "Bold": [1, 0.21], "brave": [1, 0], "timid": [-1, 0.1], "red": [0, 1], "!!!": [1, 0.01]}
+
+
+def vector_lines(vectors):
+    return "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in vectors.items())
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.vec.gz", "v.zst", "v.txt.xz"])
+def test_files_of_word_vectors(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(word_vectors, "_VECTORS_AT_ONCE", 2)
+    monkeypatch.setattr(word_vectors, "_QUERIES_AT_ONCE", 1)
+    content = "6 2\n" + vector_lines(VECTORS) + "short 1\nno numbers here\nnot nan\ninfinite inf 1\n"
+    report = SourceReport()
+    vectors = word_vectors.VectorFile(write_packed(tmp_path / name, content), report)
+    found = word_vectors.nearest_words(vectors, ["brave", "BOLD", "unheard"], 3)
+    assert found == {"brave": ["bold", "Bold", "red"], "BOLD": ["brave", "red", "timid"], "unheard": []}
+    assert list(report.counts.values()) == [4]
+    with pytest.raises(CorpusError, match="holds no word vectors"):
+        list(word_vectors.VectorFile(write_packed(tmp_path / f"empty-{name}", "\n\n"), report).blocks())
+
+
+def test_neighbours_are_the_most_similar(tmp_path, monkeypatch):
+    generator = np.random.default_rng(0)
+    rows = {f"w{number}": row.tolist() for number, row in enumerate(generator.normal(size=(90, 7)))}
+    path = write_packed(tmp_path / "v.txt", vector_lines(rows))
+    monkeypatch.setattr(word_vectors, "_VECTORS_AT_ONCE", 31)
+    found = word_vectors.nearest_words(word_vectors.VectorFile(path, SourceReport()), [*rows], 4)
+    for word, row in rows.items():
+        cosine = {o: np.dot(row, v) / np.linalg.norm(row) / np.linalg.norm(v) for o, v in rows.items() if o != word}
+        assert found[word] == sorted(cosine, key=lambda other: -cosine[other])[:4]
+
+
+def test_word_embeddings_of_a_model_are_word_vectors(masked_lm):
+    vectors, tokenizer = word_vectors.ModelVectors((masked_lm, None)), load_tokenizer(masked_lm)
+    rows = load_model(masked_lm).get_input_embeddings().weight.detach().double().numpy()
+    words, block = next(iter(vectors.blocks()))
+    assert {"student", "a", "7"} <= {*words} and not {"##a", "[MASK]", ","} & {*words}
+    assert (block == rows[tokenizer.convert_tokens_to_ids(words)]).all()
+    found = vectors.find(["student", "ab", "日"])
+    assert [*found] == ["student", "ab"]
+    assert (found["ab"] == rows[tokenizer.convert_tokens_to_ids(["a", "##b"])].mean(0)).all()
+    # Of rows whose words are all single pieces nothing is asked.
+    assert word_vectors.nearest_words(vectors, [], 3) == {}
+
+
+# In a corpus of labelled rows.
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Rows with a name that no vectors know, among words that have some."""
+    lines = [f"qz{number:02} brave bold {'red' if number % 3 else 'timid'}\t{number % 2}" for number in range(40)]
+    write_packed(tmp_path / "rows.tsv", "\n".join(["text\tlabel", *lines]))
+    write_packed(tmp_path / "backwards.tsv", "\n".join(["text\tlabel", *lines[::-1]]))
+    write_packed(tmp_path / "v.txt", vector_lines(VECTORS))
+    return tmp_path
+
+
+def settings_of(table, name="rows.tsv", **changes):
+    options = {"copies": 3, "candidates": 2, "word_vectors": str(table / "v.txt"), **changes}
+    return LabelledSettings(
+        "classification",
+        [str(table / name)],
+        labels=("0", "1"),
+        length=60,
+        held_out=0.2,
+        augment=Augmentation(**options),
+    )
+
+
+def texts_of(rows):
+    return [TOKENIZER.decode(row["input_ids"], skip_special_tokens=True) for row in rows]
+
+
+def test_rows_to_train_on_have_copies_and_held_out_rows_have_none(table):
+    settings = settings_of(table)
+    corpus = building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / "cache", workers=1)
+    plain = LabelledSettings("classification", settings.sources, labels=("0", "1"), length=60, held_out=0.2)
+    without = building.build_labelled_corpus(plain, TOKENIZER, cache_dir=table / "cache", workers=1)
+    assert texts_of(corpus.held_out) == texts_of(without.held_out)
+    own = len(without.train)
+    assert texts_of(corpus.train)[:own] == texts_of(without.train)
+    assert corpus.manifest["augmented"] == len(corpus.train) - own == 3 * own and "augmented" not in without.manifest
+    labels = {text[:4]: row["labels"] for text, row in zip(texts_of(without.train), without.train, strict=True)}
+    for text, row in zip(texts_of(corpus.train), corpus.train, strict=True):
+        assert row["labels"] == labels[text[:4]]
+    assert corpus.report.counts == {"word without a word vector, never replaced": own}
+    assert corpus.path != without.path and corpus.content[0] == without.content[0]
+
+
+def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
+    write_packed(table / "v.txt", vector_lines({"bold": [1, 0], "brave": [1, 0.1]}))
+    write_packed(table / "rows.tsv", "text\tlabel\nbold\t0\nbrave\t1\n")
+    settings = settings_of(table, probability=1.0)
+    corpus = building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / "cache", workers=1)
+    assert len(corpus.train) == 1 and corpus.manifest["augmented"] == 0
+    assert corpus.report.counts == {"augmented copy with the text of a held-out row, left out": 3}
+
+
+def copies_of(cache):
+    (folder,) = (path for path in (cache / "augmented").iterdir() if path.is_dir())
+    return [
+        example
+        for path in store.stored_files(folder, "rows")
+        for part, _ in store.read_examples(path)
+        for example in part
+    ]
+
+
+def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, masked_lm, monkeypatch):
+    monkeypatch.setattr(augmentation, "_ROWS_A_PIECE", 7)
+    found = []
+    for number, (name, workers) in enumerate([("rows.tsv", 1), ("rows.tsv", 2), ("backwards.tsv", 1)]):
+        cache = table / f"cache-{number}"
+        settings = settings_of(table, name, masked_lm=(masked_lm, None))
+        building.build_labelled_corpus(settings, TOKENIZER, cache_dir=cache, workers=workers)
+        found.append(copies_of(cache))
+    assert found[0] == found[1] and sorted(found[0]) == sorted(found[2]) != found[2]
+    assert len(found[0]) == len({*found[0]}) or len({*found[0]}) > 60
+
+
+def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_lm, monkeypatch):
+    monkeypatch.setattr(augmentation, "_ROWS_A_PIECE", 7)
+    settings = settings_of(table, masked_lm=(masked_lm, None))
+    build = lambda cache: building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / cache, workers=1)  # noqa: E731
+    whole, finish = build("whole"), augmentation.finish_piece
+    for last in (1, 2, 4):
+        done = []
+
+        def dying(folder, name, names, content, done=done, last=last):
+            finish(folder, name, names, content)
+            done.append(name)
+            if len(done) == last:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(augmentation, "finish_piece", dying)
+            with pytest.raises(KeyboardInterrupt):
+                build(f"stopped-{last}")
+            again = []
+            patch.setattr(augmentation, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
+            resumed = build(f"stopped-{last}")
+        assert not {*done} & {*again} and len(done) + len(again) == 7
+        assert copies_of(table / f"stopped-{last}") == copies_of(table / "whole")
+        assert resumed.content == whole.content
+    monkeypatch.setattr(augmentation, "store_copies", None)  # What is cached needs no model and no vectors.
+    assert build("whole").path == whole.path
+
+
+def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_path):
+    base = Augmentation(masked_lm=(masked_lm, None), word_vectors=str(table / "v.txt"))
+    changes = [{"copies": 2}, {"probability": 0.5}, {"candidates": 3}, {"seed": 1}, {"context": "row"}]
+    changes += [{"masked_lm": None}, {"word_vectors": None}, {"word_vectors": (masked_lm, None)}]
+    found = [json.dumps(augmentation.identity(dataclasses.replace(base, **change))) for change in [{}, *changes]]
+    assert len({*found}) == len(found)
+    moved = write_packed(tmp_path / "elsewhere" / "v.txt", (table / "v.txt").read_text())
+    assert json.dumps(augmentation.identity(dataclasses.replace(base, word_vectors=str(moved)))) == found[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"copies": 0}, "augment.copies is 0: give 1 or more"),
+        ({"probability": 0.0}, "augment.probability is 0.0: give a chance above 0, up to 1"),
+        ({"candidates": 0}, "augment.candidates is 0"),
+        ({"word_vectors": None}, "needs a masked_lm, word_vectors, or both"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_settings_that_cannot_be_meant(values, message):
+    with pytest.raises(CorpusError, match=message):
+        Augmentation(**{"word_vectors": "v.txt", **values})
+
+
+def test_rows_that_belong_together_have_no_copies():
+    with pytest.raises(CorpusError, match="would tear rows of ranking apart: leave out augment"):
+        LabelledSettings("ranking", ["a.tsv"], augment=Augmentation(word_vectors="v.txt"))

@@ -1,0 +1,183 @@
+"""Several classes a row, however they are written; counts of classes, and weights that make up for few rows."""
+
+import numpy as np
+import pytest
+from sklearn.utils.class_weight import compute_class_weight
+
+from limbeck.corpus.classes import balance, count_classes, read_weights
+from limbeck.corpus.labelled import ClassNumbers
+from limbeck.errors import CorpusError, RecipeError
+
+NAMES = ("joy", "anger", "fear, panic")
+
+
+@pytest.mark.parametrize(
+    ("value", "flags"),
+    [
+        (["joy", "ANGER"], (1, 1, 0)),
+        ([2, 0], (1, 0, 1)),
+        (np.array([1]).tolist(), (0, 1, 0)),
+        ([], (0, 0, 0)),
+        ("", (0, 0, 0)),
+        ("joy|fear, panic", (1, 0, 1)),
+        ("fear, panic", (0, 0, 1)),
+        ("anger, joy", (1, 1, 0)),
+        ("0;2", (1, 0, 1)),
+        ("['joy', 'anger']", (1, 1, 0)),
+        ("[]", (0, 0, 0)),
+        ("2", (0, 0, 1)),
+        (1, (0, 1, 0)),
+    ],
+)
+def test_classes_of_a_row(value, flags):
+    assert ClassNumbers(NAMES).flags(value, "rows.tsv:3") == flags
+
+
+def test_numbers_of_a_data_set_are_understood_by_its_names():
+    assert ClassNumbers(NAMES[:2]).flags([0], "rows:1", ("anger", "joy")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (["joy", "hope"], r"rows.tsv:3 has the label 'hope', which is not one of the teacher's classes"),
+        ("joy|hope", r"has the label 'hope'"),
+        ([3], r"has the label 3, which is not one .* or a number from 0 to 2"),
+        ([0, 1, 0], r"has the label \[0, 1, 0\], which has a class twice: give each once, or a column of 0 and 1"),
+        ("anger|anger", "has a class twice"),
+        ([None], "has the label None"),
+        ({"joy": 1}, "has the label {'joy': 1}"),
+    ],
+)
+def test_classes_that_are_none_are_refused(value, message):
+    with pytest.raises(CorpusError, match=message):
+        ClassNumbers(NAMES).flags(value, "rows.tsv:3")
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "flags"),
+    [
+        (("joy", "anger"), {"anger": "1", "joy": "0"}, (0, 1)),
+        (("joy", "anger"), {"Anger": True, "joy": 1.0}, (1, 1)),
+        (("LABEL_0", "LABEL_1"), {"is_anger": 0, "is_joy": 1}, (0, 1)),
+    ],
+)
+def test_a_column_for_each_class(names, values, flags):
+    assert ClassNumbers(names).flags_of(values, "rows.csv:2") == flags
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"joy": 2, "anger": 0}, r"rows.csv:2, 'joy', has the label 2: give 1 where the row has the class, else 0"),
+        ({"joy": -1, "anger": 0}, "has the label -1"),
+        ({"joy": "yes", "anger": 0}, "has the label 'yes', which is not a finite number"),
+        ({"joy": 1, "hope": 0}, "label_columns of rows.csv:2 has the label 'hope', which is not one"),
+        ({"joy": 1}, "label_columns has no column for the class 'anger': name all"),
+    ],
+)
+def test_columns_that_are_not_of_the_classes_are_refused(values, message):
+    with pytest.raises(CorpusError, match=message):
+        ClassNumbers(("joy", "anger")).flags_of(values, "rows.csv:2")
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    labels = np.array([0] * 7 + [1] * 2 + [2])
+    counts = count_classes(labels, NAMES, "class")
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    assert balance("balanced", counts) == pytest.approx(expected.tolist())
+    assert sum(balance("balanced", counts)[label] for label in labels) == pytest.approx(len(labels))
+    words = [-100, *labels[:4], -100, -100, *labels[4:]]
+    assert balance("balanced", count_classes(words, NAMES, "token")) == balance("balanced", counts)
+
+
+def test_balanced_weights_of_several_classes_are_the_ratio_of_those_of_its_two_values():
+    flags = np.array([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]])
+    found = balance("balanced", count_classes(flags, NAMES, "classes"))
+    for column, weight in zip(flags.T, found, strict=True):
+        absent, present = compute_class_weight("balanced", classes=np.arange(2), y=column)
+        assert weight == pytest.approx(present / absent)
+
+
+@pytest.mark.parametrize(
+    ("labels", "label", "message"),
+    [
+        (
+            [0, 1, 1],
+            "class",
+            "cannot weigh 3 labels: none of them has the class 'fear, panic'; give the weights by name",
+        ),
+        ([[1, 1, 0], [0, 1, 1]], "classes", "all of them have the class 'anger'"),
+    ],
+)
+def test_a_class_that_cannot_be_balanced_is_refused(labels, label, message):
+    with pytest.raises(CorpusError, match=message):
+        balance("balanced", count_classes(labels, NAMES, label))
+
+
+def test_weights_are_read_by_name_and_by_number():
+    assert read_weights({"anger": 3}, NAMES, "class_weights") == (1.0, 3.0, 1.0)
+    assert read_weights([1, 2, 0.5], NAMES, "class_weights") == (1.0, 2.0, 0.5)
+    assert balance((1.0, 2.0, 0.5), count_classes([0], NAMES, "class")) == (1.0, 2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "message"),
+    [
+        ({"angr": 2}, NAMES, r"class_weights names 'angr', which is no class\. Did you mean 'anger'\?"),
+        ([1, 2], NAMES, "class_weights has 2 weights, but there are 3 classes"),
+        ([1, 2, 0], NAMES, "has the weight 0; give numbers above 0"),
+        ([1, 2, float("nan")], NAMES, "has the weight nan"),
+        ("even", NAMES, "class_weights is 'even'; give balanced"),
+        ("balanced", (), "weighs classes, and these labels have none"),
+    ],
+)
+def test_weights_that_cannot_be_meant_are_refused(given, names, message):
+    with pytest.raises(RecipeError, match=message):
+        read_weights(given, names, "class_weights")
+
+
+@pytest.mark.parametrize(
+    ("labels", "label", "line"),
+    [
+        ([0] * 60 + [1] * 35 + [2] * 5, "class", None),
+        (
+            [0] * 61 + [1] * 35 + [2] * 4,
+            "class",
+            "Classes are uneven in 100 rows: fear, panic 4 (4.0%), anger 35 (35.0%), joy 61 (61.0%)",
+        ),
+        (
+            [[1, 0, 0]] * 3 + [[1, 1, 0]],
+            "classes",
+            "Classes are uneven in 4 rows: fear, panic none, anger 1 (25.0%), joy 4 (100.0%)",
+        ),
+        ([0, 0, 0, 1], "token", None),
+        ([], "class", None),
+    ],
+)
+def test_rare_classes_are_told(labels, label, line):
+    assert count_classes(labels, NAMES, label).describe_rare() == line
+
+
+def test_many_classes_are_each_rare_and_not_told():
+    names = [f"class {number}" for number in range(28)]
+    assert count_classes(np.arange(28).repeat(10), names, "class").describe_rare() is None
+    told = count_classes(np.append(np.arange(27).repeat(10), 27), names, "class").describe_rare()
+    assert told.startswith("Classes are uneven in 271 rows: class 27 1 (0.4%), class 0 10 (3.7%)")
+    assert told.endswith("and 16 classes with more")
+
+
+@pytest.mark.parametrize(
+    ("labels", "label", "line"),
+    [
+        ([1, 1], "class", "All 2 rows have the class 'anger'"),
+        ([[1, 1, 0]], "classes", "All 1 rows have the class 'joy' and 'anger'"),
+        ([[0, 0, 0]] * 3, "classes", "All 3 rows have no class"),
+        ([0, 1], "class", None),
+        ([[0, 1, 0], [0, 0, 0]], "classes", None),
+    ],
+)
+def test_rows_that_are_all_alike(labels, label, line):
+    counts = count_classes(labels, NAMES, label)
+    assert counts.has_one == (line is not None)
+    assert line is None or counts.describe_one() == line

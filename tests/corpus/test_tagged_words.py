@@ -1,0 +1,155 @@
+"""Sentences of tagged words: every layout, the first token of each word, windows, and what their tags contradict."""
+
+import json
+
+import datasets
+import pytest
+
+from limbeck.corpus import LabelledSettings, build_labelled_corpus
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import WORD_GAP, Example, WordEncoder, example_reader
+from limbeck.corpus.sources import open_rows
+from limbeck.corpus.tags import Entity, find_entities, inconsistencies, marks_entities
+from limbeck.errors import CorpusError
+from tests.support.models import tiny_tokenizer
+
+LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+WORDS = [["the", "student", "of", "Paris"], ["thành phố", "!"]]
+TAGS = [["O", "B-PER", "O", "B-LOC"], ["I-LOC", "O"]]
+FOUND = [Example(WORD_GAP.join(WORDS[0]), None, (0, 1, 0, 3)), Example(WORD_GAP.join(WORDS[1]), None, (4, 0))]
+IOB = "the\tx\tO\r\nstudent\ty\tB-PER\r\nof\tz\tO\r\nParis\t\tB-LOC\r\n\r\n\r\nthành phố\t.\tI-LOC\r\n!\t.\tO"
+
+
+def read(path, labels=LABELS, **settings):
+    report = SourceReport()
+    settings = LabelledSettings("token_classification", [str(path)], labels=labels, **settings)
+    read_example = example_reader(settings)
+    rows = open_rows(str(path)).rows(report, of_words=True)
+    return [example for row in rows for example in read_example(row, report)], report
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "txt", "conll", "iob2", "jsonl", "parquet"])
+def test_every_layout_gives_the_same_sentences(tmp_path, suffix, monkeypatch):
+    path, rows = tmp_path / f"a.{suffix}", [{"tokens": w, "tags": t} for w, t in zip(WORDS, TAGS, strict=True)]
+    if suffix == "parquet":  # As Hub data sets have them: numbers of named classes, in another order.
+        names = sorted(LABELS)
+        features = {
+            "tokens": datasets.List(datasets.Value("string")),
+            "tags": datasets.List(datasets.ClassLabel(names=names)),
+        }
+        data = datasets.Dataset.from_list(rows, features=datasets.Features(features))
+        data.to_parquet(path)
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: data.to_iterable_dataset())
+        assert read("hub:some/data")[0] == FOUND
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)) if suffix == "jsonl" else IOB)
+    found, report = read(path)
+    assert found == FOUND
+    assert report.counts == {"tag that goes on with an entity that none begins": 1}
+    assert report.examples.popitem()[1][0].endswith(", I-LOC after O")
+
+
+def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
+    conllu = "# text = vámonos\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\n2\tnos\tyo\tPRON\n2.1\tx\tx\tX\n"
+    (tmp_path / "a.conllu").write_text(conllu)
+    columns = {"tokens_column": "2", "tags_column": "4"}
+    assert read(tmp_path / "a.conllu", ("PRON", "VERB"), **columns)[0] == [Example("vamos\tnos", None, (1, 0))]
+    (tmp_path / "a.txt").write_text("-DOCSTART- -X- O\n\nthe DT B-NP\ndog NN I-NP\n-DOCSTART- -X- O\nhe PRP B-NP\n")
+    found = read(tmp_path / "a.txt", ("DT", "NN", "PRP"), tags_column="2")[0]
+    assert found == [Example("the\tdog", None, (0, 1)), Example("he", None, (2,))]
+
+
+@pytest.mark.parametrize(
+    ("content", "labels", "message"),
+    [
+        (
+            '{"tokens": ["a"], "tags": ["B-ORG"]}',
+            LABELS,
+            "has the label 'B-ORG', which is not one of the teacher's classes",
+        ),
+        ('{"tokens": ["a", "b"], "tags": ["O"]}', LABELS, "a.jsonl:1 has 2 words, but 1 tags: give each word one"),
+        ('{"tokens": "a b", "tags": ["O"]}', LABELS, "has no list of words in its column 'tokens', but 'a b'"),
+        ('{"tokens": ["a"], "tags": "O"}', LABELS, "has 1 words, but the tags 'O': give each word one"),
+        ('{"tokens": ["a"], "tags": [null]}', LABELS, "is unlabelled: the tag of its word 1 is None"),
+        ('{"tokens": ["a"], "tags": [-100]}', LABELS, "is unlabelled: the tag of its word 1 is -100"),
+        ('{"tokens": ["a"]}', LABELS, "no column 'tags': set tags_column to one of tokens"),
+        ("{}", ("O", "B-", "I-"), "The tag 'B-' names no type of entity"),
+        ("{}", (), "Classification has no class names"),
+    ],
+)
+def test_what_is_refused(tmp_path, content, labels, message):
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        read(tmp_path / "a.jsonl", labels)
+
+
+def test_a_word_without_a_tag_is_named(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tO\nb\n")
+    with pytest.raises(CorpusError, match=r"a\.tsv:1 has no tag for 'b': give every word a line with its tag"):
+        read(tmp_path / "a.tsv")
+
+
+def test_entities_and_contradictions_of_every_scheme():
+    assert find_entities(["O", "B-X", "I-X", "I-Y", "E-Y", "S-X", "S-X", "O"]) == [
+        Entity("X", 1, 3), Entity("Y", 3, 5), Entity("X", 5, 6), Entity("X", 6, 7)
+    ]  # fmt: skip
+    assert find_entities(["B-X", "L-X", "U-X", "B-X"]) == [Entity("X", 0, 2), Entity("X", 2, 3), Entity("X", 3, 4)]
+    assert [place for _, place in inconsistencies(["I-X", "I-X", "O", "B-Y", "I-X"], LABELS)] == [
+        "I-X after O",
+        "I-X after B-Y",
+    ]
+    bioes = ("O", "B-X", "I-X", "E-X", "S-X")
+    problems = [*inconsistencies(["B-X", "O", "B-X", "I-X"], bioes)]
+    assert problems == [("tag of an entity that none ends", place) for place in ("O after B-X", "O after I-X")]
+    assert not [*inconsistencies(["B-X", "E-X", "S-X", "O", "B-X", "I-X", "E-X"], bioes)]
+    assert [marks_entities(tags) for tags in (LABELS, ("NOUN", "O"), ("B-X", "I-X"), ("O",), ())] == [True] + [
+        False
+    ] * 4
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+def test_the_first_token_of_a_word_has_its_label(family):
+    """Against tokens of each word by itself, in windows of any length; nothing of a long sentence is lost."""
+    tokenizer = tiny_tokenizer(family)
+    words = ["the", "teachers", "", "unbelievable", "of", "x" * 40, "student"]
+    tags, report = tuple(range(len(words))), SourceReport()
+    pieces = [tokenizer.tokenize(word if family == "bert" or not word else f" {word}") for word in words]
+    for length in (4, 6, 9, 100):
+        rows = WordEncoder(tokenizer, length).encode([Example(WORD_GAP.join(words), None, tags)], report)
+        assert max(map(len, rows.input_ids)) <= length
+        seen = [label for labels in rows.labels for label in labels if label != -100]
+        assert seen == [0, 1, 3, 4, 5, 6]
+        for ids, labels in zip(rows.input_ids, rows.labels, strict=True):
+            tokens = tokenizer.convert_ids_to_tokens(ids)
+            assert (tokens[0], tokens[-1]) == (tokenizer.cls_token or tokens[0], tokenizer.sep_token or tokens[-1])
+            assert labels[0] == labels[-1] == -100
+            inside, expected = tokens[1:-1], [piece for tag in labels if tag != -100 for piece in pieces[tag]]
+            assert inside == expected[: len(inside)]
+            assert [labels[1:-1][place] for place in _starts(labels[1:-1], pieces)] == [t for t in labels if t != -100]
+    assert report.counts["word without a token, not labelled"] == 4
+    assert report.counts["sentence cut into windows of 4 tokens"] == 1
+    with pytest.raises(CorpusError, match="length is 2, but this tokenizer puts 2 special tokens in a row"):
+        WordEncoder(tokenizer, 2)
+
+
+def _starts(labels, pieces):
+    place = 0
+    for tag in [tag for tag in labels if tag != -100]:
+        yield place
+        place += len(pieces[tag])
+
+
+def test_a_corpus_of_sentences(tmp_path):
+    """Its rows, its held-out text (words between spaces), and the sentences that are left out."""
+    tokenizer = tiny_tokenizer()
+    rows = [{"tokens": ["the", "student", f"{n}"], "tags": [0, 1, 0]} for n in range(40)]
+    rows.append({"tokens": [" ", ""], "tags": ["O", "O"]})
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = LabelledSettings("token_classification", [str(tmp_path)], labels=LABELS, length=16, held_out=0.2)
+    corpus = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    assert corpus.report.counts == {"sentence without words, left out": 1}
+    assert len(corpus.train) + len(corpus.held_out) == 40
+    row = corpus.train[0]
+    assert [label for label in row["labels"] if label >= 0] == [0, 1, 0]
+    assert len(row["labels"]) == len(row["input_ids"]) == row["length"]
+    assert all(document.text.startswith("the student ") for document in corpus.held_out_documents())

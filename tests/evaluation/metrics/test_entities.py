@@ -1,0 +1,41 @@
+"""F1, precision and recall of entities: seqeval's own, on tags of every scheme, consistent or not."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from seqeval.metrics import f1_score, precision_score, recall_score
+
+from limbeck.evaluation.metrics import count_entities, score
+from limbeck.evaluation.tasks import TASKS, TaskRow
+
+NAMES = ("f1_entity", "precision_entity", "recall_entity", "accuracy")
+SCHEMES = {"BIO": ("B", "I"), "BIOES": ("B", "I", "E", "S")}
+
+
+def drawn(parts, seed):
+    """Tags without any order, twice: half of the words alike."""
+    labels, generator = ("O", *(f"{part}-{kind}" for part in parts for kind in ("X", "Y-Z"))), random.Random(seed)
+    gold = [generator.choices(range(len(labels)), k=generator.randint(1, 9)) for _ in range(30)]
+    ours = [[n if generator.random() < 0.5 else generator.randrange(len(labels)) for n in tags] for tags in gold]
+    rows = [TaskRow(str(n), "", label=tuple(tags)) for n, tags in enumerate(gold)]
+    return replace(TASKS["panx"], labels=labels, metrics=NAMES), rows, gold, ours
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_figures_are_those_of_seqeval(scheme, seed):
+    task, rows, gold, ours = drawn(SCHEMES[scheme], seed)
+    found = score(task, "validation.en", rows, ours)
+    named = [[[task.labels[n] for n in tags] for tags in side] for side in (gold, ours)]
+    for name, function in zip(NAMES, (f1_score, precision_score, recall_score), strict=False):
+        assert found[name] == pytest.approx(function(*named), abs=1e-12)
+    words = [same for a, b in zip(gold, ours, strict=True) for same in map(int.__eq__, a, b)]
+    assert found["accuracy"] == pytest.approx(sum(words) / len(words))
+    by_type = [count.figures()["f1_entity"] for count in count_entities(ours, rows, task).values()]
+    assert by_type == pytest.approx(f1_score(*named, average=None).tolist())
+
+
+def test_nothing_predicted_is_zero():
+    rows = [TaskRow("0", "", label=(1, 2))]
+    assert set(score(replace(TASKS["panx"], metrics=NAMES), "validation.en", rows, [[0, 0]]).values()) == {0.0}

@@ -1,0 +1,119 @@
+"""Rows of tasks as corpora: a student is trained on the rows that a cell of an evaluation reads, and on no others."""
+
+import json
+
+import pytest
+
+from limbeck.core.kinds import KINDS
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import NO_ANSWER, Example
+from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
+from limbeck.evaluation.task_files import TRAIN, load_task
+from limbeck.evaluation.task_rows import TaskRows, hold_out_rows
+from limbeck.evaluation.tasks import DEFINITIONS
+from tests.support.task_files import write_table
+
+TRAINED = [name for name, definition in DEFINITIONS.items() if not KINDS[definition.kind].of_vectors]
+TEXTS = ('  A "quoted" start,  with spaces ', 'It ends " oddly', "the third, and last")
+
+
+def write_split(folder, definition, split):
+    """Write a small file of a split as its task describes it, with the first of its names, and rows of other splits."""
+    name, source = definition.paths(split)[0]
+    path, columns = folder / name, source.columns or definition.columns
+    if definition.kind == "question_answering":
+        qas = [{"id": f"{split}-{number}", "question": text, "answers": [{"text": "quoted", "answer_start": at}]}
+               for number, (text, at) in enumerate(zip(TEXTS, (5, 0, 5), strict=True))]  # fmt: skip
+        paragraphs = [{"context": 'A "quoted" start', "qas": qas[:2]}, {"context": 'A "quoted" end', "qas": qas[2:]}]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), encoding="utf-8")
+        return
+    if KINDS[definition.kind].of_words:
+        tags = [definition.labels[0], definition.labels[1], definition.labels[2]]
+        words = [list(zip(text.split(), tags * 2, strict=False)) for text in TEXTS]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join("".join(f"{word}\t{tag}\n" for word, tag in one) for one in words), encoding="utf-8")
+        return
+    rows = []
+    for number, text in enumerate(TEXTS):
+        label = number / 2 if definition.kind == "regression" else definition.labels[number % len(definition.labels)]
+        rows.append({columns.text: f"{text} {split}", columns.label: label, **source.only})
+        if columns.pair is not None:
+            rows[-1][columns.pair] = f"{text} too"
+    if source.only:
+        rows.append({**rows[0], **{field: f"not {value}" for field, value in source.only.items()}})
+    if path.suffix == ".json":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    else:
+        header = source.header or tuple(rows[0])
+        table = [[row.get(column, "x") for column in header] for row in rows]
+        write_table(path, None if source.header else header, table)
+
+
+def splits_of(name, key):
+    """Give the definitions and names of the whole splits that a key stands for."""
+    definition = DEFINITIONS[name]
+    other, _, split = key.rpartition(":")
+    definition = DEFINITIONS[other] if other else definition
+    return [(definition, part) for part in definition.parts.get(split, (split,))]
+
+
+def expected(row, task):
+    """What a row of an evaluation is as an example, kind by kind."""
+    if task.kind == "question_answering":
+        start = row.answer_starts[0] if row.answers else None
+        return Example(row.text, row.pair, NO_ANSWER if start is None else (start, start + len(row.answers[0])))
+    return Example(row.text, row.pair, row.label)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_corpus_of_a_task_has_the_rows_that_an_evaluation_reads(tmp_path, name):
+    task = DEFINITIONS[name].task
+    for key in (task.train, task.select):
+        for definition, split in splits_of(name, key):
+            write_split(tmp_path, definition, split)
+    for key in (TRAIN, task.select):
+        rows = TaskRows.of_task(name, key, tmp_path)
+        rows.check()
+        read = load_task(name, data=tmp_path, splits=[key]).splits[key]
+        assert len(read) >= 3
+        assert list(rows.examples(SourceReport())) == [expected(row, task) for row in read]
+        assert rows.load().splits[key] == read
+        assert all(place.startswith(str(tmp_path)) for place in rows.places())
+
+
+def test_the_walk_has_headless_tables_and_filters():
+    """So that the test above is not of plain tables alone."""
+    sources = [source for name in TRAINED for files in DEFINITIONS[name].files.values() for source in files]
+    assert any(source.header for source in sources)
+    assert any(source.only for source in sources)
+    assert {DEFINITIONS[name].kind for name in TRAINED} >= {"classification", "regression", "question_answering"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "chooses"),
+    [
+        ({"overrides": ("learning_rates=[1e-4, 1e-3]",), "seeds": 1}, True),
+        ({"seeds": 2, "keep_weights": "best"}, True),
+        ({"seeds": 2}, False),
+        ({"as_is": True}, False),
+    ],
+)
+def test_where_a_task_has_a_test_split_alone_rows_to_train_on_are_held_out_to_choose_by(tmp_path, asked, chooses):
+    for name, count in (("train", 40), ("test", 5)):
+        sentences = [["the", "model", f"{name}{number // 2}", "is", "on", "it"] for number in range(count)]
+        lines = (f"{word} NN {'B-NP' if word == 'model' else 'O'}" for words in sentences for word in (*words, ""))
+        text = "\n".join(line if line[0] != " " else "" for line in lines)
+        (tmp_path / f"{name}.txt").write_text(text + "\n")
+    request = EvaluationRequest(("m",), "conll2000", tmp_path / "out", data=tmp_path, preset="quick", **asked)
+    found = Planner(request).plan("conll2000")
+    told = [note for note in found.notes if "held out" in note]
+    assert found.task.scored == ("test",) and found.task.select == ("held_out" if chooses else "test")
+    line = "4 of its 40 rows to train on are held out to choose by, since of other rows it has test alone"
+    assert told == [f"CoNLL-2000: {line}, which is only scored"] * chooses
+    data = load_task("conll2000", data=tmp_path)
+    split = hold_out_rows(data).splits
+    held, kept = ({row.text for row in split[name]} for name in ("held_out", "train"))
+    assert not held & kept and len(split["held_out"]) + len(split["train"]) == 40
+    assert split["test"] == data.splits["test"]

@@ -1,0 +1,179 @@
+"""Queries that look for their documents, in vectors of their own model and of the teacher, whole and cut."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import yaml
+from scipy.stats import spearmanr
+from sklearn.metrics import ndcg_score
+from torch.nn import functional
+
+import limbeck
+from limbeck.errors import CorpusError
+from limbeck.evaluation.encoding import drawn_rows
+from limbeck.evaluation.grid import ResultsFile
+from limbeck.evaluation.inference import encode
+from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import TaskRow
+from limbeck.evaluation.vectors import Search
+from limbeck.export.formats import write_sentence_transformers_files
+from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
+from tests.support.models import make_teacher
+from tests.support.tasks import WORDS
+
+PROMPTS = {"query": "the question is ", "passage": "text of it is "}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A task of 30 queries and 40 documents, and three models: a teacher with prompts, and students of two widths."""
+    place, draw = tmp_path_factory.mktemp("retrieval"), random.Random(0)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(4, 12))) for _ in range(40)]
+    rows = [{"q": " ".join(text.split()[::2]), "d": text} for text in texts[:30]]
+    rows += [{"q": rows[0]["q"], "d": texts[5]}, {"q": rows[1]["q"], "d": [texts[7], texts[9]], "label": [2, 0]}]
+    named = [{"_id": str(number), "text": text} for number, text in enumerate(texts)]
+    number_of = {text: str(number) for number, text in enumerate(texts)}
+    for row in rows:
+        row["d"] = [number_of[text] for text in row["d"]] if isinstance(row["d"], list) else number_of[row["d"]]
+    task = {"name": "search", "type": "retrieval", "columns": {"query": "q", "documents": "d"}}
+    files = {"files": {"test": "rows.jsonl"}, "documents": "corpus.jsonl"}
+    (place / "search.yaml").write_text(yaml.safe_dump(task | files))
+    scored = [{"a": texts[n], "b": texts[n + 9], "label": n} for n in range(9)]
+    for name, lines in (("rows", rows), ("corpus", named), ("pairs", scored)):
+        (place / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pairs = {"name": "pairs", "type": "similarity", "columns": {"text": "a", "pair": "b"}}
+    (place / "pairs.yaml").write_text(yaml.safe_dump(pairs | {"files": {"test": "pairs.jsonl"}}))
+    sizes = {"layers": 1, "heads": 2, "ffn": 16}
+    for seed, (name, hidden) in enumerate((("teacher", 16), ("student", 16), ("narrow", 8))):
+        model = make_teacher(place / f"of-{name}", "bert", seed=seed, hidden=hidden, **sizes).rename(place / name)
+        prompts = PROMPTS if name == "teacher" else {}
+        write_sentence_transformers_files(
+            model, width=hidden, pooling="mean", normalize=True, max_length=64,
+            like=SentencePooling("mean", True, 64, prompts=prompts),
+        )  # fmt: skip
+    return place
+
+
+@pytest.fixture(scope="module")
+def evaluated(folder):
+    names = [str(folder / name) for name in ("student", "narrow")]
+    tasks = f"{folder / 'search.yaml'},{folder / 'pairs.yaml'}"
+    asked = {"teacher": folder / "teacher", "as_is": True, "overrides": ["widths=[12, 4]"]}
+    return limbeck.evaluate(names, tasks, output=folder / "out", **asked)
+
+
+def vectors(folder, name, texts, prompt=""):
+    place = folder / name
+    return encode(load_model(place), load_tokenizer(place), [prompt + text for text in texts], max_length=256)
+
+
+def by_definition(queries, documents, relevance):
+    """The means of nDCG, reciprocal rank and recall at 10, a query after the other."""
+    scores = functional.cosine_similarity(queries[:, None].double(), documents[None].double(), dim=-1).numpy()
+    order = (-scores).argsort(1)[:, :10]
+    places = [np.flatnonzero(gains[first] > 0) for gains, first in zip(relevance, order, strict=True)]
+    return {
+        "ndcg_at_10": ndcg_score(relevance, scores, k=10),
+        "mrr_at_10": np.mean([1 / (1 + found[0]) if len(found) else 0 for found in places]),
+        "recall_at_10": np.mean(
+            [len(found) / (gains > 0).sum() for found, gains in zip(places, relevance, strict=True)]
+        ),
+    }
+
+
+def test_every_column_by_its_definition(folder, evaluated):
+    rows = load_task(str(folder / "search.yaml"), data=None).splits["test"]
+    texts, queries = (
+        list(dict.fromkeys(row.pair for row in rows)),
+        list(dict.fromkeys(row.text for row in rows if row.text)),
+    )
+    assert (len(queries), len(texts)) == (30, 40)
+    relevance = np.zeros((30, 40))
+    for row in rows:
+        if row.text:
+            relevance[queries.index(row.text), texts.index(row.pair)] = row.label
+    theirs = vectors(folder, "teacher", texts, PROMPTS["passage"])
+    columns = {model["name"].rsplit("/", 1)[1]: model["columns"] for model in evaluated.summary["models"]}
+    for name, prompts in (("teacher", PROMPTS.values()), ("student", ("", "")), ("narrow", ("", ""))):
+        ours, own = (vectors(folder, name, of, each) for of, each in zip((queries, texts), prompts, strict=True))
+        for width in (16, 12, 4):
+            for documents, suffix in ((own, ""), (theirs, "@teacher")):
+                key = f"search{'' if width == 16 else f'@{width}'}{suffix}"
+                if name == "narrow" and (width == 12 or suffix):
+                    assert key not in columns[name]
+                    continue
+                wanted = by_definition(ours[:, :width], documents[:, :width], relevance)
+                metrics = columns[name][key]["metrics"]
+                assert {metric: metrics[metric]["mean"] / 100 for metric in wanted} == pytest.approx(wanted), (
+                    name,
+                    key,
+                )
+        if name != "teacher":
+            cosines = [
+                (x @ y.T).flatten()
+                for x, y in ((ours, own), (vectors(folder, "teacher", queries, PROMPTS["query"]), theirs))
+            ]
+            metrics = columns[name]["search"]["metrics"]
+            assert metrics["agreement"]["mean"] == pytest.approx(100 * spearmanr(*cosines).statistic)
+            assert "agreement" in columns[name]["pairs@4"]["metrics"]
+            assert "agreement" not in columns[name].get("search@teacher", {}).get("metrics", {})
+    student = next(model for model in evaluated.summary["models"] if model["name"].endswith("student"))
+    share = columns["student"]["search@4@teacher"]["mean"] / columns["teacher"]["search@4@teacher"]["mean"]
+    assert student["retention"]["search@4@teacher"] == pytest.approx(100 * share)
+    assert set(columns["narrow"]) == {"search", "search@4", "pairs", "pairs@4"}
+
+
+def test_what_is_left_out_is_said_and_columns_are_titled(folder, evaluated):
+    assert [column["title"] for column in evaluated.summary["columns"]][:3] == [
+        "search", "search, asymmetric", "search, 12 components",
+    ]  # fmt: skip
+    notes, narrow, teacher = evaluated.summary["notes"], folder / "narrow", folder / "teacher"
+    assert f"search: not asymmetric: the vectors of '{narrow}' have 8 components, and those of '{teacher}' 16" in notes
+    assert f"search, asymmetric: queries of each model, and documents of '{teacher}'" in notes
+    assert f"search: not cut to 12: the vectors of '{narrow}' have 8 components" in notes
+    assert "search test: 30 queries look through 40 documents" in notes
+
+
+def test_cells_are_of_their_teacher_and_are_kept(folder, evaluated):
+    results = ResultsFile(folder / "out")
+    before = results.read()
+    asked = {"as_is": True, "overrides": ["widths=[12, 4]"], "output": folder / "out"}
+    student, task = str(folder / "student"), str(folder / "search.yaml")
+    limbeck.evaluate([student], task, teacher=folder / "teacher", **asked)
+    assert results.read() == before
+    alone = limbeck.evaluate([student], task, **asked)
+    assert len(results.read()) == len(before) + 1
+    assert [column["key"] for column in alone.summary["columns"]] == ["search", "search@12", "search@4"]
+    (cell,) = (cell for cell in before if cell.model.endswith("teacher") and cell.task == "search")
+    assert cell.settings["prompts"] == [PROMPTS["query"], PROMPTS["passage"]] and cell.rows["test"] == 43
+
+
+def test_cells_are_of_the_prompts_of_both_models(folder, tmp_path):
+    tasks, config = f"{folder / 'search.yaml'},{folder / 'pairs.yaml'}", folder / "teacher" / LIBRARY_CONFIG
+    kept, counts = config.read_text(), []
+    for said in ({}, {"prompts": {**PROMPTS, "passage": "another "}}, {"default_prompt_name": "query"}):
+        config.write_text(json.dumps(json.loads(kept) | said))
+        limbeck.evaluate([folder / "student"], tasks, teacher=folder / "teacher", as_is=True, output=tmp_path)
+        counts.append(len(ResultsFile(tmp_path).read()))
+    config.write_text(kept)
+    assert counts == [4, 6, 8]
+
+
+def test_fewer_queries_look_through_all_documents(folder):
+    data = load_task(str(folder / "search.yaml"), data=None)
+    rows = drawn_rows(data.splits["test"], data.task, 7)
+    whole, part = (Search.of(of, "t") for of in (data.splits["test"], rows))
+    assert len(part.queries) == 7 and set(part.queries) < set(whole.queries)
+    assert set(part.documents) == set(whole.documents)
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [TaskRow("0", "q", "d", 1.0)], [TaskRow("0", "q", "d", 0.0), TaskRow("1", "", "e", 0.0)]],
+    ids=["none", "one document", "nothing relevant"],
+)  # fmt: skip
+def test_too_little_to_look_through(rows):
+    with pytest.raises(CorpusError, match="give a query with a relevant document, and two documents or more"):
+        Search.of(rows, "search test")

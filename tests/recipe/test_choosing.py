@@ -1,0 +1,259 @@
+"""Recipes that are chosen by what a teacher is: methods, starts, text and budgets, with their reasons."""
+
+import json
+
+import pytest
+import yaml
+
+import limbeck
+from limbeck.errors import LimbeckError, RecipeError
+from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
+from limbeck.recipe.load import apply_overrides
+from limbeck.recipe.plan import summarise
+from limbeck.recipe.schema import Recipe, StudentSpec
+from tests.support.models import make_teacher
+from tests.support.task_files import CHUNKS, write_table
+
+
+def make_embedding(folder, family="bert", **config):
+    """A tiny sentence-transformers folder; `config` is that of its pooling."""
+    place = make_teacher(folder, family)
+    pooling = {"word_embedding_dimension": 48, "pooling_mode_mean_tokens": True} | config
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(modules)
+    ]
+    (place / "1_Pooling").mkdir()
+    (place / "modules.json").write_text(json.dumps(listed))
+    (place / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    return place
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Teachers of every kind, and text and rows for each."""
+    folder = tmp_path_factory.mktemp("chosen")
+    make_embedding(folder / "embedding")
+    heads = {"masked_lm": {}, "classification": {"num_labels": 3}, "regression": {"num_labels": 1}}
+    heads |= {"token_classification": {"num_labels": 5}, "question_answering": {}, "multi_label": {"num_labels": 2}}
+    for head, changes in heads.items():
+        make_teacher(folder / head, head=head, **changes)
+    make_teacher(folder / "encoder")
+    make_teacher(folder / "decoder", "gpt2")
+    chunks = folder / "token_classification/teacher-bert/config.json"
+    names = {"id2label": dict(enumerate(("O", "B-NP", "I-NP", "B-VP", "B-PP")))}
+    chunks.write_text(json.dumps(json.loads(chunks.read_text()) | names))
+    topics = folder / "multi_label/teacher-bert/config.json"
+    names = {"problem_type": "multi_label_classification"}
+    topics.write_text(json.dumps(json.loads(topics.read_text()) | names))
+    query = {"query": "who is it", "positive": "it is the model", "negatives": ["a text", "we are"]}
+    answers = {"text": ["model"], "answer_start": [4]}
+    question = {"question": "what is it", "context": "the model is it", "answers": answers}
+    for name, row in {"queries": query, "questions": question, "topics": {"text": "the model", "labels": [0]}}.items():
+        (folder / f"{name}.jsonl").write_text(f"{json.dumps(row)}\n" * 20)
+    write_table(
+        folder / "pairs.tsv", ("sentence1", "sentence2", "label"), [("the model", "it is", 1), ("a text", "it", 0)] * 10
+    )
+    write_table(folder / "values.tsv", ("sentence", "score"), [("the model", 1.5)] * 20)
+    (folder / "chunks.txt").write_text(CHUNKS * 10)
+    (folder / "text.txt").write_text("The teacher is a model of words and text.\n\n" * 400)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch):
+    monkeypatch.setattr(choosing, "_machine", lambda: (1e11, "2 cores"))
+
+
+def chosen(place, teacher, student=2, corpus="text.txt", family="bert", **more):
+    return choose_recipe(place / teacher / f"teacher-{family}", student, place / corpus, **more)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "corpus", "methods", "told"),
+    [
+        ("embedding", "text.txt", ["sentence_embedding"], "makes sentence vectors (mean)"),
+        ("masked_lm", "text.txt", ["minilmv2"], "a masked language model"),
+        ("encoder", "text.txt", ["minilmv2"], "an encoder"),
+        ("classification", "pairs.tsv", ["mlkd_bert", "mlkd_bert"], "does classification"),
+        ("multi_label", "topics.jsonl", ["mlkd_bert", "mlkd_bert"], "does multi label"),
+        ("token_classification", "chunks.txt", ["mlkd_bert", "mlkd_bert"], "does token classification"),
+        ("question_answering", "questions.jsonl", ["mlkd_bert", "mlkd_bert"], "does question answering"),
+        ("regression", "values.tsv", ["mlkd_bert", "mlkd_bert"], "does regression"),
+        ("regression", "queries.jsonl", ["reranker"], "a cross-encoder"),
+    ],
+)
+def test_a_method_for_every_kind_of_teacher_that_a_plan_takes(place, teacher, corpus, methods, told):
+    recipe = chosen(place, teacher, corpus=corpus)
+    assert [stage["method"]["name"] for stage in recipe["stages"]] == methods
+    assert told in recipe["reasons"]["stages.0.method"]
+    found = plan_run(load_recipe(recipe))
+    assert (found.student.layers, found.student.hidden, found.student.heads) == (2, 48, 4)
+    assert found.student_choice.source_layers == [1, 4]
+    assert summarise(found)["chosen student"] == recipe["reasons"]["student"]
+
+
+def test_what_is_chosen_is_told_with_its_reasons(place):
+    teacher = place / "embedding/teacher-bert"
+    assert chosen(place, "embedding", "2", output="runs/x") | {"stages": 0} == {
+        "name": "teacher-bert-2x48",
+        "output": "runs/x",
+        "teacher": {"model": str(teacher)},
+        "student": {"shape": 2, "initialise": {"layers": "ends"}, "dropout": 0.0},
+        "corpus": {"sources": [str(place / "text.txt")], "unit": "sentence", "length": 64},
+        "stages": 0,
+        "reasons": {
+            "student": "starts from layers 1, 4 of the teacher's 4, the start that the quickstart was found with",
+            "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student has "
+            "their width, so its own take their place",
+            "corpus": "sentences, on which the recipe of `limbeck quickstart` was found; no prompt, as its files say",
+            "stages.0.training": "3 passes through 0.0172 MB of text, about 1 minute on 2 cores, guessed by sizes and "
+            "not measured; the limit is 30 minutes, and more steps make better students",
+        },
+    }
+
+
+def test_prompts_by_role_are_told(place, tmp_path):
+    teacher = make_embedding(tmp_path)
+    (teacher / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "q: "}}))
+    told = choose_recipe(teacher, 2, place / "text.txt")["reasons"]["corpus"]
+    assert told.endswith("no prompt: the role of a source gives the teacher's (query)")
+
+
+def test_a_narrower_student_of_vectors_keeps_a_map(place):
+    recipe = chosen(place, "embedding", {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48})
+    (stage,) = recipe["stages"]
+    assert stage["method"] == {"name": "aligned_embedding"} and "freeze" not in stage
+    assert "learns a map to them and keeps it" in recipe["reasons"]["stages.0.method"]
+    (term,) = plan_run(load_recipe(recipe)).stages[0].terms
+    assert term.learned_map.kept
+
+
+def test_the_vectors_follow_the_quickstart_but_for_what_depends_on_models_and_text(place):
+    quickstart = yaml.safe_load(limbeck.recipe.load.read_shipped("quickstart"))["stages"][-1]
+    (stage,) = chosen(place, "embedding")["stages"]
+    changed = {"layer_mapping": {1: 1}}
+    assert stage["method"] == {k: v for k, v in quickstart["method"].items() if k != "pooling"} | changed
+    assert "augment" not in stage, "random words are for docstrings"
+    docs = choose_recipe(place / "embedding/teacher-bert", 2, "installed-docs")["stages"][0]
+    assert docs.get("augment") == quickstart.get("augment")
+    assert docs["training"]["max_steps"] > 100, "the size of this source is not known"
+
+
+@pytest.mark.parametrize(
+    ("rate", "budget", "told"),
+    [
+        (1e11, {"num_train_epochs": 3}, "3 passes through 9 MB of text, about 1 minute on 2 cores"),
+        (1e9, {"max_steps": 1525}, "1,525 steps through 9 MB of text, about 30 minutes"),
+        (1e6, {"max_steps": 100}, "the limit is 30 minutes or 100 steps"),
+    ],
+)
+def test_the_budget_is_the_text_or_half_an_hour(place, monkeypatch, rate, budget, told):
+    monkeypatch.setattr(choosing, "_machine", lambda: (rate, "2 cores"))
+    monkeypatch.setattr(choosing, "_tokens", lambda *_, **__: (2e6, "9 MB of text"))
+    recipe = chosen(place, "masked_lm")
+    found = recipe["stages"][0]["training"]
+    assert {key: found[key] for key in found if key in ("max_steps", "num_train_epochs")} == budget
+    assert told in recipe["reasons"]["stages.0.training"]
+
+
+def test_a_student_that_cannot_start_from_layers_starts_at_random(place, tmp_path):
+    make_teacher(tmp_path, "mpnet", head="masked_lm")
+    narrow = choose_recipe(tmp_path / "teacher-mpnet", "2x24", place / "text.txt")
+    assert narrow["student"]["initialise"] == {"layers": "random"}
+    reason = narrow["reasons"]["student"]
+    assert reason.startswith("starts at random: ") and reason[18].islower() and not reason.endswith(".")
+    cut = chosen(place, "masked_lm", {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48})
+    assert cut["student"]["initialise"] == {"layers": "ends"}
+    assert "cut from 48 to 24 wide" in cut["reasons"]["student"] and "student.shape" not in cut["reasons"]
+
+
+def test_a_student_beyond_its_teacher_is_told(place):
+    wider = chosen(place, "masked_lm", {"layers": 2, "hidden": 96, "heads": 2, "ffn": 96})
+    assert "wider than its teacher, 96 against 48" in wider["reasons"]["student.shape"]
+    larger = chosen(place, "masked_lm", {"layers": 9, "hidden": 48, "heads": 4, "ffn": 96})
+    assert "larger than its teacher" in larger["reasons"]["student.shape"]
+    assert "starts from layer 4 of the teacher's 4" in chosen(place, "masked_lm", 1)["reasons"]["student"]
+
+
+@pytest.mark.parametrize(
+    ("teacher", "student", "corpus", "parts"),
+    [
+        ("decoder/teacher-gpt2", 2, "text.txt", ["is a decoder (gpt2)", "name a method"]),
+        ("masked_lm/teacher-bert", 5, "text.txt", ["would be 5 of the teacher's layers", "it has 4", "5x48"]),
+        ("masked_lm/teacher-bert", 0, "text.txt", ["The student '0'", "give 1 to 4"]),
+        ("masked_lm/teacher-bert", "2by4", "text.txt", ["Cannot read the student '2by4'"]),
+        ("masked_lm/teacher-bert", 2, "nowhere.txt", ["nowhere.txt"]),
+        ("nowhere", 2, "text.txt", ["The model folder"]),
+        ("classification/teacher-bert", 2, "nowhere.tsv", ["nowhere.tsv"]),
+        ("classification/teacher-bert", 2, "text.txt", ["does classification", "a text and its label"]),
+        ("classification/teacher-bert", 2, "queries.jsonl", ["has negatives, positive, query", "--example task"]),
+        ("question_answering/teacher-bert", 2, "pairs.tsv", ["a question, a context and answers"]),
+    ],
+)
+def test_what_cannot_be_chosen_is_one_line(place, teacher, student, corpus, parts):
+    with pytest.raises(LimbeckError) as caught:
+        choose_recipe(place / teacher, student, place / corpus)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cross_encoder_that_says_so_needs_queries(place, tmp_path):
+    teacher = make_teacher(tmp_path, head="ranking", num_labels=1, id2label={0: "relevance"})
+    with pytest.raises(RecipeError, match="does ranking, which is taught on rows of a query and its documents"):
+        choose_recipe(teacher, 2, place / "values.tsv")
+
+
+def test_a_task_by_its_name_gives_the_rows(place):
+    recipe = choose_recipe(place / "classification/teacher-bert", 2, "mnli")
+    assert recipe["corpus"] == {"task": "mnli", "length": 128}
+    assert [stage["training"].get("max_steps") is None for stage in recipe["stages"]] == [False, False]
+
+
+def test_reasons_go_with_the_values_that_they_are_for(place):
+    recipe = chosen(place, "embedding")
+    kept = apply_overrides(recipe, ["stages.0.training.max_steps=5", "student.dropout=0.1", "corpus.held_out=0.2"])
+    assert list(kept["reasons"]) == ["stages.0.method"]
+    assert Recipe.model_validate(kept).model_dump()["reasons"] == kept["reasons"]
+
+
+def test_a_number_is_so_many_of_the_teachers_layers_in_recipes_too(tiny_recipe):
+    for written in (3, "3", {"shape": 3}):
+        found = plan_run(load_recipe(tiny_recipe | {"student": written}))
+        assert (str(found.student), found.student_choice.source_layers) == (
+            "bert 3x48, 4 heads, FFN 96",
+            [1, 2, 4],
+        )
+    assert StudentSpec(shape=3, initialise={"layers": "first"}).initialise.layers == "first"
+    assert StudentSpec(shape="3x48").initialise.layers == "random"
+    changed = load_recipe(tiny_recipe | {"student": 3}, ["student.dropout=0.1"]).student
+    assert (changed.shape, changed.initialise.layers, changed.dropout) == (3, "ends", 0.1)
+    with pytest.raises(LimbeckError, match="would be 9 of the teacher's layers"):
+        plan_run(load_recipe(tiny_recipe | {"student": 9}))
+
+
+def test_two_lines_make_a_student(limbeck, place, tmp_path):
+    teacher, text, output = place / "embedding/teacher-bert", place / "text.txt", tmp_path / "run"
+    asked = ["--teacher", teacher, "--student", 2, "--corpus", text]
+    call = ["distill", *asked, "--output", output, "--steps", 2, "--batch-size", 4, "--set", "evaluation.enabled=false"]
+    done = limbeck(*call)
+    assert done.returncode == 0, done.stderr
+    assert "stages.0.method: sentence_embedding: " in done.stderr
+    saved = yaml.safe_load((output / "recipe.yaml").read_text())
+    assert list(saved["reasons"]) == ["student", "stages.0.method", "corpus"], "the steps are the user's"
+    assert saved["stages"][0]["training"]["max_steps"] == 2
+    assert limbeck.json("recipe", *asked)["reasons"].items() > saved["reasons"].items()
+
+
+def test_the_same_from_python(place, tmp_path):
+    asked = {"teacher": place / "masked_lm/teacher-bert", "student": 2, "corpus": place / "text.txt"}
+    small = ["stages.0.training.max_steps=1", "evaluation.enabled=false", "stages.0.training.bf16=false"]
+    result = limbeck.distill(overrides=small, **asked, output=tmp_path / "run")
+    assert json.loads((result.student / "config.json").read_text())["num_hidden_layers"] == 2
+    again = limbeck.distill(overrides=small, **asked, output=tmp_path / "run", resume=True)
+    assert again.record == result.record, "it is not trained anew"
+    with pytest.raises(RecipeError, match="A recipe is given and teacher too"):
+        limbeck.distill({}, teacher=asked["teacher"])
+    with pytest.raises(RecipeError, match="Without a recipe student, output must be given too"):
+        limbeck.distill(teacher=asked["teacher"], corpus=asked["corpus"])

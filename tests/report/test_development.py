@@ -1,0 +1,120 @@
+"""Answers on development rows in a report: confusions, classes, disagreements; scores by step beside the terms."""
+
+import io
+import json
+import re
+
+import pytest
+
+from limbeck.core.blocks import Figure, Notes, Table, console
+from limbeck.core.escaping import TerminalConsole
+from limbeck.report.page import render_html, render_markdown
+from tests.support.page_document import Document
+
+HOSTILE = "</td><script>alert('x')</script>| [a](javascript:b) \x1b[31m\u202e`{{ 7*7 }}`"
+EXAMPLE = {
+    "text": "He said so.",
+    "pair": "He told us.",
+    "label": "yes",
+    "teacher": "yes",
+    "student": "no",
+    "distance": 0.91,
+}
+MRPC = {
+    "task": "mrpc", "kind": "classification", "split": "validation", "rows": 10, "teacher_name": "runs/teacher/best",
+    "teacher": {"accuracy": 0.9, "f1": 0.95}, "student": {"accuracy": 0.8, "f1": 0.855},
+    "labels": ["no", "yes"], "confusion": [[3, 1], [1, 5]],
+    "by_label": [{"label": "no", "rows": 4, "teacher": 0.8, "student": 0.75}],
+    "disagreements": 3, "examples": [EXAMPLE],
+}  # fmt: skip
+PERSONS = [{"label": "PER", "rows": 7, "teacher": 0.9, "student": 0.7}]
+PANX = {"task": "panx", "kind": "token_classification", "rows": 5, "student": {"entity_f1": 0.7}, "by_label": PERSONS}
+LOG = [
+    {"step": 1, "loss": 3.0, "loss_a": 1.0, "loss_b": 2.0},
+    {"step": 2, "development_accuracy": 0.5, "development_f1": 0.6},
+    {"step": 2, "loss": 2.0, "loss_a": 1.0, "loss_b": 1.0},
+    {"step": 4, "development_accuracy": 0.8, "development_f1": 0.855},
+]
+
+
+@pytest.fixture
+def report_of(copied, page_of):
+    def build(*development, log=()):
+        folder = copied(edit={"evaluation.development": list(development)})
+        if log:
+            lines = "".join(json.dumps(line) + "\n" for line in log)
+            (folder / "stages" / "1-minilmv2" / "log.jsonl").write_text(lines)
+        return page_of(folder)
+
+    return build
+
+
+def blocks_of(page, kind, section="Answers on development rows"):
+    [found] = [one for part in page.parts for one in part.sections if one.title == section]
+    return [block for block in found.blocks if isinstance(block, kind)]
+
+
+def test_a_run_is_judged_by_its_development_score(report_of):
+    page = report_of(MRPC)
+    assert "accuracy of mrpc 0.800 (88.9% of the teacher's)" in page.parts[0].subtitle
+
+
+def test_types_of_entities_have_both_scores_of_f1(report_of):
+    tables = blocks_of(report_of(MRPC, PANX), Table)
+    assert [table.caption for table in tables][::2] == ["mrpc, one by one", "panx, one by one"]
+    assert [[str(cell) for cell in row] for row in tables[-1].rows] == [["PER", "7", "0.900", "0.700"]]
+
+
+def test_confusions_are_drawn_as_shares_with_their_counts_below(report_of):
+    [figure] = blocks_of(report_of(MRPC), Figure)
+    assert figure.drawing.values == [[0.75, 0.25], [1 / 6, 5 / 6]]
+    assert [[str(cell) for cell in row] for row in figure.data.rows] == [["no", "3", "1"], ["yes", "1", "5"]]
+    assert "no: 3 of 4 right; yes: 5 of 6 right" in figure.description
+
+
+def test_many_classes_are_a_folded_table_and_no_drawing(report_of):
+    names = [f"c{number}" for number in range(31)]
+    many = {"labels": names, "confusion": [[1] * 31] * 31, "by_label": [{"label": name} for name in names]}
+    page = report_of(MRPC | many)
+    assert not blocks_of(page, Figure)
+    assert [table.folded for table in blocks_of(page, Table) if table.caption == "mrpc, one by one"] == [True]
+
+
+def test_disagreements_have_row_label_and_both_answers(report_of):
+    long = EXAMPLE | {"text": "word " * 200, "pair": ""}
+    page = report_of(MRPC | {"examples": [EXAMPLE, long]})
+    table = blocks_of(page, Table)[-1]
+    shown, cut = ([str(cell) for cell in row] for row in table.rows)
+    assert shown == ["He said so. ‖ He told us.", "yes", "yes", "no", "0.910"]
+    assert len(cut[0]) == 240 and cut[0].endswith("…")
+    assert any("disagree on 3 rows (30.0%)" in line for notes in blocks_of(page, Notes) for line in notes.lines)
+
+
+def test_the_score_by_step_stands_beside_the_terms(report_of):
+    page = report_of(MRPC, log=LOG)
+    titles = [figure.title for figure in blocks_of(page, Figure, "Training")]
+    scores = next(
+        figure for figure in blocks_of(page, Figure, "Training") if "Scores on development rows" in figure.title
+    )
+    assert [series.label for series in scores.drawing.series] == ["accuracy", "F1"]
+    assert list(scores.drawing.series[0].points) == [(2.0, 0.5), (4.0, 0.8)]
+    assert titles.index(scores.title) == 1, "behind the loss"
+
+
+def test_texts_of_rows_stay_text_in_every_form(report_of):
+    names = {"task": HOSTILE, "split": HOSTILE, "teacher_name": HOSTILE, "labels": [HOSTILE, "b"]}
+    figures = {
+        "by_label": [{"label": HOSTILE, "rows": 1}],
+        "examples": [dict.fromkeys(EXAMPLE, HOSTILE) | {"distance": 1}],
+    }
+    page = report_of(MRPC | names | figures)
+    document = Document(render_html(page))
+    assert not {tag for tag, _, _ in document.elements} & {"script", "img"}
+    assert not any(a["href"].startswith("javascript") for a, _ in document.all("a"))
+    markdown = render_markdown(page, "figures")
+    assert "<script>" not in markdown and not re.search(r"(?<!\\)\]\(javascript", markdown)
+    assert "\x1b" not in markdown and "\u202e" not in markdown
+    screen = TerminalConsole(width=120, record=True, file=io.StringIO())
+    screen.print(console(*blocks_of(page, Table), *blocks_of(page, Notes)))
+    shown = screen.export_text(styles=True)
+    assert "\u202e" not in shown and "alert('x')" in shown and "\x1b[31m" not in shown

@@ -1,0 +1,213 @@
+"""Aligned students: the map behind their pooling starts near the teacher, is resumed, and is part of the student."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from onnxruntime import InferenceSession
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+import limbeck
+from limbeck.comparison.held_out import own_head
+from limbeck.core.records import RunEvaluation
+from limbeck.errors import Interrupted
+from limbeck.evaluation import encode
+from limbeck.evaluation.cell import fingerprint_beside, model_fingerprint
+from limbeck.export import ExportRequest, export_model, write_sentence_transformers_files
+from limbeck.methods import LearnedMap, Term
+from limbeck.models.loading import load_model, load_tokenizer, quiet
+from limbeck.models.sentences import SentenceHead, SentenceModule, describe_pooling, sentence_pooling
+from limbeck.models.streams import StreamKey
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import plan_run, summarise
+from limbeck.training.module import DistillationModule
+from limbeck.training.proxy import Proxy
+from limbeck.training.students import finished_head
+from tests.support.models import make_teacher, tiny_batch, tiny_model
+from tests.support.training import assert_equal, at_step, interrupt
+from tests.training.conftest import make_recipe
+
+TEXTS = ["the old bridge", "the river runs under the old stone bridge", "people near the garden"]
+OPTIONS = {"pooling": "mean", "bias": True, "truncate": [8], "hidden_weight": 1.0}
+NARROW = {"layers": 2, "hidden": 16, "heads": 2, "ffn": 32}
+TRAINING = {"max_steps": 4, "per_device_train_batch_size": 16, "learning_rate": 1e-2, "warmup_steps": 0}
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    """A teacher of vectors 48 wide, pooled by its first tokens."""
+    folder = make_teacher(tmp_path_factory.mktemp("aligned"), "bert", layers=2)
+    write_sentence_transformers_files(folder, width=48, pooling="cls", normalize=True, max_length=24)
+    return folder
+
+
+def recipe_of(teacher, text, output, **options):
+    recipe = make_recipe(teacher, text, output, {"name": "aligned_embedding", **options}, **TRAINING)
+    recipe["evaluation"] = {"enabled": False}
+    return recipe
+
+
+def ours(folder):
+    head = SentenceHead(sentence_pooling(folder))
+    return encode(load_model(folder), load_tokenizer(folder), TEXTS, pooling=head, max_length=24)
+
+
+@pytest.fixture(scope="module")
+def aligned(teacher, text_folder, tmp_path_factory):
+    """A student 16 wide that pools by the mean, with a bias."""
+    recipe = recipe_of(teacher, text_folder, tmp_path_factory.mktemp("student") / "run", **OPTIONS)
+    recipe["evaluation"] = {"speed": False, "pairs": 30, "retrieval_pairs": 10}
+    return limbeck.distill(recipe)
+
+
+def test_the_student_keeps_its_map(aligned):
+    said = sentence_pooling(aligned.student)
+    assert str(said) == "mean + Dense 16 → 48" and said.normalize and said.max_length == 24
+    kept = load_file(aligned.student / "2_Dense" / "model.safetensors")
+    trained = load_file(next(aligned.student.parent.glob("stages/*/model.safetensors")))
+    assert_equal(kept, {f"linear.{part}": trained[f"maps.vector.{part}"] for part in ("weight", "bias")})
+    card = (aligned.student / "README.md").read_text()
+    assert "by mean + Dense 16 → 48, which" in card and "SentenceTransformer(" in card and "AutoModel" not in card
+    assert "truncate_dim=8)" in card and "**Method.** " in card
+    stage = aligned.record["stages"][0]
+    assert set(stage["final_terms"]) == {"vector", "vector_8", "hidden_mse"}
+    assert [link.get("vectors") for link in stage["layers"] if "vector" in link["terms"]] == [True]
+
+
+def test_a_plan_says_how_vectors_are_made(teacher, bert_folder, text_folder, tmp_path):
+    narrow = recipe_of(teacher, text_folder, tmp_path / "run", **OPTIONS)
+    lines = summarise(plan_run(load_recipe(narrow)))
+    whole, cut, *_ = lines["stage 1: aligned_embedding"].split(", ")
+    assert cut == whole.removesuffix(")") + "; first 8 numbers)"
+    said = lines["vectors of stage 1"]
+    assert said == ("the student's by mean + a map 16 → 48 that it keeps + Normalize; the teacher's by cls + Normalize")
+    plain = recipe_of(bert_folder, text_folder, tmp_path / "run")
+    said = summarise(plan_run(load_recipe(plain)))["vectors of stage 1"]
+    assert said.endswith("the teacher's by mean + Normalize, since no file of it says how")
+
+
+def test_it_is_measured_in_the_teachers_documents_and_cut(aligned):
+    found = RunEvaluation.read(aligned.record["evaluation"])
+    assert not found.unavailable
+    assert (found.settings.pooling, found.settings.student_pooling) == ("cls", "mean + Dense 16 → 48")
+    assert 0 <= found.asymmetric.ndcg_at_10 <= 1 and [cut.width for cut in found.cut] == [8]
+    lines = (aligned.student.parent / "evaluation.md").read_text().splitlines()
+    labels = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
+    mixed = [labels[place - 1] for place, label in enumerate(labels) if label == "in the teacher's documents"]
+    named = [f"Retrieval {name}" for name in ("nDCG@10", "MRR@10", "recall@1", "recall@10", "nDCG@10, 8 components")]
+    assert mixed == named and "Agreement, 8 components" in labels
+
+
+def test_sentence_transformers_and_onnx_give_its_vectors(aligned, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    expected = ours(aligned.student)
+    assert expected.shape == (3, 48)
+    given = library.SentenceTransformer(str(aligned.student), device="cpu").encode(TEXTS, convert_to_tensor=True)
+    torch.testing.assert_close(given, expected, rtol=0, atol=1e-5)
+    with quiet():
+        done = export_model(ExportRequest(str(aligned.student), "onnx", output=tmp_path / "onnx", verify=False))
+    batch = load_tokenizer(aligned.student)(TEXTS, padding=True, truncation=True, max_length=24, return_tensors="np")
+    session = InferenceSession(str(done.folder / "onnx" / "model.onnx"))
+    wanted = {each.name: batch[each.name] for each in session.get_inputs()}
+    (found,) = session.run(["sentence_embedding"], wanted)
+    torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-5)
+
+
+def test_the_map_starts_by_least_squares():
+    """Of all maps of the student's pooled vectors, but for the ridge, it is the nearest to the teacher's vectors."""
+    own, other = tiny_model("bert", seed=1, layers=1, hidden=16), tiny_model("bert", seed=2, layers=2)
+    vector, hidden = (StreamKey("vector", 1),), (StreamKey("vector", 2),)
+    learned = LearnedMap(16, 48, name="vector", kept=True, bias=True)
+    term = Term("vector", "pooled_distance", vector, hidden, learned_map=learned, normalise=True)
+    module = DistillationModule(own, other, [term]).eval()
+    batches = [tiny_batch("bert", rows=40, length=9, seed=seed) for seed in range(2)]
+    module.start_maps(lambda: batches)
+    with torch.no_grad():
+        pooled = torch.cat([module.student_tap(**batch)[vector[0]] for batch in batches]).double()
+        taught = torch.cat([module.reader.read(**batch)[hidden[0]] for batch in batches]).double()
+    ones = torch.nn.functional.pad(pooled, (0, 1), value=1.0)
+    ridge = torch.diag(torch.cat([torch.full((16,), float(1e-3 * pooled.square().sum(0).mean())), torch.zeros(1)]))
+    expected = torch.linalg.solve(ones.T @ ones + ridge, ones.T @ torch.nn.functional.normalize(taught, dim=-1))
+    found = torch.cat([module.maps["vector"].weight, module.maps["vector"].bias[:, None]], dim=1)
+    torch.testing.assert_close(found.T.double(), expected, rtol=1e-4, atol=1e-5)
+    module.take_learned(([replace(term, objective="pooled_cosine")], module.learned()[1]))
+    assert not module.maps_to_start, "an earlier stage's map goes on, whatever was taught through it"
+
+
+def test_a_stopped_run_ends_with_the_same_map(aligned, teacher, text_folder, tmp_path):
+    recipe = recipe_of(teacher, text_folder, tmp_path / "stopped", **OPTIONS)
+    with at_step(3, interrupt), pytest.raises(Interrupted):
+        limbeck.distill(recipe)
+    again = limbeck.distill(recipe, resume=True)
+    for file in ("model.safetensors", "2_Dense/model.safetensors"):
+        assert_equal(load_file(again.student / file), load_file(aligned.student / file))
+
+
+def test_a_student_beside_others_keeps_the_map_that_it_gets_alone(aligned, teacher, text_folder, tmp_path):
+    """As searches train and score candidates."""
+    plan = plan_run(load_recipe(recipe_of(teacher, text_folder, tmp_path / "run", **OPTIONS)))
+    found = Proxy(plan, console=Console(quiet=True)).train([plan])[0]
+    head = finished_head(plan.student_sentence, found.learned)
+    beside = encode(found.student, load_tokenizer(aligned.student), TEXTS, pooling=head, max_length=24)
+    torch.testing.assert_close(beside, ours(aligned.student), rtol=0, atol=1e-6)
+
+
+@pytest.fixture
+def behind(teacher, tmp_path):
+    """The teacher with a module behind its pooling."""
+    folder = tmp_path / "teacher"
+    shutil.copytree(teacher, folder)
+    sentence = replace(sentence_pooling(teacher), modules=(dense(tmp_path, 48, 20),))
+    write_sentence_transformers_files(folder, width=48, pooling="cls", normalize=True, max_length=24, like=sentence)
+    return folder
+
+
+def test_beside_others_teacher_and_student_make_vectors_by_their_own_files(aligned, behind, text_folder, tmp_path):
+    """A narrower student's teacher keeps its modules; a student without files, which they do not fit, has none."""
+    plan = plan_run(load_recipe(recipe_of(behind, text_folder, tmp_path / "run", pooling="mean")))
+    assert describe_pooling(plan.vectors()) == "cls + Dense 48 → 20"
+    assert str(own_head(aligned.student, plan.vectors()).sentence) == "mean + Dense 16 → 48"
+    plain = shutil.copytree(aligned.student, tmp_path / "plain", ignore=shutil.ignore_patterns("modules.json"))
+    assert own_head(plain, plan.vectors()) == "cls" and own_head(plain, "mean") == "mean"
+    classifier = replace(plan.stages[0], student_head="classification")
+    assert replace(plan, stages=[plan.stages[0], classifier]).vectors() == "cls", "it makes no vectors in the end"
+
+
+def test_an_assistant_is_read_as_it_was_taught(teacher, text_folder, tmp_path):
+    recipe = recipe_of(teacher, text_folder, tmp_path / "run")
+    stage, wide = recipe["stages"][0], {"layers": 1, "hidden": 48, "heads": 4, "ffn": 96}
+    of_assistant = {**stage, "name": "assistant", "student": {"shape": wide}}
+    recipe["stages"] = [of_assistant, {**stage, "name": "own", "teacher": {"stage": "assistant"}}]
+    plan = plan_run(load_recipe(recipe))
+    assert [str(choice.teacher_vectors) for choice in plan.stages] == ["cls", "cls"] and str(
+        plan.student_sentence
+    ) == "cls"
+
+
+def test_a_run_that_knows_its_teacher_without_its_modules_goes_on(behind):
+    now, earlier = (model_fingerprint(str(behind), modules=modules) for modules in (True, False))
+    assert now != earlier
+    assert [fingerprint_beside(known, str(behind)) for known in (None, now, earlier, "other")] == [
+        now, now, earlier, now
+    ]  # fmt: skip
+
+
+def test_a_student_of_the_teachers_width_takes_its_modules(behind, text_folder, tmp_path):
+    recipe = recipe_of(behind, text_folder, tmp_path / "run")
+    recipe["student"]["shape"] = {"layers": 1, "hidden": 48, "heads": 4, "ffn": 96}
+    student = limbeck.distill(recipe).student
+    assert str(sentence_pooling(student)) == "cls + Dense 48 → 20"
+    assert ours(student).shape == (3, 20)
+    recipe["student"]["shape"] = NARROW
+    kept = plan_run(load_recipe(recipe)).aligned_stage.kept_map
+    assert (kept.inputs, kept.outputs) == (16, 20), "a narrower one maps onto the finished vectors"
+
+
+def dense(folder, inputs, outputs):
+    place = folder / "dense"
+    place.mkdir()
+    torch.manual_seed(0)
+    save_file({"linear.weight": torch.randn(outputs, inputs)}, place / "model.safetensors")
+    return SentenceModule("Dense", place, (inputs, outputs), bias=False, activation="Tanh")

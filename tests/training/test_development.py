@@ -1,0 +1,131 @@
+"""Students of tasks are scored as they are: by step while they are trained, and beside their teacher at the end."""
+
+import json
+import shutil
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+from tokenizers import Tokenizer
+
+import limbeck
+from limbeck.evaluation.tasks import TASKS
+from limbeck.models.loading import load_tokenizer
+from limbeck.recipe import load_recipe, plan_run
+from limbeck.training.run import build_corpora
+from tests.support.models import make_teacher
+from tests.support.recipes import TRAINING
+from tests.support.task_files import write_table, write_tasks
+from tests.support.training import (
+    assert_ends_like,
+    assert_equal,
+    elsewhere,
+    kill_at,
+    log_of,
+    student_of,
+    without_clocks,
+)
+
+STEPS = {"max_steps": 7, "per_device_train_batch_size": 4, "eval_steps": 3, "num_train_epochs": 9}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A recipe on MRPC, four steps an epoch, and its run."""
+    folder = tmp_path_factory.mktemp("mrpc")
+    names = dict(enumerate(reversed(TASKS["mrpc"].labels)))
+    teacher = make_teacher(folder, "bert", seed=3, head="classification", id2label=names, label2id={})
+    tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
+    tokenizer.enable_padding(length=64)  # As all-MiniLM's files do.
+    tokenizer.save(str(teacher / "tokenizer.json"))
+    recipe = {
+        "name": "tiny",
+        "output": str(folder / "run"),
+        "teacher": {"model": str(teacher)},
+        "student": {"shape": {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}, "dropout": 0.1},
+        "corpus": {"task": "mrpc", "data": str(write_tasks(folder / "data")), "length": 32},
+        "stages": [{"method": {"name": "output_distribution"}, "training": TRAINING | STEPS}],
+        "evaluation": {"quality": False, "speed": False},
+    }
+    limbeck.distill(recipe)
+    return recipe
+
+
+def scores_in(log):
+    return [line for line in without_clocks(log) if any(key.startswith("development_") for key in line)]
+
+
+def test_the_student_is_scored_by_step_as_limbeck_evaluate_scores_it(whole, tmp_path):
+    lines = scores_in(log_of(whole))
+    assert [line["step"] for line in lines] == [3, 4, 6, 7], "every third step, the end of the epoch, the last step"
+    assert all("loss" not in line for line in lines)
+    assert [line["step"] for line in log_of(whole) if "loss" in line] == list(range(1, 8)), "no loss is lost"
+    (found,) = json.loads(Path(whole["output"], "run.json").read_text())["evaluation"]["development"]
+    assert (found["task"], found["split"], found["rows"], found["stage"]) == (
+        "mrpc",
+        "validation",
+        12,
+        "output_distribution",
+    )
+    assert {f"development_{name}": value for name, value in found["student"].items()}.items() <= lines[-1].items()
+    student = str(Path(whole["output"], "student"))
+    data, settings = whole["corpus"]["data"], ["length=32"]
+    result = limbeck.evaluate([whole["teacher"]["model"], student], "mrpc", output=tmp_path / "out", data=data,
+                              as_is=True, overrides=settings)  # fmt: skip
+    for model, scores in zip(result.summary["models"], (found["teacher"], found["student"]), strict=True):
+        metrics = model["columns"]["mrpc"]["metrics"]
+        assert {name: figure["mean"] for name, figure in metrics.items()} == {n: 100 * s for n, s in scores.items()}
+    assert sum(map(sum, found["confusion"])) == 12 and found["labels"] == list(TASKS["mrpc"].labels)
+    assert "task" not in result.summary
+
+
+def test_scores_are_in_the_tables_and_the_card_of_the_run(whole):
+    run = Path(whole["output"])
+    table, card = ((run / name).read_text() for name in ("evaluation.md", "student/README.md"))
+    assert "| Accuracy of mrpc, validation |" in table and "12 of mrpc, validation, models as they are: few" in table
+    (result,) = yaml.safe_load(card.split("\n---\n")[0].removeprefix("---\n"))["model-index"][0]["results"]
+    assert result["dataset"] == {"name": "mrpc", "type": "mrpc", "split": "validation"}
+
+
+def test_the_tokenizer_of_the_student_pads_no_text(whole):
+    lengths = [
+        len(Tokenizer.from_file(str(Path(folder, "tokenizer.json"))).encode("a").ids)
+        for folder in (whole["teacher"]["model"], Path(whole["output"], "student"))
+    ]
+    assert lengths == [64, 3]
+
+
+def test_a_task_without_development_rows_is_told(whole, tmp_path):
+    place, said = tmp_path / "MRPC", StringIO()
+    place.mkdir()
+    shutil.copy(Path(whole["corpus"]["data"], "MRPC", "train.tsv"), place)
+    plan = plan_run(load_recipe(whole | {"corpus": whole["corpus"] | {"data": str(tmp_path)}}))
+    (corpus,) = build_corpora(plan, load_tokenizer(whole["teacher"]["model"]), Console(file=said, width=200))
+    assert "MRPC has no development rows there, so some of those to train on are held out" in said.getvalue()
+    assert 0 < len(corpus.held_out) < len(corpus.train)
+
+
+def test_a_resumed_run_has_the_same_lines(whole, tmp_path):
+    recipe = elsewhere(whole, tmp_path / "run")
+    kill_at(recipe, 5)
+    assert_ends_like(recipe, whole)
+    assert without_clocks(log_of(recipe)) == without_clocks(log_of(whole))
+
+
+def test_scoring_changes_no_weight_and_a_task_that_cannot_be_read_says_why(whole, tmp_path):
+    names = TASKS["mrpc"].labels
+    write_table(tmp_path / "dev.tsv", ("a", "b", "label"), [("the model", "it is", names[0]), ("we", "are", "neither")])
+    own = tmp_path / "own.yaml"
+    own.write_text(f"""{{name: own, type: pair, columns: {{text: a, pair: b}}, labels: {list(names)},
+        files: {{train: train.tsv, validation: dev.tsv}}}}""")
+    recipe = elsewhere(whole, tmp_path / "run", evaluation=whole["evaluation"] | {"tasks": [str(own), "mrpc"]})
+    recipe["stages"][0]["training"]["eval_strategy"] = "no"
+    found = limbeck.distill(recipe).metrics["development"]
+    assert_equal(student_of(recipe), student_of(whole))
+    assert scores_in(log_of(recipe)) == []
+    assert [(one["task"], one.get("split"), one.get("stage")) for one in found] == [
+        (str(own), None, None), ("mrpc", "validation", None)]  # fmt: skip
+    assert "dev.tsv:3 has the label 'neither'" in found[0]["unavailable"]
+    assert found[1]["rows"] == 12
