@@ -241,8 +241,8 @@ class Measurement:
         for metric, score in self.teacher(name)["scores"].items():
             if abs(score - row["scores"][metric]) > SAME_TEACHER:
                 raise SystemExit(
-                    f"The teacher of {name} has {metric} {score:.2f}, its row {row['scores'][metric]:.2f}: this machine "
-                    "makes another one. Take the task's rows out and measure all of them here."
+                    f"The teacher of {name} has {metric} {score:.2f}, its row {row['scores'][metric]:.2f}: this "
+                    "machine makes another one. Take the task's rows out and measure all of them here."
                 )
 
     def teacher_folder(self, name: str) -> Path:
