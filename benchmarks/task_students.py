@@ -86,7 +86,13 @@ VARIANTS: dict[str, Variant] = {
 }
 CLASSIFIERS = tuple(name for name in VARIANTS if not name.startswith("reranker"))
 RERANKERS = tuple(name for name in VARIANTS if name.startswith("reranker"))
-PAIRED = ((TWO_STAGES, STAGE_2), (TWO_STAGES, JOINT), (AUGMENTED, "tinybert"), (SOFT_LABELS, HARD_LABELS))
+PAIRED = (
+    (TWO_STAGES, STAGE_2),
+    (TWO_STAGES, JOINT),
+    (TWO_STAGES, SOFT_LABELS),
+    (AUGMENTED, "tinybert"),
+    (SOFT_LABELS, HARD_LABELS),
+)
 """Differences worth an interval: the first less the second, seed by seed."""
 
 
