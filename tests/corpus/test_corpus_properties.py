@@ -32,7 +32,7 @@ quick = settings(max_examples=40, derandomize=True, **usual)
 BAD_BYTES = "line with bytes that are not UTF-8"
 CONTROLS = "document with control characters, replaced"
 EMPTY = "empty document"
-NO_TEXT = "file not in UTF-8, passed over"
+NO_TEXT = "file not in UTF-8, skipped"
 REPEATED = "document that repeats another"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 

@@ -20,7 +20,7 @@ from limbeck.corpus import readers as lines
 from limbeck.errors import CorpusError
 from tests.support.streams import read, write_packed
 
-NOT_TEXT = "file not in UTF-8, passed over"
+NOT_TEXT = "file not in UTF-8, skipped"
 DAMAGED = "damaged file, read up to the damage"
 
 
@@ -198,7 +198,7 @@ def test_what_is_no_ordinary_file(tmp_path):
     (folder / "archive.tar.gz").write_bytes(gzip.compress(archive()))
     texts, report = read(folder)
     assert texts == ["good"]
-    assert report.counts == {"file of another kind, passed over": 4}
+    assert report.counts == {"file of another kind, skipped": 4}
     with pytest.raises(CorpusError, match=r"pipe\.txt' is no ordinary file"):
         read(folder / "pipe.txt")
     with pytest.raises(CorpusError, match="There is no file"):

@@ -1,4 +1,4 @@
-"""Labelled rows: every layout of file gives the same, and `rows.yaml` has what is read and what is passed over."""
+"""Labelled rows: every layout of file gives the same, and `rows.yaml` has what is read and what is skipped."""
 
 import csv
 import io

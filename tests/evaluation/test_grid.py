@@ -28,7 +28,7 @@ ONE_BETTER = [row(1e-5, 1, 0.9), row(1e-5, 2, 0.5), row(2e-5, 1, 0.8), row(2e-5,
     [
         (ONE_BETTER, {}, 2e-5, [1, 2]),
         (ONE_BETTER, {"pick": "best"}, 1e-5, [1]),
-        # Points that lack runs are passed over, and ties go to the first.
+        # Points that lack runs are skipped, and ties go to the first.
         ([row(1e-5, 1, 0.9), row(2e-5, 2, 0.6), row(2e-5, 1, 0.6), row(3e-5, 1, 0.6), row(3e-5, 2, 0.6)], {},
          2e-5, [1, 2]),
         ([row(1e-5, 1, 0.9), row(2e-5, 1, 0.2)], {"metric": "f1"}, 2e-5, [1]),

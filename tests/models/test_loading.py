@@ -215,7 +215,7 @@ def test_the_folder_of_a_run_names_its_student(folder, refused):
 
 def test_offline_a_hub_name_is_refused_at_once_and_a_misspelt_shape_is_corrected(offline, refused):
     for load in (load_config, load_model, load_tokenizer):
-        with refused("Cannot get 'nobody/none-such': it is no folder here"):
+        with refused("Cannot get 'nobody/none-such': there is no such folder"):
             load("nobody/none-such")
     for name, corrected in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
         with refused("Cannot get") as caught:

@@ -117,14 +117,14 @@ class CorpusView(Record):
 
 
 class SourceNotes(Record):
-    """What reading text passed over or repaired: counts and examples by kind."""
+    """What reading text skipped or repaired: counts and examples by kind."""
 
     counts: dict[str, Number] = Field(default_factory=dict)
     examples: dict[str, Any] = Field(default_factory=dict)
 
 
 class CorpusText(Record):
-    """The text of a run: sources, counts (None of a stream), what reading passed over, and each stage's view.
+    """The text of a run: sources, counts (None of a stream), what reading skipped, and each stage's view.
 
     Attributes:
         mixed: Stage to what the shares of its sources follow; the shares are in its view.
@@ -167,7 +167,7 @@ class LayerLink(Record):
 
 
 class Drawn(Record):
-    """The rows of each source that a stage trained on, their shares, and what a stream passed over."""
+    """The rows of each source that a stage trained on, their shares, and what a stream skipped."""
 
     rows: dict[str, Number] = Field(default_factory=dict)
     shares: dict[str, Number] = Field(default_factory=dict)

@@ -108,7 +108,7 @@ class Corpus:
 
     @property
     def report(self) -> SourceReport:
-        """Everything that was passed over or repaired while the sources were read."""
+        """Everything that was skipped or repaired while the sources were read."""
         return SourceReport.from_dict(self.manifest["report"])
 
     def row_mix(self, seed: int) -> RowMix | None:

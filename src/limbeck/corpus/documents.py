@@ -232,7 +232,7 @@ def split_pieces(document: Document, kinds: Collection[str]) -> list[Piece]:
 
 
 LONGEST_LINE = 16 * 2**20
-"""Bytes. A longer line of a `.txt` file is read as several lines; in tables and JSON it is passed over."""
+"""Bytes. A longer line of a `.txt` file is read as several lines; in tables and JSON it is skipped."""
 
 LONGEST_DOCUMENT = 4_000_000
 """Characters, about the length of War and Peace. A longer text is read as several documents, cut at spaces."""
@@ -320,7 +320,7 @@ _LONGEST_PLACE = 300
 
 @dataclass
 class SourceReport:
-    """Counts of everything that reading passed over or repaired.
+    """Counts of everything that reading skipped or repaired.
 
     Bad text never stops a build and never disappears silently: it ends up here, and here in the manifest.
 

@@ -63,7 +63,7 @@ def read_docstrings(path: str) -> FileProse:
     except OSError as error:
         return FileProse([], f"unreadable Python file: {error.strerror or error}")
     if len(source) > LARGEST_FILE:
-        return FileProse([], f"Python file over {LARGEST_FILE // 1_000_000} MB, passed over")
+        return FileProse([], f"Python file over {LARGEST_FILE // 1_000_000} MB, skipped")
     # Parsing is nearly all of the cost, and a docstring of more than a line has triple quotes.
     if b'"""' not in source and b"'''" not in source:
         return FileProse([])

@@ -56,7 +56,7 @@ class _Page:
     """Goes once through the lines of a page."""
 
     def __init__(self) -> None:
-        self._end = ""  # The macro that ends what is being passed over.
+        self._end = ""  # The macro that ends what is being skipped.
         self._depth = 0  # Braces of conditions that are open.
         self._in_name = False
         self._tag = False  # The next line is the tag of a paragraph, and no sentence.

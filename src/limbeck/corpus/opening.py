@@ -135,7 +135,7 @@ class GuardedStream(io.RawIOBase):
 FilePath: TypeAlias = Path | str
 """A path, or the address of a remote file."""
 
-NOT_TEXT = "file not in UTF-8, passed over"
+NOT_TEXT = "file not in UTF-8, skipped"
 DAMAGED = "damaged file, read up to the damage"
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _MOST_TO_UNPACK = 2**27
@@ -403,7 +403,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_texts(path: Path, most: int | None = None) -> list[str]:
-    """Read a small UTF-8 file of the user with a text a line; blank lines are passed over.
+    """Read a small UTF-8 file of the user with a text a line; blank lines are skipped.
 
     Args:
         path: The file.

@@ -66,8 +66,8 @@ class _BlockReader:
         self._pending: list[str] = []  # Lines of the block that is being read.
         self._pending_indent = 0
         self._pending_is_item = False
-        self._fence = ""  # The mark that closes the fenced code being passed over.
-        self._outer: int | None = None  # Lines indented deeper than this are passed over.
+        self._fence = ""  # The mark that closes the fenced code being skipped.
+        self._outer: int | None = None  # Lines indented deeper than this are skipped.
         self._in_listing = False  # Below the heading of a listing: out until the next heading.
         self._in_code = False  # Out until the next blank line.
 

@@ -22,7 +22,7 @@ from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, 
 from limbeck.corpus.opening import FilePath, is_compressed, open_file
 from limbeck.errors import CorpusError
 
-LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, passed over"
+LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, skipped"
 CUT_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, cut"
 # A text file whose first lines hold no blank one has one document a line: the other common layout.
 PROBED_LINES = 1000
@@ -39,7 +39,7 @@ class OpenFile(NamedTuple):
         stream: The content, unpacked, from `start` on (a binary file: the whole).
         path: Where it comes from.
         text_column: Column of the text, for kinds that have columns.
-        report: Receives everything that is passed over or repaired.
+        report: Receives everything that is skipped or repaired.
         start: Where to begin.
         header: Names of the fields of a table, where its first line does not have them.
     """
@@ -117,7 +117,7 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
     Args:
         path: The file; its suffix decides how it is read.
         text_column: Column of the text, for kinds that have columns.
-        report: Receives everything that is passed over or repaired.
+        report: Receives everything that is skipped or repaired.
         cursor: Where to begin; moved behind every document before it is given.
 
     Raises:
@@ -150,7 +150,7 @@ def read_rows(
 
     Args:
         path: The file; its suffix decides how it is read.
-        report: Receives everything that is passed over or repaired.
+        report: Receives everything that is skipped or repaired.
         of_words: Read a table as sentences: a word a line with its tag, and a blank line between sentences.
         header: Names of the fields of a table whose first line is a row; further fields are ignored.
 
@@ -192,12 +192,12 @@ def read_lines(
 ) -> Iterator[FoundText]:
     """Iterate over lines; bad bytes become U+FFFD, and they and lines that are too long are counted.
 
-    Of a file that is damaged the line that the damage cuts is passed over, or with `cut` ends there.
+    Of a file that is damaged the line that the damage cuts is skipped, or with `cut` ends there.
 
     Args:
         stream: The content from `position` on.
         path: Where it comes from.
-        report: Receives everything that is passed over or repaired.
+        report: Receives everything that is skipped or repaired.
         position: Bytes before.
         line: Lines before.
         cut: Cut lines that are too long into several of the same number, instead of passing them over.
@@ -412,7 +412,7 @@ def _read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
 
     A row has its words as `tokens` and their last fields as `tags`, and all fields under their numbers, from "1".
     Fields stand between tabs, or white space where there is no tab. Lines between documents (`-DOCSTART-`) end a
-    sentence; of CoNLL-U comments, ranges and empty nodes are passed over.
+    sentence; of CoNLL-U comments, ranges and empty nodes are skipped.
     """
     universal = suffix_of(file.path) == ".conllu"
     words: list[list[str]] = []

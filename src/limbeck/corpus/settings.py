@@ -398,7 +398,7 @@ class LengthSchedule:
         if len(lengths) < 2:
             raise CorpusError(f"lengths {dict(given)} is no schedule: give two lengths or more, or length alone.")
         if list(lengths) != sorted(lengths):
-            raise CorpusError(f"lengths {list(lengths)} fall, and a schedule goes from short to long: turn them round.")
+            raise CorpusError(f"lengths {list(lengths)} fall; a schedule goes from short to long: reverse their order.")
         if len({in_epochs for _, in_epochs in parts}) > 1:
             raise CorpusError(f"lengths {dict(given)} has shares and epochs: give all as shares, or all as epochs.")
         total = math.fsum(part for part, _ in parts)

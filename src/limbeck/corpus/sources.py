@@ -127,7 +127,7 @@ def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
 
     Args:
         text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
-            `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and passed over in
+            `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and skipped in
             a folder.
         header: Names of the fields of its tables, where these have no header.
 
@@ -361,7 +361,7 @@ class Files:
 
     def _report_ignored(self, report: SourceReport) -> None:
         for path in self.ignored:
-            report.note("file of another kind, passed over", str(path))
+            report.note("file of another kind, skipped", str(path))
 
     def _byte_counter(self, progress: Step | None, cursor: Cursor) -> Callable[[], None]:
         """Return a function that reports the stored bytes before the cursor."""

@@ -269,7 +269,7 @@ class _RowsOfSource:
         return self.source.fingerprint()
 
     def examples(self, report: SourceReport) -> Iterator[Example]:
-        """Iterate over the examples; rows that are passed over are noted."""
+        """Iterate over the examples; rows that are skipped are noted."""
         for row in self.source.rows(report, self.step, of_words=self.of_words):
             yield from self.read(row, report)
 

@@ -81,7 +81,7 @@ def compare_models(
         student_folder: The same for the student.
         student_pooling: How the student makes sentence vectors; None: as the teacher, by `pooling`.
         asymmetric: Measure too how the student's summaries find the teacher's bodies, where widths are equal.
-        widths: Measure the same of vectors cut to these; a model's width and more are passed over.
+        widths: Measure the same of vectors cut to these; a model's width and more are skipped.
         encoding: As in `encode`, for the quality figures; `max_length` is 128 by default. `dtype` is the latency's too:
             None is each model's own for quality, float32 for latency. `report` receives the progress of all.
 

@@ -238,7 +238,7 @@ def decode_tags(
         of_windows: Of each window the number of its row, and of each of its tokens the word that it is the first of, or
             -1.
         scores: Per window a score of each class for each of its tokens, `[tokens, classes]`; what stands after them
-            (padding) is passed over.
+            (padding) is skipped.
         missing: The class of words without a token.
     """
     found = [[missing] * (row.text.count(WORD_GAP) + 1) for row in rows]

@@ -49,7 +49,7 @@ class ResultsFile:
         self._path = folder / RESULTS
 
     def read(self) -> list[EvaluationCell]:
-        """Return the rows, in order; a line that was not written to its end is passed over.
+        """Return the rows, in order; a line that was not written to its end is skipped.
 
         Raises:
             OutputError: if the file cannot be read.

@@ -82,7 +82,7 @@ class Choice:
 def choose(cells: Sequence[studies.EvaluationCell], task: Task, settings: FineTuning, runs: int) -> Choice:
     """Choose the grid point whose runs have the highest mean on the select split, or the one best run.
 
-    Points that lack runs are passed over while another has all of its runs. Of equals, the first in the grid's order.
+    Points that lack runs are skipped while another has all of its runs. Of equals, the first in the grid's order.
 
     Args:
         cells: Finished cells of one model on the task, in the order of the plan; at least one.

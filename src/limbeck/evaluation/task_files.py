@@ -33,7 +33,7 @@ from limbeck.evaluation.tasks import Columns, FileSource, SplitFacts, Task, Task
 _FATAL = (
     "line of invalid JSON",
     "JSON value that is not an object",
-    "file not in UTF-8, passed over",
+    "file not in UTF-8, skipped",
     "damaged file, read up to the damage",
     "line with bytes that are not UTF-8",
 )
@@ -82,11 +82,11 @@ def read_split_file(
 
 
 def check_whole(place: str, report: SourceReport) -> None:
-    """Refuse a split of whose source something was passed over.
+    """Refuse a split of whose source something was skipped.
 
     Args:
         place: The source.
-        report: What was passed over.
+        report: What was skipped.
 
     Raises:
         CorpusError: if a corpus may pass it over and a split may not.

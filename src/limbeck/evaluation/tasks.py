@@ -233,7 +233,7 @@ class FileSource(Strict):
     Attributes:
         path: Names that it may have, below the data folder or one of its subfolders.
         columns: Those that a row is made of, where they are not the task's.
-        header: Names of the fields of a table without a header; further fields are passed over.
+        header: Names of the fields of a table without a header; further fields are skipped.
         only: Fields and the values that a row must have in them to belong to the split.
     """
 

@@ -129,7 +129,7 @@ SENTENCES: tuple[str, ...] = tuple(read_document(_FILE, f"'{_FILE}'", "install l
 
 
 def read_texts(path: Path | str | None, limit: int) -> tuple[str, ...]:
-    """Read texts, one a line; blank lines are passed over.
+    """Read texts, one a line; blank lines are skipped.
 
     Args:
         path: A UTF-8 file, or None for the sentences that come along.

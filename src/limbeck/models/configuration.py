@@ -29,16 +29,16 @@ _AGAIN = "copy or download it again"
 
 # What leads to other files, other code or another model; refused unless empty, with the reason and the way out.
 _REFUSED = {
-    "transformers_weights": "which file holds the weights; limbeck reads model.safetensors or its index: remove it",
-    "configuration_files": "other configurations to read; limbeck reads config.json: remove the key",
-    "quantization_config": "weights that are quantised, which cannot be trained; give the model as it was before",
-    "compression_config": "weights that are compressed, which cannot be trained; give the model as it was before",
-    "fusion_config": "code to replace layers with; remove the key",
-    "distributed_config": "how to spread it over devices, which limbeck decides; remove the key",
-    "per_layer_config": "layers of several shapes, and the layers of a model are alike here; choose another",
-    "is_decoder": "a decoder, and limbeck distils encoders; choose another model",
-    "add_cross_attention": "a decoder of another model; choose another",
-    "is_encoder_decoder": "an encoder with a decoder; choose another",
+    "transformers_weights": "which names a file of weights; limbeck reads model.safetensors or its index: remove it",
+    "configuration_files": "which names other configurations; limbeck reads config.json: remove the key",
+    "quantization_config": "and quantised weights cannot be trained; give the model as it was before",
+    "compression_config": "and compressed weights cannot be trained; give the model as it was before",
+    "fusion_config": "which names code that replaces layers; remove the key",
+    "distributed_config": "and limbeck decides how a model is spread over devices; remove the key",
+    "per_layer_config": "and limbeck reads models whose layers have one shape; choose another",
+    "is_decoder": "so it is a decoder, and limbeck distils encoders; choose another model",
+    "add_cross_attention": "so it is a decoder with attention to an encoder; choose another",
+    "is_encoder_decoder": "so it is an encoder with a decoder, and limbeck distils encoders; choose another",
 }
 # Of no consequence for the numbers of a model, and limbeck's to decide. `auto_map` names code that is never run.
 _IGNORED = {
@@ -92,7 +92,7 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
     try:
         family = families[model_type] if model_type in families else unlisted_family(model_type)
     except ModelError as error:
-        raise ModelError(f"{owner} is of no encoder that limbeck reads. {error}") from error
+        raise ModelError(f"{owner} is not of an encoder that limbeck supports. {error}") from error
     values = _meant(found, family, kind, owner)
     _check_values(values, owner)
     _check_sizes(values, family, kind if model_type in families else kind(), owner)
@@ -112,7 +112,7 @@ def _meant(found: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig
     """
     for key, reason in _REFUSED.items():
         if found.get(key) and not (key == "is_decoder" and family.causal):
-            raise ModelError(f"{owner} says by '{key}' = {str(found[key])[:80]!r} {reason}.")
+            raise ModelError(f"{owner} has '{key}' = {str(found[key])[:80]!r}, {reason}.")
     attention = found.get("attn_implementation")
     if isinstance(attention, str) and not attention.replace("_", "").isalnum():
         raise ModelError(

@@ -266,8 +266,8 @@ def _check_tokenizer(name: str | Path, folder: Path, config: PreTrainedConfig) -
     for key in ("fast_tokenizer_files", "init_inputs"):
         if settings.get(key):
             raise ModelError(
-                f"The tokenizer_config.json of '{name}' says by '{key}' what to read; a tokenizer's files are read "
-                "by their usual names: remove the key."
+                f"The tokenizer_config.json of '{name}' names files by '{key}', and limbeck reads a tokenizer's files "
+                "by their usual names only: remove the key."
             )
     kinds: list[Any] = [settings.get("tokenizer_class"), getattr(config, "tokenizer_class", None)]
     for kind in filter(None, map(str, kinds)):

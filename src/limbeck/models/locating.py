@@ -132,9 +132,9 @@ def unreachable(name: str | Path) -> ModelError:
     """Return the error for a name that neither the disk nor the Hub gave."""
     shape = " A shape is written LAYERSxHIDDEN, such as 6x384." if _LIKE_A_SHAPE.fullmatch(str(name)) else ""
     return ModelError(
-        f"Cannot get '{name}': it is no folder here, not in the Hub's cache and not given by the Hub; "
-        "check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or give a local "
-        f"folder.{shape}"
+        f"Cannot get '{name}': there is no such folder, it is not in the Hub's cache, and the Hub does not have it or "
+        "cannot be reached; check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or "
+        f"give a local folder.{shape}"
     )
 
 

@@ -37,7 +37,7 @@ _NOT_APPLIED = {
     "BoW": "it has no Transformer to distil",
     "CLIPModel": "it reads pictures too",
     "WeightedLayerPooling": "it mixes all layers; limbeck pools the last one",
-    "WordWeights": "it weights words by a list of its own",
+    "WordWeights": "it weights words by its own list",
     "CNN": "it has layers between Transformer and pooling",
     "LSTM": "it has layers between Transformer and pooling",
 }

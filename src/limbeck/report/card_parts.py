@@ -198,7 +198,7 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
         return ""
     return (
         f"The machine was busy: at {', '.join(untold)} tokens rounds were fewer than {timing.FEWEST_ROUNDS}, or their "
-        f"ratios are not those of the medians, so no speed is told ({NOTHING}); export again with more --seconds."
+        f"ratios are not those of the medians, so no speed is given ({NOTHING}); export again with more --seconds."
     )
 
 

@@ -211,7 +211,7 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     notes = [f"{len(hidden)} more published rows are in the files."] if hidden else []
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
-        notes.append(f"All {len(record.notes)} notes are in the files.")
+        notes.append(f"The files of this table have all {len(record.notes)} notes.")
     shown = replace(table, caption=_title(record), rows=rows, published=published)
     return blocks.console(shown, Notes(tuple(notes)))
 

@@ -149,7 +149,7 @@ def quality_figures(
         plot = plots.Plot([*steps, *_points(models, numbered=True)], *axes)
         numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
     corner = f"The {'lower' if lowest else 'upper'} left corner is best."
-    beaten = f"Beaten by no other model in both: {', '.join(model.name for model in front)}."
+    beaten = f"No other model is both faster and better than: {', '.join(model.name for model in front)}."
     yield plot_figure("Quality against latency", plot, f"{corner} {beaten}{numbers}")
 
 
@@ -377,7 +377,7 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
         step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
         yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
     not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn."
-    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are passed over."
+    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are skipped."
     if problems := [*[not_finite] * bool(log.not_finite), *[damaged] * bool(log.damaged)]:
         yield Notes(tuple(problems), warning=True)
 

@@ -210,7 +210,7 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
         threads = f"{latency.threads} thread{'' if latency.threads == 1 else 's'}"
         yield f"Latency: {latency.length} tokens, {latency.dtype}, {latency.device}, {threads}, models in turns."
         if any(map(_is_unsteady, latency.batches)):
-            yield "The machine was busy: trust the speedups (of neighbouring passes) more than the times."
+            yield "The machine was busy: speedups, taken between neighbouring passes, are more reliable than times."
     if found.agreement is not None:
         yield f"Agreement: with the teacher's similarities of {found.agreement.pairs} pairs of held-out sentences."
     task = found.task or TaskFigures()

@@ -160,7 +160,7 @@ def _untrained(run: RunFound) -> Iterator[str]:
         held = f"{taken} {'holds' if taken == 1 else 'hold'} {teachers}, the others {started}"
     groups, count = records.modules_of(names), len(names)
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
-    yield f"{count} tensors of the student were trained by no stage ({', '.join(groups[:_SHOWN])}{more}): {held}."
+    yield f"No stage trained {count} tensors of the student ({', '.join(groups[:_SHOWN])}{more}): {held}."
 
 
 def _of_stages(run: RunFound) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _of_stages(run: RunFound) -> Iterator[str]:
 def _of_text(run: RunFound) -> Iterator[str]:
     counts = run.record.corpus.report.counts if run.record.corpus else {}
     if passed := [f"{name} ({count:,})" for name, count in counts.items() if count]:
-        yield f"Text that was passed over: {', '.join(passed)}."
+        yield f"Text that was skipped: {', '.join(passed)}."
 
 
 def _result(run: RunFound) -> Iterator[Block]:

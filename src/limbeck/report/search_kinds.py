@@ -122,7 +122,7 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         spent = f" in {duration(seconds)} of workers' time, {share}" if seconds else ""
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
         if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
-            yield f"Illegal children are drawn again; of the draws {' and '.join(legal)} were legal."
+            yield f"Invalid children are drawn again; of the draws, {' and '.join(legal)} were valid."
         if cost.failed:
             yield f"Trials that failed or were lost with their worker, and are tried again: {cost.failed}."
         for one in record.given_up:
