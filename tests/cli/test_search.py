@@ -91,13 +91,15 @@ def test_a_run_is_described_by_options_alone(
     teacher = yaml.safe_load(recipes[kind].read_text())["teacher"]["model"]
     limbeck.shown(
         "search", kind, "--teacher", teacher, "--corpus", text_folder, "--method", method, "--length", 24,
-        "--batch-size", 8, "--seed", 5, *PLAIN, *options, "--output", tmp_path / "out",
+        "--batch-size", 8, "--learning-rate", 0.002, "--seed", 5, *PLAIN, *options, "--output", tmp_path / "out",
     )  # fmt: skip
     [request] = asked
     recipe = request.proxy.recipe
     assert recipe.output == str(tmp_path / "out" / "run") and recipe.seed == 5 and recipe.corpus.held_out == 0.3
     assert recipe.stages[0].method["name"] == method
     assert recipe.stages[0].training["per_device_train_batch_size"] == 8 and recipe.corpus.length == 24
+    training = recipe.stages[0].training
+    assert (training.get("max_steps"), training["learning_rate"]) == (request.proxy.steps, 0.002), "as was asked for"
     if kind == "architecture":
         assert recipe.student.shape == "1x8h2", "one of the searched shapes stands in"
     assert wanted.items() <= vars(request).items()

@@ -156,6 +156,9 @@ def _search(name: str, kind: _Kind, described: dict[str, requests.Option], value
     if kind.searches == "student" and values["recipe"] is None:
         # The recipe's own shape is never trained, so that one of the search does where none is given.
         run["student"] = f"{read['layers'][0]}x{read['hidden'][0]}h{read['heads'][0]}"
+    if values["recipe"] is None:
+        # A file's run has steps of its own; without one, the run that is found is as long as its candidates.
+        run["steps"] = read["steps"]
     recipe = load_recipe(base_recipe(values["recipe"], values["overrides"], output=read["output"], **run))
     record = _runner(name)(requests.make_request(kind.request, {**read, "recipe": recipe}), console)
     if not record:

@@ -263,8 +263,7 @@ def _figures(found: ComparisonFound) -> Iterator[Block]:
         for measure in summary.held_out:
             held_out = bars_of(((label, line.held_out.get(measure.key)) for label, line in lines), measure.digits)
             better = "less is better" if measure.best == "lowest" else "more is better"
-            groups, caption = [plots.BarGroup(better, held_out)], "Whiskers are the deviation over seeds."
-            yield bars_figure(f"Held-out {measure.title}{of}", groups, measure.title, caption)
+            yield bars_figure(f"Held-out {measure.title}{of}", [plots.BarGroup(better, held_out)], measure.title)
     if summary.main is None or costs is None or not costs.timings:
         return
     models = [

@@ -323,7 +323,7 @@ def task_bars(columns: Sequence[studies.Column], models: Sequence[tuple[str, stu
         for column in columns
         if not column.detail and (bars := bars_of((name, model.columns.get(column.key)) for name, model in models))
     ]
-    return bars_figure("Scores by task", groups, "percent", "Whiskers are the deviation over seeds.")
+    return bars_figure("Scores by task", groups, "percent")
 
 
 def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:

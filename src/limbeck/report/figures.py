@@ -40,8 +40,10 @@ def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 
     ]
 
 
-def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str, caption: str) -> Figure:
-    """Make a figure of bars."""
+def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str) -> Figure:
+    """Make a figure of bars; its caption explains whiskers where a bar has them, which one run does not give."""
+    deviates = any(bar.deviation is not None for group in groups for bar in group.bars)
+    caption = "Whiskers are the deviation over seeds." if deviates else ""
     rows = [(group.title, bar.label, bar.text) for group in groups for bar in group.bars]
     words = "; ".join(f"{group}, {bar}: {text}" for group, bar, text in rows)
     data = Table(title, ("", "Of", label), tuple(rows), words=(1,))

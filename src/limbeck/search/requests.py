@@ -199,7 +199,8 @@ class ProxyRequest:
     Attributes:
         output: Folder of the search; the same command, run again, continues it.
         name: Name of the study in the storage.
-        steps: Steps of every candidate, in every stage; default: the recipe's. The recipe that is found keeps its own.
+        steps: Steps of every candidate, in every stage; default: the recipe's. A recipe that is given
+            keeps its own steps; a run of options has these.
         share: Share of the corpus that candidates are trained on.
         storage: Journal file or database URL that workers share; default: search.journal in the output.
     """
