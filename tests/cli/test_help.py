@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from limbeck.cli.messages import UsageError
+from limbeck.recipe.load import read_shipped
 from tests.support.command_tree import arguments_of, examples_of, leaves, parse, walk
 
 COMMANDS = list(walk())
@@ -63,17 +64,25 @@ COMPLETING = {"_LIMBECK_COMPLETE": "complete_bash", "COMP_WORDS": "limbeck disti
 
 @pytest.mark.parametrize(
     ("arguments", "environment"),
-    [("search mapping --help", {}), ("--version", {}), ("destill", {}), ("", COMPLETING)],
-    ids=["help", "version", "mistake", "completion"],
+    [
+        *((line, {}) for line in ("search mapping --help", "--version", "destill", "schema", "methods")),
+        *((line, {}) for line in ("recipe --example", "distill none.yaml", "validate none.yaml")),
+        ("distill {recipe} --set studnet.shape=1", {}),
+        ("validate {recipe} --set stages.0.method.name=minilmv", {}),
+        ("", COMPLETING),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_nothing_heavy_is_imported_for_it(arguments, environment):
+def test_nothing_heavy_is_imported_for_it(arguments, environment, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(read_shipped("quickstart"), encoding="utf-8")
     code = (
         "import sys\nfrom limbeck.cli.main import run\n"
         "try:\n    run()\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'transformers', 'datasets', 'scipy', 'optuna', 'sklearn', 'matplotlib'} & {*sys.modules}\n"
         "print('heavy:', heavy or 'none')"
     )
-    command = [sys.executable, "-c", code, *arguments.split()]
+    command = [sys.executable, "-c", code, *arguments.format(recipe=recipe).split()]
     environment = os.environ | environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().splitlines()[-1] == "heavy: none"

@@ -42,14 +42,18 @@ def distill(
 
     Without a recipe and a method, all that is left out is chosen by what the teacher is, and said with its reason.
     """
-    from limbeck.api import distill as run_distillation
-    from limbeck.core.ranks import is_main
+    from limbeck.core.ranks import is_main, process_count
+    from limbeck.recipe.load import load_recipe
 
     console = messages.console()
     data = recipe_data(
         recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed, resume=resume,
     )  # fmt: skip
+    if process_count() == 1:
+        load_recipe(data, overrides or [])  # A mistake in it is said before torch is imported, which takes seconds.
+    from limbeck.api import distill as run_distillation
+
     result = run_distillation(data, overrides or [], resume=resume, overwrite=overwrite, console=console)
     if is_main():
         print_run(result.student, result.metrics, messages.as_json)
@@ -76,7 +80,6 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     Raises:
         RecipeError: if neither a file nor enough options are given.
     """
-    from limbeck.recipe.choosing import choose_recipe
     from limbeck.recipe.load import read_recipe
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
@@ -99,6 +102,8 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
             )
         data = {}
         if "method" not in given:
+            from limbeck.recipe.choosing import choose_recipe
+
             data = choose_recipe(*(given.pop(name) for name in _CHOSEN_BY), output=given["output"], resume=resume)
     return merge_options(data, given)
 

@@ -33,7 +33,6 @@ def methods(
 ) -> None:
     """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
     from limbeck.methods import composition as cards
-    from limbeck.recipe.method_recipe import describe_method, method_recipe
 
     if name is None:
         if recipe:
@@ -46,7 +45,14 @@ def methods(
             print_json({"name": name, "summary": cards.RECIPE_CARDS[name], "card": cards.read_card(name)})
         else:
             TerminalConsole().print(Markdown(cards.read_card(name)))
-    elif recipe:
+    else:
+        _print_method(name, recipe, as_json)
+
+
+def _print_method(name: str, recipe: bool, as_json: bool) -> None:
+    from limbeck.recipe.method_recipe import describe_method, method_recipe
+
+    if recipe:
         print_recipe(method_recipe(name), as_json)
     elif as_json:
         print_json(describe_method(name))

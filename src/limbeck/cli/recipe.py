@@ -37,7 +37,6 @@ def recipe(
     `limbeck distill` trains what is chosen for --teacher, --student and --corpus, with the reasons that stand in it.
     """
     from limbeck.core.yaml import dump_yaml
-    from limbeck.recipe.choosing import choose_recipe
     from limbeck.recipe.load import apply_overrides, dump_recipe, load_recipe, read_example, read_shipped
 
     chosen = teacher is not None or student is not None or bool(corpus)
@@ -48,6 +47,8 @@ def recipe(
     if chosen:
         if teacher is None or student is None or not corpus:
             raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
+        from limbeck.recipe.choosing import choose_recipe
+
         text = dump_yaml(apply_overrides(choose_recipe(teacher, student, corpus), overrides or []))
     elif example:
         text = read_example(str(path or "text"))
@@ -76,12 +77,15 @@ def validate(
 
     First rows of labelled files are read, and weights of a teacher of sentence vectors, to compare these.
     """
+    from limbeck.recipe.load import load_recipe
+
+    checked = load_recipe(recipe, overrides or [])  # Before torch is imported, which takes seconds.
     from limbeck.api import validate as check
     from limbeck.export.vector_check import describe_difference
     from limbeck.recipe.plan import summarise
     from limbeck.training.teacher import check_vectors
 
-    plan = check(recipe, overrides or [])
+    plan = check(checked)
     compared = check_vectors(plan.vector_teachers, fetch=False)
     vectors = {f"sentence vectors of {title}": describe_difference(value) for title, value in compared.items()}
     lines = {**summarise(plan), **vectors}

@@ -1,4 +1,30 @@
 """What knows nothing of distillation, once each: files, folders, processes, registries, progress, the machine."""
 
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
 IGNORED_LABEL = -100
 """Label of a position that counts nothing, as in `torch.nn.functional.cross_entropy`."""
+
+
+def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package whose names are imported when they are first used.
+
+    One module of it can then be imported without what the others need: torch and transformers take seconds.
+
+    Args:
+        package: Its `__name__`.
+        homes: Its modules, each with the names that it holds, separated by spaces.
+
+    Source:
+        PEP 562.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+
+    return get, lambda: sorted(home_of)

@@ -1,5 +1,7 @@
 """This machine: memory of the process, versions and hardware for records, and its devices."""
 
+from __future__ import annotations
+
 import ctypes
 import platform
 import resource
@@ -8,14 +10,16 @@ import sys
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-import torch
 
 from limbeck.core.workers import available_cores
 from limbeck.errors import RecipeError
 from limbeck.version import __version__
+
+if TYPE_CHECKING:
+    import torch
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -94,6 +98,8 @@ def git_commit() -> str | None:
 
 def hardware() -> dict[str, Any]:
     """Processor, cores, memory and accelerators."""
+    import torch
+
     accelerators = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
         "device": accelerators[0] if accelerators else "cpu",
@@ -123,6 +129,8 @@ def peak_memory_bytes() -> int:
 
 def peak_device_memory_bytes() -> int | None:
     """Highest memory allocated on the accelerator, or None without one."""
+    import torch
+
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
 
 
@@ -135,6 +143,8 @@ def choose_device(name: str) -> torch.device:
     Raises:
         RecipeError: if there is no such device here.
     """
+    import torch
+
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if name == "auto":
         return found or torch.device("cpu")
@@ -155,17 +165,23 @@ def choose_device(name: str) -> torch.device:
 
 def device_name(device: torch.device) -> str:
     """Return the model of a GPU, or the kind of another device."""
+    import torch
+
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def synchronise(device: torch.device) -> None:
     """Wait until an accelerator has finished its work; a CPU already has."""
+    import torch
+
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
 def bf16_is_fast() -> bool:
     """Whether this machine computes in bfloat16 natively: a GPU that supports it, or a CPU with AVX512-BF16 or AMX."""
+    import torch
+
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -15,9 +15,6 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-import torch
-from torch import distributed
-
 from limbeck.errors import Interrupted, LimbeckError, TrainingError
 
 Result = TypeVar("Result")
@@ -49,6 +46,9 @@ def connect() -> None:
     Raises:
         TrainingError: if they do not answer.
     """
+    import torch
+    from torch import distributed
+
     if process_count() == 1 or distributed.is_initialized():
         return
     backend = "gloo"
@@ -119,6 +119,9 @@ def broadcast(value: Result) -> Result:
     Args:
         value: Can be pickled; ignored on other ranks.
     """
+    import torch
+    from torch import distributed
+
     if process_count() == 1:
         return value
     values: list[Any] = [value]
@@ -132,6 +135,8 @@ def gather(value: Result) -> list[Result]:
     Args:
         value: Can be pickled.
     """
+    from torch import distributed
+
     if process_count() == 1:
         return [value]
     values: list[Any] = [None] * process_count()
@@ -153,6 +158,8 @@ def raised_on_all_ranks(error: LimbeckError) -> LimbeckError:
 
 def lost_process(error: BaseException) -> str | None:
     """Return the message for an error that means that another process of the run has ended; None for other errors."""
+    from torch import distributed
+
     if process_count() == 1 or not isinstance(error, RuntimeError):
         return None
     known = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "gloo", "Socket")
@@ -167,10 +174,14 @@ def lost_process(error: BaseException) -> str | None:
 
 @cache
 def _patient_group() -> Any:
+    from torch import distributed
+
     return distributed.new_group(backend="gloo", timeout=_PATIENCE)
 
 
 def _disconnect() -> None:
+    from torch import distributed
+
     if distributed.is_initialized():
         distributed.destroy_process_group()
 

@@ -21,8 +21,6 @@ from multiprocessing.util import get_temp_dir
 from threading import Thread
 from typing import Any, TypeAlias, TypeVar
 
-import torch
-
 from limbeck.errors import CorpusError, describe_error
 
 Task = TypeVar("Task")
@@ -64,6 +62,8 @@ def run_tasks(
     Raises:
         KeyboardInterrupt: on Ctrl-C; the processes are ended first.
     """
+    import torch
+
     context = multiprocessing.get_context("spawn")
     count = min(workers, len(tasks))
     waiting = deque(tasks)
@@ -177,6 +177,8 @@ def settle_worker(threads: int | None = None, device: str | None = None, start: 
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     if threads is not None:
+        import torch
+
         torch.set_num_threads(threads)
     end_with_parent()
     if start is not None:
@@ -198,6 +200,8 @@ def _wait_for_parent() -> None:
 
 def visible_device(index: int) -> str | None:
     """Return the one GPU that a worker sees; None where there is none."""
+    import torch
+
     count = torch.cuda.device_count()
     if count == 0:
         return None

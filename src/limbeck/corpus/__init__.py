@@ -5,31 +5,48 @@ them by `packing`, `labelled` and `answers`, and opens the result as a `Corpus` 
 the same while it is trained on; `batches` masks and pads.
 """
 
-from limbeck.core import IGNORED_LABEL
+from typing import TYPE_CHECKING
+
+from limbeck.core import IGNORED_LABEL, import_when_used
 from limbeck.core.kinds import LabelKind
-from limbeck.corpus.batches import (
-    GroupedRows,
-    MaskedTokens,
-    PadCollator,
-    ReplacedTokens,
-    mask_id_of,
-    padding_share,
-    word_ids,
+
+if TYPE_CHECKING:
+    from limbeck.corpus.batches import (
+        GroupedRows,
+        MaskedTokens,
+        PadCollator,
+        ReplacedTokens,
+        mask_id_of,
+        padding_share,
+        word_ids,
+    )
+    from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
+    from limbeck.corpus.documents import UNITS, Document, SourceReport, split_paragraphs, split_sentences
+    from limbeck.corpus.settings import (
+        Augmentation,
+        CorpusSettings,
+        LabelledSettings,
+        LabelledTask,
+        LengthSchedule,
+        Mix,
+        RowMix,
+    )
+    from limbeck.corpus.sources import open_source
+    from limbeck.corpus.store import Progress
+    from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
+
+__getattr__, __dir__ = import_when_used(
+    __name__,
+    {
+        "batches": "GroupedRows MaskedTokens PadCollator ReplacedTokens mask_id_of padding_share word_ids",
+        "build": "Corpus LabelledCorpus build_corpus build_labelled_corpus",
+        "documents": "UNITS Document SourceReport split_paragraphs split_sentences",
+        "settings": "Augmentation CorpusSettings LabelledSettings LabelledTask LengthSchedule Mix RowMix",
+        "sources": "open_source",
+        "store": "Progress",
+        "streaming": "Lane StreamedCorpus open_stream",
+    },
 )
-from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
-from limbeck.corpus.documents import UNITS, Document, SourceReport, split_paragraphs, split_sentences
-from limbeck.corpus.settings import (
-    Augmentation,
-    CorpusSettings,
-    LabelledSettings,
-    LabelledTask,
-    LengthSchedule,
-    Mix,
-    RowMix,
-)
-from limbeck.corpus.sources import open_source
-from limbeck.corpus.store import Progress
-from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
 
 __all__ = [
     "IGNORED_LABEL",

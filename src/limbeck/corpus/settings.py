@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from limbeck.core.kinds import KIND_NAMES, KINDS, KindName, LabelKind
 from limbeck.corpus.documents import UNITS, SourceReport
-from limbeck.corpus.sources import find_parts
 from limbeck.errors import CorpusError, suggestion
 
 if TYPE_CHECKING:
@@ -527,6 +526,8 @@ class CorpusSettings:
     titles: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
+        from limbeck.corpus.sources import find_parts
+
         parts = {} if self.mix is None or self.mix.by is None else find_parts(self.mix.by)
         if parts:
             if self.sources and tuple(self.sources) != tuple(parts.values()):

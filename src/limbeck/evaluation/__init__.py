@@ -1,24 +1,39 @@
 """Evaluation: cost and quality of models, a student beside its teacher, on tasks by the protocols of papers."""
 
+from typing import TYPE_CHECKING
+
+from limbeck.core import import_when_used
 from limbeck.core.records import Agreement, BatchLatency, Latency, ModelFigures, Retrieval, Times
 from limbeck.core.records import RunEvaluation as Comparison
 from limbeck.core.records import TaskFigures as TaskScores
-from limbeck.evaluation.agreement import (
-    SentencePair,
-    build_pairs,
-    build_retrieval_pairs,
-    measure_agreement,
-    measure_retrieval,
+
+if TYPE_CHECKING:
+    from limbeck.evaluation.agreement import (
+        SentencePair,
+        build_pairs,
+        build_retrieval_pairs,
+        measure_agreement,
+        measure_retrieval,
+    )
+    from limbeck.evaluation.compare import compare_models, measure_task
+    from limbeck.evaluation.costs import (
+        ParameterCounts,
+        count_parameters,
+        measure_latency,
+        tensors_megabytes,
+        weights_megabytes,
+    )
+    from limbeck.evaluation.inference import encode, pair_similarities, spearman_agreement
+
+__getattr__, __dir__ = import_when_used(
+    __name__,
+    {
+        "agreement": "SentencePair build_pairs build_retrieval_pairs measure_agreement measure_retrieval",
+        "compare": "compare_models measure_task",
+        "costs": "ParameterCounts count_parameters measure_latency tensors_megabytes weights_megabytes",
+        "inference": "encode pair_similarities spearman_agreement",
+    },
 )
-from limbeck.evaluation.compare import compare_models, measure_task
-from limbeck.evaluation.costs import (
-    ParameterCounts,
-    count_parameters,
-    measure_latency,
-    tensors_megabytes,
-    weights_megabytes,
-)
-from limbeck.evaluation.inference import encode, pair_similarities, spearman_agreement
 
 __all__ = [
     "Agreement",

@@ -9,18 +9,20 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-import torch
 from pydantic import BeforeValidator, Field
-from torch import Tensor
 
 from limbeck.core.kinds import KIND_NAMES, KindName, LabelKind, kind_of
 from limbeck.core.yaml import Strict
 from limbeck.models.families import Shape
-from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
-from limbeck.objectives import OBJECTIVES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from limbeck.models.sentences import SentencePooling
+    from limbeck.objectives import Objective
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class AttendedLayers:
 
     def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
         """Return the weighted sum of the streams, in float32 or more."""
+        import torch
+
         layers = torch.stack(list(teacher), -2)
         layers = layers.to(torch.promote_types(layers.dtype, torch.float32))
         likeness = (layers * student().detach().to(layers.dtype).unsqueeze(-2)).sum(-1)
@@ -260,7 +264,7 @@ class Term:
     @property
     def unit(self) -> str:
         """What the term's count is proportional to; see `Objective.unit`."""
-        unit = OBJECTIVES[self.objective].unit
+        unit = self._function.unit
         return self.rows if unit == "row" else unit
 
     @property
@@ -273,12 +277,19 @@ class Term:
         """Whether it can be computed from what makes logits; see `Objective.from_hidden`."""
         changes = self.learned_map, self.teacher_heads, self.target
         changed = self.normalise or any(change is not None for change in changes)
-        return OBJECTIVES[self.objective].from_hidden is not None and not changed
+        return self._function.from_hidden is not None and not changed
 
     @property
     def batch_coupled(self) -> bool:
         """Whether the term couples the samples of a batch, so that a batch cannot be split."""
-        return OBJECTIVES[self.objective].batch_coupled
+        return self._function.batch_coupled
+
+    @property
+    def _function(self) -> Objective:
+        """The objective of its name, which computes with torch."""
+        from limbeck.objectives import OBJECTIVES
+
+        return OBJECTIVES[self.objective]
 
 
 @dataclass(frozen=True)

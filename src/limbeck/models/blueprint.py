@@ -1,20 +1,30 @@
 """Student blueprints: the shape of a student by a short string, a preset's name or fields, and the student of it."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import Shape, describe_size, families, family_of, shape_of
-from limbeck.models.heads import Head, model_class
-from limbeck.models.loading import quiet
-from limbeck.models.structure import fit_layer_lists, pooler_option
+from limbeck.models.families import (
+    Shape,
+    describe_size,
+    families,
+    family_of,
+    fit_layer_lists,
+    pooler_option,
+    shape_of,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+    from limbeck.models.heads import Head
 
 
 @dataclass(frozen=True)
@@ -207,6 +217,18 @@ def _nearest_heads(hidden: int, wanted: int | None = None) -> int:
     return min(divisors, key=lambda n: (abs(n - aim), n))
 
 
+def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
+    """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
+    steps = range(1, student + 1)
+    if strategy == "last":
+        return [teacher - student + i for i in steps]
+    if strategy == "uniform":
+        return [min(-(-teacher // student) * i, teacher) for i in steps]
+    if strategy == "ends":
+        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in steps] if student > 1 else [teacher]
+    return list(steps)
+
+
 # Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
 # teacher saved in bfloat16 must not make the student train in bfloat16 weights.
 _NOT_INHERITED = ("architectures", "_name_or_path", "transformers_version", "dtype", "torch_dtype", "model_type")
@@ -239,6 +261,8 @@ def student_config(
                 f"hidden {blueprint.hidden}): only bert (as ELECTRA), electra and albert can; leave out "
                 "embedding."
             )
+        from transformers import ElectraConfig
+
         family, kind = families["electra"], ElectraConfig
     values: dict[str, Any] = {k: v for k, v in teacher_config.to_dict().items() if k not in _NOT_INHERITED}
     fields = family.fields
@@ -292,6 +316,11 @@ def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = No
     Raises:
         ModelError: for an unknown family, or heads that do not divide the hidden width.
     """
+    import torch
+
+    from limbeck.models.heads import model_class
+    from limbeck.models.loading import quiet
+
     shape = shape_of(config)
     if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
         raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")

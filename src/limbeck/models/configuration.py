@@ -16,9 +16,9 @@ from transformers.activations import ACT2FN
 
 from limbeck.core.registry import load_plugins
 from limbeck.errors import ModelError, shorten_error, suggestion
-from limbeck.models.families import families
+from limbeck.models.families import Family, families
 from limbeck.models.locating import read_json
-from limbeck.models.structure import Family, unlisted_family
+from limbeck.models.structure import unlisted_family
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 """Floating-point types of weights, by name."""

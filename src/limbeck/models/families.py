@@ -7,15 +7,111 @@ model's module path or a configuration's field name. Any other family of `transf
 a row, write it here; the tests in `tests/models/test_families.py` then hold it to the rest's assumptions.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from __future__ import annotations
 
-from torch import nn
-from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError
-from limbeck.models.structure import UNLISTED, BlockRoles, Family, Fields, Projections, find_family
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+
+@dataclass(frozen=True)
+class BlockRoles:
+    """The linear maps inside a block by their role, as module paths relative to the block.
+
+    Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
+    it is what lets a block be copied into a narrower student without cutting through a head.
+    """
+
+    query: str
+    key: str
+    value: str
+    attention_output: str
+    ffn_in: str
+    ffn_out: str
+    norms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Where a block keeps the maps of its attention, for families outside transformers' AttentionInterface."""
+
+    query: str
+    key: str
+    value: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Names of the configuration fields that hold a model's shape."""
+
+    layers: str = "num_hidden_layers"
+    hidden: str = "hidden_size"
+    heads: str = "num_attention_heads"
+    ffn: str = "intermediate_size"
+    embedding: str | None = None
+    dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture: module paths are relative to the base model (see `base_model`).
+
+    Attributes:
+        model_type: The name in `config.json`.
+        blocks: Path of the list of blocks.
+        embeddings: Paths of the modules that make the embedding output.
+        fields: Configuration field names.
+        layout: Families with the same layout name the tensors of a block alike, so blocks move between them.
+        embedding_projection: Path of the map from a factorised embedding to the hidden width, where one may
+            exist.
+        plain_drops_projection: Whether that map is missing where both widths are equal (ELECTRA).
+        final_norm: Path of the norm after the last block, where there is one.
+        extras: Paths of other modules that the blocks share (relative positions).
+        roles: The block's linear maps by role, or None where blocks can only be copied at equal shape.
+        roles_missing: Why `roles` is None, as the end of an error line.
+        causal: Whether a token sees only its past.
+        shared_blocks: Whether one block serves several layers.
+        padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
+        projections: The maps to hook where attention does not go through the AttentionInterface, else None.
+        returned: How many things a block returns in a tuple; 0 where it returns hidden states alone.
+        packs: Whether a batch may run as one row of real tokens: the model takes `position_ids`, and all tokens of a
+            sample attend to each other.
+        positions: Path of the table of positions, where tokens have an embedding of their place.
+        segments: Path of the table of segments, where tokens have an embedding of theirs.
+    """
+
+    model_type: str
+    blocks: str
+    embeddings: tuple[str, ...]
+    fields: Fields = Fields()
+    layout: str = ""
+    embedding_projection: str | None = None
+    plain_drops_projection: bool = False
+    final_norm: str | None = None
+    extras: tuple[str, ...] = ()
+    roles: BlockRoles | None = None
+    roles_missing: str = "its blocks fuse or gate their linear maps"
+    causal: bool = False
+    shared_blocks: bool = False
+    padded_positions: bool = False
+    projections: Projections | None = None
+    returned: int = 0
+    packs: bool = False
+    positions: str | None = None
+    segments: str | None = None
+
+
+UNLISTED = Family("", "", (), roles_missing="limbeck does not know which map of its blocks is which")
+"""What holds of every family outside of the table, whatever its structure."""
 
 _POSITIONS, _SEGMENTS = "embeddings.position_embeddings", "embeddings.token_type_embeddings"
 _BERT = Family(
@@ -178,9 +274,15 @@ def family_of(config: PreTrainedConfig) -> Family:
         ModelError: for a `model_type` that is neither in the table nor the configuration's own, with the nearest and
             all known ones, and for a family that cannot be read, see `find_family`.
     """
+    from transformers import CONFIG_MAPPING
+
     name = str(config.model_type)
     is_its_own = name in CONFIG_MAPPING and type(config) is CONFIG_MAPPING[name]
-    return families[name] if name in families or not is_its_own else find_family(config)
+    if name in families or not is_its_own:
+        return families[name]
+    from limbeck.models.structure import find_family
+
+    return find_family(config)
 
 
 def row_of(model_type: str) -> Family:
@@ -202,6 +304,8 @@ def block_list(model: PreTrainedModel) -> nn.ModuleList:
     Raises:
         ModelError: for an unknown family, or a model that is not laid out as its family is.
     """
+    from torch import nn
+
     path = family_of(model.config).blocks
     try:
         found = base_model(model).get_submodule(path)
@@ -241,6 +345,8 @@ class Table(NamedTuple):
 
 def embedding_tables(model: PreTrainedModel) -> dict[str, Table]:
     """Return the tables in which a model looks up its `tokens`, `positions` and `segments`, as far as it has them."""
+    from torch import nn
+
     base, family = base_model(model), family_of(model.config)
     found = {"tokens": base.get_input_embeddings()}
     found |= {
@@ -284,3 +390,22 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         positions=positions,
         causal=family.causal and getattr(config, "is_causal", True) is not False,  # What transformers' masks ask.
     )
+
+
+def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
+    """Return the keyword that leaves out the pooler, which nothing here reads, for classes that have it."""
+    known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
+    return {"add_pooling_layer": False} if known else {}
+
+
+def fit_layer_lists(values: dict[str, Any], depth: int, sources: Sequence[int]) -> None:
+    """Fit what a configuration lists layer by layer, such as `layer_types`, to the layers of another model, in place.
+
+    Args:
+        values: The configuration as a dictionary.
+        depth: Its layers; one whose upper blocks were dropped lists more than it has.
+        sources: For each layer of the other the one that it is like, counted from 0; on from the first after the last.
+    """
+    for key, value in values.items():
+        if "layer" in key and isinstance(value, list) and len(value) >= depth:
+            values[key] = [value[source % len(value)] for source in sources]

@@ -18,18 +18,6 @@ LayerStrategy: TypeAlias = str | Sequence[int]
 _BLOCK_NUMBERS = ("hidden", "heads", "key_value_heads", "head_size", "ffn")
 
 
-def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
-    """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
-    steps = range(1, student + 1)
-    if strategy == "last":
-        return [teacher - student + i for i in steps]
-    if strategy == "uniform":
-        return [min(-(-teacher // student) * i, teacher) for i in steps]
-    if strategy == "ends":
-        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in steps] if student > 1 else [teacher]
-    return list(steps)
-
-
 def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: int) -> list[int]:
     """Return the teacher layer that each student layer is copied from.
 
@@ -75,7 +63,7 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
             f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
             f"{teacher_depth}; list the layers (they may repeat), or start it random."
         )
-    return named_layers(strategy, student_depth, teacher_depth)
+    return blueprint.named_layers(strategy, student_depth, teacher_depth)
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,9 @@ from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.models.configuration import DTYPES, read_config
-from limbeck.models.families import base_model, family_of, shape_of
+from limbeck.models.families import base_model, family_of, pooler_option, shape_of
 from limbeck.models.heads import Head, copy_head, head_of, model_class
 from limbeck.models.locating import check_fetched, fetch, fetch_weights, read_json
-from limbeck.models.structure import pooler_option
 
 # Without one of these `transformers` makes up a tokenizer of five tokens instead of failing.
 _TOKENIZER_FILES = (

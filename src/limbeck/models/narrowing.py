@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import Shape, family_of, row_of
-from limbeck.models.structure import UNLISTED
+from limbeck.models.families import UNLISTED, Shape, family_of, row_of
 
 
 @dataclass

@@ -21,9 +21,10 @@ format that they are multiplied in.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "cls", "pooled", "vector", "logits")
 ATTENTION_KINDS = ("query", "key", "value", "context")
@@ -42,4 +43,4 @@ class StreamKey(NamedTuple):
         return f"{self.kind}@{self.layer}"
 
 
-Streams: TypeAlias = Mapping[StreamKey, Tensor]
+Streams: TypeAlias = "Mapping[StreamKey, Tensor]"

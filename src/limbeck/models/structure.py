@@ -1,4 +1,4 @@
-"""What limbeck knows of an architecture, and the way it finds that of one without a row in the table of families.
+"""Finding what limbeck needs to know of an architecture without a row in the table of families.
 
 A family outside of the table is looked into once a configuration: a model of its class with the widths of the
 configuration, three blocks, a small vocabulary and random weights runs on one short row. Hooks see which list of
@@ -10,8 +10,8 @@ import inspect
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -21,95 +21,7 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING, PreTrainedConfig, PreTra
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, shorten_error
-
-
-@dataclass(frozen=True)
-class BlockRoles:
-    """The linear maps inside a block by their role, as module paths relative to the block.
-
-    Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
-    it is what lets a block be copied into a narrower student without cutting through a head.
-    """
-
-    query: str
-    key: str
-    value: str
-    attention_output: str
-    ffn_in: str
-    ffn_out: str
-    norms: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Projections:
-    """Where a block keeps the maps of its attention, for families outside transformers' AttentionInterface."""
-
-    query: str
-    key: str
-    value: str
-    output: str
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Names of the configuration fields that hold a model's shape."""
-
-    layers: str = "num_hidden_layers"
-    hidden: str = "hidden_size"
-    heads: str = "num_attention_heads"
-    ffn: str = "intermediate_size"
-    embedding: str | None = None
-    dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-
-
-@dataclass(frozen=True)
-class Family:
-    """One architecture: module paths are relative to the base model (see `base_model`).
-
-    Attributes:
-        model_type: The name in `config.json`.
-        blocks: Path of the list of blocks.
-        embeddings: Paths of the modules that make the embedding output.
-        fields: Configuration field names.
-        layout: Families with the same layout name the tensors of a block alike, so blocks move between them.
-        embedding_projection: Path of the map from a factorised embedding to the hidden width, where one may
-            exist.
-        plain_drops_projection: Whether that map is missing where both widths are equal (ELECTRA).
-        final_norm: Path of the norm after the last block, where there is one.
-        extras: Paths of other modules that the blocks share (relative positions).
-        roles: The block's linear maps by role, or None where blocks can only be copied at equal shape.
-        roles_missing: Why `roles` is None, as the end of an error line.
-        causal: Whether a token sees only its past.
-        shared_blocks: Whether one block serves several layers.
-        padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
-        projections: The maps to hook where attention does not go through the AttentionInterface, else None.
-        returned: How many things a block returns in a tuple; 0 where it returns hidden states alone.
-        packs: Whether a batch may run as one row of real tokens: the model takes `position_ids`, and all tokens of a
-            sample attend to each other.
-        positions: Path of the table of positions, where tokens have an embedding of their place.
-        segments: Path of the table of segments, where tokens have an embedding of theirs.
-    """
-
-    model_type: str
-    blocks: str
-    embeddings: tuple[str, ...]
-    fields: Fields = Fields()
-    layout: str = ""
-    embedding_projection: str | None = None
-    plain_drops_projection: bool = False
-    final_norm: str | None = None
-    extras: tuple[str, ...] = ()
-    roles: BlockRoles | None = None
-    roles_missing: str = "its blocks fuse or gate their linear maps"
-    causal: bool = False
-    shared_blocks: bool = False
-    padded_positions: bool = False
-    projections: Projections | None = None
-    returned: int = 0
-    packs: bool = False
-    positions: str | None = None
-    segments: str | None = None
-
+from limbeck.models.families import UNLISTED, Family, Fields, fit_layer_lists, pooler_option
 
 # How a family outside of the table is found.
 
@@ -120,10 +32,6 @@ _FETCH_KERNELS = ("mra", "rwkv", "yoso")
 _MOST_NUMBERS = 1_000_000_000
 # Of no consequence for the structure; fewer of them mean fewer models to look into.
 _LEFT_OUT = {"dtype", "torch_dtype", "architectures", "id2label", "label2id", "name_or_path", "transformers_version"}
-
-
-UNLISTED = Family("", "", (), roles_missing="limbeck does not know which map of its blocks is which")
-"""What holds of every family outside of the table, whatever its structure."""
 
 
 @lru_cache(maxsize=64)
@@ -166,25 +74,6 @@ def unlisted_family(model_type: str) -> Family:
 def _is_dropout(field: str) -> bool:
     """Whether a field is a rate of dropout between the embeddings and the last block."""
     return ("dropout" in field or field.endswith("pdrop")) and not field.startswith(("classifier", "summary"))
-
-
-def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
-    """Return the keyword that leaves out the pooler, which nothing here reads, for classes that have it."""
-    known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
-    return {"add_pooling_layer": False} if known else {}
-
-
-def fit_layer_lists(values: dict[str, Any], depth: int, sources: Sequence[int]) -> None:
-    """Fit what a configuration lists layer by layer, such as `layer_types`, to the layers of another model, in place.
-
-    Args:
-        values: The configuration as a dictionary.
-        depth: Its layers; one whose upper blocks were dropped lists more than it has.
-        sources: For each layer of the other the one that it is like, counted from 0; on from the first after the last.
-    """
-    for key, value in values.items():
-        if "layer" in key and isinstance(value, list) and len(value) >= depth:
-            values[key] = [value[source % len(value)] for source in sources]
 
 
 def find_family(config: PreTrainedConfig) -> Family:

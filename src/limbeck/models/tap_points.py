@@ -21,8 +21,8 @@ from transformers.masking_utils import sdpa_mask
 
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
+from limbeck.models.families import Projections
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
-from limbeck.models.structure import Projections
 
 
 class StopForward(Exception):  # noqa: N818 - control flow, not an error

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 
 import yaml
-from transformers import BertConfig
 
 from limbeck.core.kinds import kind_of
 from limbeck.errors import RecipeError
@@ -28,6 +27,8 @@ def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
     Returns:
         The student's shape, and for each of the method's stages its method and terms.
     """
+    from transformers import BertConfig
+
     method = METHODS[name]
     teacher = BertConfig()
     for shape in _SHAPES:

@@ -16,7 +16,7 @@ from limbeck.core.files import atomic_folder, give_ordinary_mode
 from limbeck.core.records import Initialisation, LayerLink, Stage, UnreadRows, Untrained
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
-from limbeck.models import blueprint, families, heads, initialise, loading, narrowing, structure
+from limbeck.models import blueprint, families, heads, initialise, loading, narrowing
 from limbeck.models.sentences import SentenceHead, SentenceModule, SentencePooling
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
 from limbeck.recipe.stage_plan import StageChoice
@@ -184,7 +184,7 @@ def add_pooler(
     Returns:
         The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
     """
-    if not structure.pooler_option(type(student)):
+    if not families.pooler_option(type(student)):
         return student, []
     with loading.quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
