@@ -21,7 +21,7 @@ def test_the_front_is_what_no_other_beats():
     teacher = Measured("teacher", 5.0, 0.9, teacher=True)
     models = [Measured("fast", 1.0, 0.5), Measured("slow and worse", 3.0, 0.4), teacher]
     [figure] = quality_figures(models, "accuracy", "batch 1")
-    assert figure.caption.endswith("in both: fast, teacher.")
+    assert figure.caption.endswith("and better than: fast, teacher.")
     assert {row[0]: row[2:] for row in figure.data.rows}["slow and worse"] == ("3", "0.4")
     [lowest] = quality_figures(models, "divergence, nats", "batch 1", lowest=True)
     assert lowest.caption.startswith("The lower left corner is best")
