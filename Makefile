@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Else every process compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-as-user test-all check docs chaos format clean help
+.PHONY: quickstart test test-as-user test-all check docs references chaos format clean help
 
 help:
 	@echo "make quickstart    install into .venv, distil a real model, and show the comparison"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-all      every test that needs no GPU, slow ones too"
 	@echo "make check         lint, format and types"
 	@echo "make docs          the documentation site, in build/site; warnings are errors"
+	@echo "make references   the pages that are made of docstrings, the schema and the methods"
 	@echo "make chaos         kills, bad inputs, memory and two processes, measured; an hour or two of two cores"
 
 $(BIN)/python:
@@ -58,6 +59,11 @@ check: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m pytest --noconftest -m slow tests/docs/test_site.py
+
+references: $(VENV)/.dev
+	$(BIN)/python docs/hooks/method_lists.py
+	$(BIN)/python docs/hooks/recipe_reference.py
+	$(BIN)/python docs/hooks/python_reference.py
 
 chaos: $(VENV)/.dev
 	$(BIN)/python benchmarks/chaos_kills.py --kills 104 --seed 1 --output benchmarks/results/chaos_kills.json

@@ -1,23 +1,20 @@
-"""The recipe reference is made of the schema while the site is built, so that it cannot be out of date.
+"""The recipe reference is made of the schema: every key, its type, its default and what it is.
 
-It takes the place of a comment in `recipe_reference.md`. `python docs/hooks/recipe_reference.py` prints it.
+`python docs/hooks/recipe_reference.py` writes it into `docs/recipe_reference.md`, below the line that says so.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import Files
-from mkdocs.structure.pages import Page
 
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
 
-PLACE = "<!-- made from the schema when the site is built -->"
+PAGE = Path(__file__).parents[1] / "recipe_reference.md"
+PLACE = "<!-- limbeck.recipe.schema: made of the schema by `make references` -->\n"
 #: Headings of the sections, in the order of the page; a section that is missing here comes last, under its own name.
 _TITLES = {
     "Recipe": "The recipe",
@@ -40,9 +37,11 @@ _TITLES = {
 _LIMITS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the reference where the page has its place."""
-    return markdown.replace(PLACE, recipe_reference())
+def with_reference(text: str) -> str:
+    """Put the reference below its line in the page."""
+    written, place, _ = text.partition(PLACE)
+    assert place, "the page has a place for the reference"
+    return f"{written}{place}\n{recipe_reference()}\n"
 
 
 def recipe_reference() -> str:
@@ -119,4 +118,4 @@ def _count(field: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(recipe_reference() + "\n")
+    PAGE.write_text(with_reference(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -21,6 +21,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _TITLE = re.compile(r'title="([^"]+)"')
+#: The line of a page below which it is made by `make references`; its code is signatures.
+MADE_BELOW = re.compile(r"<!-- limbeck[^>]* by `make references` -->\n")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n")
 
 
@@ -61,6 +63,12 @@ class Page:
         return _MARKDOWN.parse((ROOT / self.path).read_text(encoding="utf-8"))
 
     @cached_property
+    def _written(self) -> list[Token]:
+        """Without what is made by `make references`."""
+        made = (i for i, token in enumerate(self._tokens) if MADE_BELOW.fullmatch(token.content))
+        return self._tokens[: next(made, None)]
+
+    @cached_property
     def _words(self) -> list[Token]:
         return [part for token in self._tokens for part in token.children or ()]
 
@@ -68,7 +76,7 @@ class Page:
     def blocks(self) -> list[Block]:
         """Its fenced blocks, in order."""
         found = []
-        for before, token in pairwise([Token("start", "", 0), *self._tokens]):
+        for before, token in pairwise([Token("start", "", 0), *self._written]):
             if token.type == "fence" and token.map is not None:
                 language, _, info = token.info.partition(" ")
                 title, marker = _TITLE.search(info), _NOT_RUN.fullmatch(before.content)
@@ -104,12 +112,13 @@ class Page:
     @property
     def codes(self) -> list[str]:
         """What stands between backticks, with line breaks as spaces."""
-        return [" ".join(part.content.split()) for part in self._words if part.type == "code_inline"]
+        parts = [part for token in self._written for part in token.children or ()]
+        return [" ".join(part.content.split()) for part in parts if part.type == "code_inline"]
 
     @property
     def indented_code(self) -> list[int]:
         """Lines of code blocks that are made by indentation, which say no language and so cannot be checked."""
-        return [token.map[0] + 1 for token in self._tokens if token.type == "code_block" and token.map is not None]
+        return [token.map[0] + 1 for token in self._written if token.type == "code_block" and token.map is not None]
 
 
 _DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))

@@ -132,7 +132,7 @@ def test_recipes_without_a_method_are_what_their_cards_say():
 @pytest.mark.parametrize("page", LISTS)
 def test_lists_of_methods_are_those_of_the_registry(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert LISTS[page](text) == text, "run python docs/hooks/method_lists.py"
+    assert LISTS[page](text) == text, "run make references"
 
 
 def test_a_method_without_its_place_in_a_list_is_put_there():
