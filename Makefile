@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Else every process compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-as-user test-all check docs references chaos format clean help
+.PHONY: quickstart test test-as-user test-all check docs references chaos format release clean help
 
 help:
 	@echo "make quickstart    install into .venv, distil a real model, and show the comparison"
@@ -14,7 +14,8 @@ help:
 	@echo "make test-all      every test that needs no GPU, slow ones too"
 	@echo "make check         lint, format and types"
 	@echo "make docs          the documentation site, in build/site; warnings are errors"
-	@echo "make references   the pages that are made of docstrings, the schema and the methods"
+	@echo "make references    the pages that are made of docstrings, the schema and the methods"
+	@echo "make release       dist/ with the version's wheel, checked, and tried in a new environment"
 	@echo "make chaos         kills, bad inputs, memory and two processes, measured; an hour or two of two cores"
 
 $(BIN)/python:
@@ -74,6 +75,9 @@ chaos: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+release: $(VENV)/.dev
+	.ci/release
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
