@@ -14,7 +14,7 @@ help:
 	@echo "make test-all      every test that needs no GPU, slow ones too"
 	@echo "make check         lint, format and types"
 	@echo "make docs          the documentation site, in build/site; warnings are errors"
-	@echo "make references    the pages that are made of docstrings, the schema and the methods"
+	@echo "make references    the pages made of docstrings, the schema, the tasks, the methods and the files"
 	@echo "make release       dist/ with the version's wheel, checked, and tried in a new environment"
 	@echo "make chaos         kills, bad inputs, memory and two processes, measured; an hour or two of two cores"
 
@@ -64,6 +64,8 @@ docs: $(VENV)/.dev
 references: $(VENV)/.dev
 	$(BIN)/python docs/hooks/method_lists.py
 	$(BIN)/python docs/hooks/recipe_reference.py
+	$(BIN)/python docs/hooks/task_reference.py
+	$(BIN)/python docs/hooks/map_of_files.py
 	$(BIN)/python docs/hooks/python_reference.py
 
 chaos: $(VENV)/.dev

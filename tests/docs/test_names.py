@@ -13,11 +13,12 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
 from limbeck.recipe.schema import CorpusSpec, StageSpec, StudentSpec
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import PAGES, ROOT, script
 from tests.docs.running import SMALL
 from tests.support.command_tree import find, root, walk
 from tests.support.recipes import models_in
 
+MAP = script("docs/hooks/map_of_files.py")
 #: Keys of a run's record, which look like keys of a recipe.
 RECORD_KEYS = {"corpus.report"}
 ROOTS = (Recipe, StageSpec, StudentSpec, CorpusSpec, ComparisonPlan)
@@ -148,3 +149,8 @@ def test_the_map_of_the_house_has_every_file():
     package = ROOT / "src/limbeck"
     files = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"}
     assert listed == files - {f"methods/{name}.py" for name in METHODS}
+
+
+def test_the_map_of_the_house_is_what_is_made_now():
+    page = MAP.PAGE.read_text(encoding="utf-8")
+    assert MAP.with_map(page) == page, "run make references"

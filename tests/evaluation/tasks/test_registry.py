@@ -11,6 +11,7 @@ from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import DEFINITIONS, METRIC_NAMES, TASK_GROUPS, TASKS, TaskDefinition, parse_tasks
+from tests.docs.pages import script
 from tests.support.command_tree import root
 
 
@@ -52,27 +53,24 @@ def test_a_list_of_names(tmp_path):
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "evaluation_tasks.md").read_text(encoding="utf-8")
+REFERENCE = script("docs/hooks/task_reference.py")
+
+
+def test_the_reference_is_what_is_made_now():
+    page = REFERENCE.PAGE.read_text(encoding="utf-8")
+    assert REFERENCE.with_reference(page) == page, "run make references"
 
 
 @pytest.mark.parametrize("name", list(TASKS))
-def test_counts_and_names_are_on_the_page(name):
-    # The tasks of many languages have a paragraph or a table each.
-    whole = name in TASK_GROUPS["cross_lingual"]
-    lines = [line for line in PAGE.splitlines() if whole or f"`{name}`" in line]
-    numbers = {number.strip(",") for line in lines for number in re.findall(r"[\d,]+", line)}
-    published = (facts.published_rows for facts in TASKS[name].splits.values())
+def test_counts_and_names_are_in_the_reference(name):
+    page = REFERENCE.PAGE.read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    published = [facts.published_rows for facts in TASKS[name].splits.values()]
+    numbers = {number.strip(",") for number in re.findall(r"[\d,]+", section)}
     assert {f"{count:,}" for count in published if count is not None} <= numbers
-    if (hub := DEFINITIONS[name].hub) is not None:
-        assert f"`{hub.name}`" in (PAGE if name in TASK_GROUPS["glue_leaderboard"] else "\n".join(lines))
-    assert all(label in PAGE for label in TASKS[name].labels)
-
-
-def test_groups_are_on_the_page():
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.split("## GLUE")[0], re.MULTILINE))
-    assert set(rows) == set(TASK_GROUPS)
-    for group, names in TASK_GROUPS.items():
-        mentioned = set(re.findall(r"`(\w+)`", rows[group]))
-        assert set(names) - mentioned == (set(TASK_GROUPS["glue"]) if group == "glue_leaderboard" else set())
+    assert (hub := DEFINITIONS[name].hub) is None or f"`{hub.name}`" in section
+    assert all(label in section for label in TASKS[name].labels)
+    assert all(f"`{metric}`" in section for metric in TASKS[name].metrics)
 
 
 def test_presets_are_on_their_page_and_in_the_help():

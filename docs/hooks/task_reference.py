@@ -1,0 +1,100 @@
+"""The reference of the built-in tasks is made of their YAML files: files, columns, classes, metrics, rows, Hub.
+
+`python docs/hooks/task_reference.py` writes it into `docs/reference/tasks.md`, below the line that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from limbeck.evaluation.tasks import TASK_GROUPS, TASKS, Task
+
+PAGE = Path(__file__).parents[1] / "reference/tasks.md"
+PLACE = "<!-- limbeck.evaluation.tasks: made of their files by `make references` -->\n"
+_FILES = Path(__file__).parents[2] / "src/limbeck/evaluation/data/tasks"
+
+
+def with_reference(text: str) -> str:
+    """Put the reference below its line in the page."""
+    written, place, _ = text.partition(PLACE)
+    assert place, "the page has a place for the reference"
+    return f"{written}{place}\n" + "\n\n".join([_groups(), *(_task(name, task) for name, task in TASKS.items())]) + "\n"
+
+
+def _groups() -> str:
+    rows = [f"| `{group}` | {_codes(names)} |" for group, names in TASK_GROUPS.items()]
+    return "\n".join(["## Groups", "", "| group | tasks |", "|---|---|", *rows])
+
+
+def _task(name: str, task: Task) -> str:
+    written = yaml.safe_load((_FILES / f"{name}.yaml").read_text(encoding="utf-8"))
+    facts = [f"- type: `{written['type']}`; metrics, main first: {_codes(task.metrics)}"]
+    if task.labels:
+        facts.append(f"- classes, in the order of their numbers: {', '.join(task.labels)}")
+    facts += [f"- columns: {_columns(written['columns'])}"] if "columns" in written else []
+    facts += [f"- folders: {_codes([place for place in written['folders'] if place])}"] if "folders" in written else []
+    facts += list(_hub(written["hub"])) if "hub" in written else ["- not on the Hub"]
+    for key, whose in (("trained", task.train), ("chosen", task.select)):
+        facts += [f"- {key} on `{whose}`"] if whose is not None and ":" in whose else []
+    facts += [f"- `{made}` is {_codes(parts)} together" for made, parts in written.get("parts", {}).items()]
+    facts += [f"- {key}: {', '.join(values)}" for key, values in written.get("each", {}).items()]
+    rows = {split: f"{count:,}" for split, count in written.get("rows", {}).items()}
+    table = [_row(split, files, rows.pop(split, ""), task, written) for split, files in written["files"].items()]
+    if rows:
+        facts.append(f"- published rows: {', '.join(f'{split} {count}' for split, count in rows.items())}")
+    head = ["| split | published rows | files | use | leaderboard's file |", "|---|---:|---|---|---|"]
+    return "\n".join([f"## {name}", "", f"**{task.title}**", "", *facts, "", *head, *table])
+
+
+def _row(split: str, files: Any, count: str, task: Task, written: Mapping[str, Any]) -> str:
+    submission = written.get("submissions", {}).get(split, {})
+    cells = [f"`{split}`", count, "; or ".join(_files(files)), ", ".join(_uses(split, task))]
+    return "| " + " | ".join([*cells, f"`{submission['file']}`" if submission else ""]) + " |"
+
+
+def _uses(split: str, task: Task) -> Iterator[str]:
+    pattern = re.compile(re.sub(r"\\{\w+\\}", r"[^.]+", re.escape(split)))
+    chosen = None if task.select in task.scored and split == "test" else task.select  # Then on rows of the train split.
+    roles = {"trained on": [task.train], "chosen on": [chosen], "scored": task.scored, "predicted": task.predicted}
+    for use, splits in roles.items():
+        if any(name is not None and pattern.fullmatch(name) for name in splits):
+            yield use
+
+
+def _files(given: Any) -> Iterator[str]:
+    """Each of a split's files with the names that it may have, and its layout where that is not the task's."""
+    if isinstance(given, str) or (isinstance(given, list) and isinstance(given[0], str)):
+        given = {"path": given}
+    for file in [given] if isinstance(given, dict) else given:
+        names = [file["path"]] if isinstance(file["path"], str) else file["path"]
+        header = f", no header: {', '.join(file['header'])}" if "header" in file else ""
+        columns = f", columns {_columns(file['columns'])}" if "columns" in file else ""
+        yield _codes(names) + header + columns
+
+
+def _hub(hub: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"- Hub: `{hub['name']}`", *(f"{key} `{hub[key]}`" for key in ("config", "revision") if key in hub)]
+    configs = dict.fromkeys(place["config"] for place in hub.get("splits", {}).values() if isinstance(place, dict))
+    parts += [f"configurations {_codes(configs)}"] if configs else []
+    parts += [f"columns {_columns(hub['columns'])}"] if "columns" in hub else []
+    parts += (
+        [f"rows {', '.join(f'{split} {count:,}' for split, count in hub['rows'].items())}"] if "rows" in hub else []
+    )
+    yield "; ".join(parts)
+
+
+def _columns(columns: Mapping[str, Any]) -> str:
+    return ", ".join(f"{role} `{column}`" for role, column in columns.items())
+
+
+def _codes(names: Sequence[str] | Mapping[str, Any]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_reference(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
