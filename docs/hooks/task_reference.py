@@ -43,6 +43,8 @@ def _task(name: str, task: Task) -> str:
         facts += [f"- {key} on `{whose}`"] if whose is not None and ":" in whose else []
     facts += [f"- `{made}` is {_codes(parts)} together" for made, parts in written.get("parts", {}).items()]
     facts += [f"- {key}: {', '.join(values)}" for key, values in written.get("each", {}).items()]
+    instead = _codes(written.get("second_choice", ()))
+    facts += [f"- scored where no other is there: {instead}"] if instead else []
     rows = {split: f"{count:,}" for split, count in written.get("rows", {}).items()}
     table = [_row(split, files, rows.pop(split, ""), task, written) for split, files in written["files"].items()]
     if rows:
@@ -74,7 +76,12 @@ def _files(given: Any) -> Iterator[str]:
         names = [file["path"]] if isinstance(file["path"], str) else file["path"]
         header = f", no header: {', '.join(file['header'])}" if "header" in file else ""
         columns = f", columns {_columns(file['columns'])}" if "columns" in file else ""
-        yield _codes(names) + header + columns
+        texts = "".join(f", {key} `{_path(file[key])}`" for key in ("queries", "documents") if key in file)
+        yield _codes(names) + header + columns + texts
+
+
+def _path(given: Any) -> str:
+    return str(given if isinstance(given, str) else given["path"])
 
 
 def _hub(hub: Mapping[str, Any]) -> Iterator[str]:

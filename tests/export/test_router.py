@@ -180,3 +180,20 @@ def test_a_router_is_no_model_to_distil(exported):
     with pytest.raises(ModelError, match="a Router of sentence-transformers.; give the folder of one of them, such as"):
         resolve_model(exported.folder)
     assert resolve_model(exported.folder / "query")
+
+
+def test_a_router_is_scored_as_its_student_in_the_documents_of_its_teacher(exported, run, teacher, tmp_path):
+    (tmp_path / "qrels").mkdir()
+    rows = [{"_id": str(number), "text": text} for number, text in enumerate(TEXTS) if len(text.split()) > 3]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = [row | {"text": " ".join(row["text"].split()[::2])} for row in rows]
+    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    judged = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in rows)
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    found = limbeck.evaluate(
+        [exported.folder, run / "student"], "retrieval", data=tmp_path, teacher=teacher, output=tmp_path / "out"
+    )
+    columns = {model["name"]: model["columns"] for model in found.summary["models"]}
+    as_router, as_pair = columns[str(exported.folder)]["retrieval"], columns[str(run / "student")]["retrieval@teacher"]
+    assert {name: as_router["metrics"][name] for name in as_pair["metrics"]} == as_pair["metrics"]
+    assert as_router["mean"] != columns[str(run / "student")]["retrieval"]["mean"]

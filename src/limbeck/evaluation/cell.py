@@ -70,6 +70,7 @@ class SimilarityPoint:
         asymmetric: Of a retrieval, whether queries look through the teacher's vectors of the documents too.
         prompts: What is put before texts, of a retrieval before queries and before documents, and the same of the
             teacher; empty where that is nothing.
+        dot: Of a retrieval, whether the model's folder says that its vectors are compared by their inner product.
     """
 
     length: int
@@ -79,6 +80,7 @@ class SimilarityPoint:
     teacher: str | None = None
     asymmetric: bool = False
     prompts: tuple[str, ...] = ()
+    dot: bool = False
 
     @property
     def variants(self) -> tuple[protocols.Variant, ...]:
@@ -119,6 +121,7 @@ _ADDED: Mapping[str, Any] = {
     "teacher": None,
     "asymmetric": False,
     "prompts": (),
+    "dot": False,
 }
 """Settings that came after a release, with their defaults: at these they leave identities as they were."""
 
@@ -318,4 +321,7 @@ def training_set_fingerprint(data: TaskData) -> str:
 
 def _add_rows(digest: hashlib.blake2b, rows: Sequence[TaskRow]) -> None:
     for row in rows:
-        digest.update(json.dumps(list(asdict(row).values()), ensure_ascii=False).encode())
+        values = asdict(row)
+        if row.ids is None:  # They came after a release.
+            del values["ids"]
+        digest.update(json.dumps(list(values.values()), ensure_ascii=False).encode())

@@ -49,13 +49,17 @@ def drawn_rows(rows: Sequence[TaskRow], task: Task, most: int | None) -> Sequenc
     if most is None or not KINDS[task.kind].has_queries or len(rows) <= most:
         return drawn(rows, most)
     if KINDS[task.kind].of_vectors:  # All documents stay, since fewer would be easier to search.
-        kept = set(drawn(list(dict.fromkeys(row.text for row in rows if row.text)), most))
-        return [row if row.text in kept else replace(row, text="", label=0.0) for row in rows]
+        kept = set(drawn(list(dict.fromkeys(row.keys[0] for row in rows if row.text)), most))
+        return [row if row.keys[0] in kept else _without_query(row) for row in rows]
     queries = queries_of(rows)
     random.Random(_DRAW).shuffle(queries)
     sizes = accumulate(query.stop - query.start for query in queries)
     chosen = [query for query, size in zip(queries, sizes, strict=True) if size <= most] or queries[:1]
     return [row for query in sorted(chosen, key=lambda query: query.start) for row in rows[query]]
+
+
+def _without_query(row: TaskRow) -> TaskRow:
+    return replace(row, text="", label=0.0, ids=None if row.ids is None else ("", row.ids[1]))
 
 
 def encode_rows(

@@ -290,7 +290,7 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
     """
     planner = grid_plan.Planner(request)
     models = grid_plan.plan_models(request.all_models(), as_is=request.as_is)
-    planner.check_heads(models)
+    planner.check_models(models)
     overrides = sorted(request.overrides)
     folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
     with ExitStack() as held:

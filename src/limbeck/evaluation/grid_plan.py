@@ -1,5 +1,6 @@
 """The plan of a grid of cells: the request, its models and tasks, and the cells that are still to run."""
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from limbeck.evaluation import cell as grid_cell
 from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.task_rows import hold_out_rows
 from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
-from limbeck.evaluation.vectors import vectors_of
+from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head, has_head
 from limbeck.models.loading import load_config, load_tokenizer
@@ -194,6 +195,8 @@ class PlannedModel:
         shape: Its shape.
         on_task: Whether rows of students that were distilled on each task stand beside it: the run that made it
             distilled on labelled rows, or it is scored as it is.
+        queries: Where the model is that reads queries, of a router's folder one of its two; else the model itself.
+        documents: The same of documents.
     """
 
     name: str
@@ -201,6 +204,8 @@ class PlannedModel:
     tokenizer: str
     shape: Shape
     on_task: bool = False
+    queries: str = ""
+    documents: str = ""
 
     @property
     def published_as(self) -> tuple[str, int]:
@@ -281,12 +286,14 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
     return [
         PlannedModel(
             name,
-            grid_cell.model_fingerprint(name),
-            grid_cell.tokenizer_fingerprint(name),
-            shape_of(load_config(name)),
+            fingerprint_of(name),
+            grid_cell.tokenizer_fingerprint(readers[0]),
+            shape_of(load_config(readers[0])),
             as_is or _distilled_on_task(name),
+            *readers,
         )
         for name in names
+        for readers in (readers_of(name),)
     ]
 
 
@@ -315,18 +322,28 @@ class Planner:
             self.protocol.settings(task, self._overrides)  # Refused before anything is downloaded.
         self._tasks = tasks
 
-    def check_heads(self, models: Sequence[PlannedModel]) -> None:
-        """Refuse models whose heads do not fit the tasks, where they are scored as they are.
+    def check_models(self, models: Sequence[PlannedModel]) -> None:
+        """Refuse models that do not fit the tasks: without sentence vectors, or, as they are, by their heads.
 
         Raises:
-            ModelError: for a model without the head of a task, or one of another size or of other classes.
+            ModelError: for a model without the head of a task, or one of another size or of other classes; of sentence
+                vectors for one that makes none, and for a router where there are no queries.
             RecipeError: for a class that is renamed, and that no model has.
         """
+        for model, task in itertools.product(models, self._tasks):
+            kind = KINDS[task.kind]
+            if model.queries != model.documents and not (kind.of_vectors and kind.has_queries):
+                raise ModelError(
+                    f"'{model.name}' sends queries and documents to different models, and {task.title} has neither; "
+                    f"give one of both: '{model.queries}' or '{model.documents}'."
+                )
+            for place in (model.queries, model.documents) if kind.of_vectors else ():
+                vectors_of(place, self.protocol.settings(task, self._overrides).pooling)
         known: dict[str, None] = {}
         for model in models if self._request.as_is else ():
-            config = load_config(model.name)
+            config = load_config(model.queries)
             known |= dict.fromkeys(as_is.names_of_classes(config))
-            check_no_prompt(model.name)
+            check_no_prompt(model.queries)
             for task in self._tasks:
                 if not KINDS[task.kind].of_vectors:
                     as_is.match_head(model.name, config, task, self._request.classes)
@@ -399,7 +416,7 @@ class Planner:
             planned = [_planned(cell, model, rows, training_set, models[0]) for cell in own]
             cells += planned
             if model.tokenizer not in prepared and any(cell.id not in finished for cell in planned):
-                tokenizer: Any = load_tokenizer(model.name)
+                tokenizer: Any = load_tokenizer(model.queries)
                 if not isinstance(points[0], SimilarityPoint):
                     as_is.check_padding(model.name, tokenizer)
                 keys = encoding.TokenKeys(model.tokenizer, rows, training_set)
@@ -417,19 +434,22 @@ class Planner:
         """Return the point of a model on a task of sentence vectors, and notes on scores that it cannot have."""
         settings = self.protocol.settings(task, self._overrides)
         searched, teacher = KINDS[task.kind].has_queries, self._request.teacher
-        sentence, notes = vectors_of(model.name, base.pooling), []
-        width, other = sentence.width(model.shape.hidden), 0
-        read = [sentence]
+        read = [vectors_of(place, base.pooling) for place in dict.fromkeys((model.queries, model.documents))]
+        width, other, notes = read[0].width(model.shape.hidden), 0, []
+        similarity = read[-1].similarity
+        if searched and similarity not in (None, "cosine", "dot"):
+            notes = [f"{task.title}: by the cosine, though the folder of '{model.name}' says {similarity}"]
         if teacher is not None and model is not first:
-            read.append(vectors_of(first.name, base.pooling))
+            read.append(vectors_of(first.documents, base.pooling))
         if searched and teacher is not None:
-            other = read[-1].width(first.shape.hidden)
-            notes = [f"{task.title}, asymmetric: queries of each model, and documents of '{first.name}'"]
+            other = read[-1].width(shape_of(load_config(first.documents)).hidden)
+            told = f"{task.title}, asymmetric: queries of each model, and documents of '{first.name}'"
             if other != width:
-                notes = [
+                told = (
                     f"{task.title}: not asymmetric: the vectors of '{model.name}' have {width} components, and those "
                     f"of '{first.name}' {other}"
-                ]
+                )
+            notes.append(told)
         if wider := [one for one in settings.widths if one >= width]:
             sizes = ", ".join(map(str, wider))
             notes.append(f"{task.title}: not cut to {sizes}: the vectors of '{model.name}' have {width} components")
@@ -440,6 +460,7 @@ class Planner:
             teacher=teacher,
             asymmetric=other == width,
             prompts=prompts if any(prompts) else (),
+            dot=searched and similarity == "dot",
         )
         return point, notes
 

@@ -96,6 +96,7 @@ class Encoding(TypedDict, total=False):
     max_length: int
     batch_size: int
     dtype: torch.dtype | None
+    normalize: bool
     report: Report
 
 

@@ -277,18 +277,18 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     return scores | {name: value for name, value in found.items() if name not in METRICS}
 
 
-CUTOFF = 10
-"""Ranks that metrics of rankings look at."""
+CUTOFF, FURTHER = 10, 100
+"""Ranks that metrics of rankings look at, and a further recall."""
 
 
-RETRIEVAL_METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10")
+RETRIEVAL_METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100")
 """What `score_places` returns."""
 
 
 def score_places(
     above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDArray[np.float64]
-) -> tuple[float, float, float]:
-    """Return nDCG, reciprocal rank and recall of one query at 10, given the places of its relevant documents.
+) -> tuple[float, float, float, float]:
+    """Return nDCG, reciprocal rank and recall of one query at 10, and recall at 100, by the places of what is relevant.
 
     The gain of a document is its relevance, discounted by log2(1 + rank). Of documents with equal scores nDCG and
     recall are the mean over their orders, and the reciprocal rank that of the worst.
@@ -308,11 +308,12 @@ def score_places(
     ndcg = (gains * (summed[last] - summed[first]) / equal).sum() / (best * discounts[: len(best)]).sum()
     highest = above == above.min()
     rank = above.min() + equal[highest][0] - highest.sum() + 1  # Behind those of its score that are not relevant.
-    return float(ndcg), 1 / float(rank) if rank <= CUTOFF else 0.0, float(((last - first) / equal).mean())
+    near, far = (float((np.clip(most - above, 0, equal) / equal).mean()) for most in (CUTOFF, FURTHER))
+    return float(ndcg), 1 / float(rank) if rank <= CUTOFF else 0.0, near, far
 
 
-def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return nDCG, reciprocal rank and recall of one query's documents at 10, see `score_places`.
+def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """Return nDCG, reciprocal rank and both recalls of one query's documents, see `score_places`.
 
     Without a relevant document (a label above 0) all are 0, with one document alone that is relevant 1.
 
@@ -321,7 +322,7 @@ def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> tup
         labels: Their relevance, 0 or more, `[documents]`.
     """
     if not labels.any():
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0
     own = scores[labels > 0, None]
     return score_places((scores > own).sum(1), (scores == own).sum(1), labels[labels > 0])
 

@@ -27,7 +27,7 @@ from limbeck.corpus.labelled import (
 from limbeck.corpus.readers import PlacedRow
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation import tasks
-from limbeck.evaluation.tasks import Columns, FileSource, SplitFacts, Task, TaskDefinition, TaskRow
+from limbeck.evaluation.tasks import Columns, FileSource, SplitFacts, Task, TaskDefinition, TaskRow, TextFile
 
 # A corpus may pass over these, a split may not: its score would be of other rows.
 _FATAL = (
@@ -44,10 +44,16 @@ def find_file(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path]) 
 
     Args:
         names: In the order of preference, each also compressed; see `TaskDefinition.paths`.
-        folders: In their order, each before its subfolders, in alphabetical order.
+        folders: In their order, each before its subfolders, in alphabetical order; a name with `*` is looked for in
+            the folders alone.
     """
     places = [place for folder in folders for place in (folder, *sorted(folder.glob("*/")))]
     for (name, source), place, ending in itertools.product(names, places, ("", *opening.COMPRESSIONS)):
+        if "*" in name:
+            matching = sorted(place.glob(f"{name}{ending}")) if place in folders else []
+            if len(matching) == 1 and matching[0].is_file():
+                return matching[0], source
+            continue
         path = place / f"{name}{ending}"
         with suppress(OSError):  # A name too long for any file.
             if path.is_file():
@@ -248,6 +254,9 @@ def _document_rows(
     if not query.strip() and KINDS[task.kind].of_vectors:
         report.note("query without a text, left out", row.where)
         return
+    if KINDS[task.kind].of_vectors and row.values.get("is_impossible"):
+        report.note("question that its paragraph does not answer, not asked", row.where)
+        query, found = "", [(text, 0.0) for text, _ in found]
     for place, (text, label) in enumerate(found):
         if label is None and KINDS[task.kind].of_vectors:
             label = 1.0
@@ -450,6 +459,7 @@ class Splits:
         if split in definition.parts:
             return self._read_parts(task, split, self._parts(definition, split), notes, told)
         report, published = SourceReport(), facts.published_rows
+        source: FileSource | None = None
         if not folders:
             on_hub = definition.on_hub(split)
             if on_hub is None:
@@ -458,11 +468,13 @@ class Splits:
             placed, columns, origin = read_split_of_hub(*on_hub), hub.columns, f"The Hub's '{hub.name}'"
             published = hub.rows.get(split, published)
         else:
-            found = _find_split(definition, split, folders)
-            placed = read_split_file(*found, report, of_words=KINDS[task.kind].of_words)
-            columns, origin = found[1].columns, f"'{found[0]}'"
+            path, source = _find_split(definition, split, folders)
+            placed = read_split_file(path, source, report, of_words=KINDS[task.kind].of_words)
+            columns, origin = source.columns, f"'{path}'"
         rows = read_task_rows(placed, task, facts, columns or definition.columns, report)
-        texts = {key: _read_texts(definition, key, folders, report) for key in definition.texts}
+        texts = {
+            key: _read_texts(definition, key, file, folders, report) for key, file in definition.texts(source).items()
+        }
         if not rows:
             why = f": {'; '.join(report.lines())}" if report.lines() else ""
             raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
@@ -476,7 +488,7 @@ class Splits:
                 told.note(f"row of {task.title} {split}, of which {published:,} are published", origin, len(rows))
         if definition.kind == "retrieval":
             rows = _put_texts(rows, texts, origin)
-            queries, documents = {row.text for row in rows if row.text}, {row.pair for row in rows}
+            queries, documents = {row.keys[0] for row in rows if row.text}, {row.keys[1] for row in rows}
             notes[f"{task.title} {split}: {len(queries)} queries look through {len(documents)} documents"] = None
         return rows
 
@@ -521,15 +533,17 @@ def _find_split(definition: TaskDefinition, split: str, folders: Sequence[Path])
 def _find(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path], what: str) -> tuple[Path, FileSource]:
     found = find_file(names, folders)
     if found is None:
-        wanted, where = ", ".join(name for name, _ in names), " and ".join(f"'{folder}'" for folder in folders)
+        wanted = ", ".join(f"{name} (one alone)" if "*" in name else name for name, _ in names)
+        where = " and ".join(f"'{folder}'" for folder in folders)
         raise CorpusError(f"No file of {what} in {where} or a subfolder: looked for {wanted}.")
     return found
 
 
-def _read_texts(definition: TaskDefinition, key: str, folders: Sequence[Path], report: SourceReport) -> dict[str, str]:
+def _read_texts(
+    definition: TaskDefinition, key: str, wanted: TextFile, folders: Sequence[Path], report: SourceReport
+) -> dict[str, str]:
     """Read the texts of queries or documents, by their ids."""
-    wanted = definition.texts[key]
-    path, source = _find(definition.paths_of_texts(key), folders, f"the {key} of {definition.task.title}")
+    path, source = _find(definition.paths_of_texts(wanted), folders, f"the {key} of {definition.task.title}")
     texts: dict[str, str] = {}
     for row in read_split_file(path, source, report):
         for column in (wanted.id, *wanted.text[-1:]):
@@ -543,19 +557,26 @@ def _put_texts(rows: Sequence[TaskRow], texts: Mapping[str, Mapping[str, str]], 
     """Put texts in the places of their ids, and add the documents that no row names.
 
     Raises:
-        CorpusError: for an id without a text.
+        CorpusError: for an id of no text, or an empty query.
     """
 
     def text_of(key: str, named: str) -> str:
-        found = texts[key].get(named) if key in texts else named
-        if not found:
+        found = texts[key].get(named) if key in texts and named else named
+        # A document may be empty, a query not.
+        if found is None or (key == "queries" and named and not found):
             raise CorpusError(f"{origin} names '{named[:80]}', of which the file of {key} has no text.")
         return found
 
-    found = [replace(row, text=text_of("queries", row.text), pair=text_of("documents", row.pair or "")) for row in rows]
-    known = {row.pair for row in found}
-    others = ((own, text) for own, text in texts.get("documents", {}).items() if text not in known)
-    return found + [TaskRow(own, "", text, 0.0) for own, text in others]
+    if not texts:
+        return list(rows)
+    found = []
+    for row in rows:
+        query, document = row.text, row.pair or ""
+        ids = (query if query and "queries" in texts else "", document if "documents" in texts else "")
+        found.append(replace(row, text=text_of("queries", query), pair=text_of("documents", document), ids=ids))
+    known = {row.keys[1] for row in found}
+    others = ((own, text) for own, text in texts.get("documents", {}).items() if own not in known)
+    return found + [TaskRow(own, "", text, 0.0, ids=("", own)) for own, text in others]
 
 
 def _what_is_there(places: Splits, *, training: bool) -> tuple[list[str], list[str]]:
@@ -569,6 +590,9 @@ def _what_is_there(places: Splits, *, training: bool) -> tuple[list[str], list[s
     keys = list(filter(None, dict.fromkeys((*trained, *scored, *task.predicted))))
     there = [key for key in keys if places.has(key)]
     if not there:
+        if definition.second_choice and KINDS[task.kind].of_vectors and places.data is not None:
+            names = [name for key in (*keys, *definition.second_choice) for name in definition.paths(key)]
+            _find(names, [places.data], f"the splits of {task.title}")
         places.read(keys[0], {})  # Raises, naming the files that it looked for.
     return there, [key for key in keys if key not in there]
 

@@ -134,7 +134,9 @@ class TaskRows:
     def fingerprint(self) -> Any:
         """Return plain values that change when the rows may have changed."""
         described = self.definition.model_dump(
-            mode="json", include={"type", "columns", "labels", "files", "no_answers"}
+            mode="json",
+            include={"type", "columns", "labels", "files", "no_answers"},
+            exclude={"files": {"__all__": {"__all__": {"queries", "documents"}}}},  # Of retrieval alone.
         )
         states = [place if place.startswith("hub:") else find_files(place).fingerprint() for place in self.places()]
         return [

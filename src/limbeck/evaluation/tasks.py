@@ -38,7 +38,7 @@ METRIC_NAMES: Mapping[TaskKind, tuple[str, ...]] = {
     "ranking": ("ndcg_at_10", "mrr_at_10"),
     "token_classification": ("f1_entity", "precision_entity", "recall_entity", "accuracy"),
     "similarity": ("spearman", "pearson"),
-    "retrieval": ("ndcg_at_10", "mrr_at_10", "recall_at_10"),
+    "retrieval": ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100"),
 }
 """Kind of task to the metrics that can score it, its default first. Those of entities are for tags that mark some."""
 
@@ -59,6 +59,8 @@ class TaskRow:
         answers: Every gold answer; empty where there is none.
         answer_starts: Where in `text` each answer begins, in characters.
         language: Of the text, as an ISO 639-1 code.
+        ids: Of a retrieval those of the query and of the document, each empty where there is none; None where the rows
+            hold texts alone.
     """
 
     id: str
@@ -68,6 +70,13 @@ class TaskRow:
     answers: tuple[str, ...] = ()
     answer_starts: tuple[int, ...] = ()
     language: str = "en"
+    ids: tuple[str, str] | None = None
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """What tells the queries and the documents of a retrieval apart: their ids, else their texts."""
+        query, document = self.ids or ("", "")
+        return query or self.text, document or self.pair or ""
 
 
 def queries_of(rows: Sequence[TaskRow]) -> list[slice]:
@@ -227,22 +236,6 @@ class Columns(Strict):
     tags: str = "tags"
 
 
-class FileSource(Strict):
-    """A file of a split, and its layout.
-
-    Attributes:
-        path: Names that it may have, below the data folder or one of its subfolders.
-        columns: Those that a row is made of, where they are not the task's.
-        header: Names of the fields of a table without a header; further fields are skipped.
-        only: Fields and the values that a row must have in them to belong to the split.
-    """
-
-    path: Names = Field(min_length=1)
-    columns: Columns | None = None
-    header: tuple[str, ...] = ()
-    only: dict[str, str] = Field({})
-
-
 class TextFile(Strict):
     """A file of queries or documents by their ids, as BEIR has them by default.
 
@@ -262,6 +255,27 @@ def _file_of_a_name(value: Any) -> Any:
 
 
 Texts = Annotated[TextFile | None, BeforeValidator(_file_of_a_name)]
+
+
+class FileSource(Strict):
+    """A file of a split, and its layout.
+
+    Attributes:
+        path: Names that it may have, below the data folder or one of its subfolders; a name with `*` is the one file of
+            the data folder itself that it matches.
+        columns: Those that a row is made of, where they are not the task's.
+        header: Names of the fields of a table without a header; further fields are skipped.
+        only: Fields and the values that a row must have in them to belong to the split.
+        queries: File of the queries that its rows name by their ids, where it is not the task's.
+        documents: The same of documents.
+    """
+
+    path: Names = Field(min_length=1)
+    columns: Columns | None = None
+    header: tuple[str, ...] = ()
+    only: dict[str, str] = Field({})
+    queries: Texts = None
+    documents: Texts = None
 
 
 class HubSplit(Strict):
@@ -382,7 +396,7 @@ class TaskDefinition(Strict):
             if not _SPLIT.fullmatch(split):
                 yield f"the split {split[:40]!r} has to be named by letters, digits, '.', '-' and '_'"
         places = [(split, name) for split in self.split_names for name, _ in self.paths(split)]
-        places += [(key, name) for key in self.texts for name, _ in self.paths_of_texts(key)]
+        places += [(key, name) for key, file in self._all_texts() for name, _ in self.paths_of_texts(file)]
         for of, name in places:
             parts = Path(name).parts
             if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
@@ -392,10 +406,11 @@ class TaskDefinition(Strict):
         kind = KINDS[self.kind]
         if not (kind.has_answers or kind.has_queries or kind.of_words) and not self.columns.text:
             yield "columns.text is missing: name the column of the text"
-        if self.texts and self.kind != "retrieval":
-            yield f"{next(iter(self.texts))} is a file of a retrieval, not of {self.type}: leave it out"
-        if self.texts and self.hub is not None:
-            yield f"{next(iter(self.texts))} is a file, and hub is none: give the splits as files"
+        for key, _ in self._all_texts():
+            if self.kind != "retrieval":
+                yield f"{key} is a file of a retrieval, not of {self.type}: leave it out"
+            if self.hub is not None:
+                yield f"{key} is a file, and hub is none: give the splits as files"
         if self.kind == "retrieval" and self.unlabelled:
             yield "unlabelled is for splits that are predicted, and no file of a retrieval is: leave it out"
         if self.type in ("pair", "similarity") and self.columns.pair is None:
@@ -467,15 +482,18 @@ class TaskDefinition(Strict):
         folders = [f"{folder}/" if folder else "" for folder in self.folders]
         return [(folder + name, file) for file in self.files.get(split, ()) for folder in folders for name in file.path]
 
-    @property
-    def texts(self) -> dict[str, TextFile]:
-        """Files of the texts that rows name by their ids: `queries`, `documents`."""
-        return {key: file for key in ("queries", "documents") if (file := getattr(self, key)) is not None}
+    def texts(self, rows: FileSource | None = None) -> dict[str, TextFile]:
+        """Return the files of the texts that the rows of a file name by their ids: `queries`, `documents`."""
+        found = {key: getattr(rows, key, None) or getattr(self, key) for key in ("queries", "documents")}
+        return {key: file for key, file in found.items() if file is not None}
 
-    def paths_of_texts(self, key: str) -> list[tuple[str, FileSource]]:
+    def _all_texts(self) -> list[tuple[str, TextFile]]:
+        return [pair for rows in (None, *itertools.chain(*self.files.values())) for pair in self.texts(rows).items()]
+
+    def paths_of_texts(self, file: TextFile) -> list[tuple[str, FileSource]]:
         """Return every name that a file of `texts` may have, in the order of preference."""
         folders = [f"{folder}/" if folder else "" for folder in self.folders]
-        return [(folder + name, FileSource(path=(name,))) for folder in folders for name in self.texts[key].path]
+        return [(folder + name, FileSource(path=(name,))) for folder in folders for name in file.path]
 
     def on_hub(self, split: str) -> tuple[HubSource, HubSplit] | None:
         """Return the data set and its split that a split is read from; None where there is none."""

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from limbeck.core.kinds import KINDS
+from limbeck.core.files import fingerprint
+from limbeck.core.kinds import KINDS, kind_of
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation import agreement, inference
@@ -17,8 +19,8 @@ from limbeck.evaluation.cell import SimilarityPoint, model_fingerprint
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.metrics import RETRIEVAL_METRICS, score, score_places
 from limbeck.evaluation.tasks import TaskRow
-from limbeck.models import families, loading
-from limbeck.models.sentences import SentenceHead, SentencePooling, sentence_pooling
+from limbeck.models import families, heads, loading
+from limbeck.models.sentences import SentenceHead, SentencePooling, routes_of, sentence_pooling
 
 _SCORES_AT_ONCE = 2**24
 """Cosines of queries and documents in memory."""
@@ -26,6 +28,15 @@ AGREEMENT = "agreement"
 """Name of the correlation with the teacher's cosines among the figures of a model."""
 _MOST_AGREED = 1000
 """Queries, and documents, whose cosines agree or not."""
+
+
+def readers_of(name: str) -> tuple[str, str]:
+    """Return the models that read queries and documents: of a router's folder its two, else twice the model itself.
+
+    Raises:
+        ModelError: for a router whose models are no whole folders.
+    """
+    return routes_of(name) or (name, name)
 
 
 def vectors_of(name: str, pooling: str | None) -> SentencePooling:
@@ -36,12 +47,20 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
         pooling: In place of what the folder says; None leaves it to that.
 
     Raises:
-        ModelError: for modules that limbeck cannot apply, or that do not fit the model.
+        ModelError: for a model that was fine-tuned for something else, whose folder says nothing of vectors; for
+            modules that limbeck cannot apply, or that do not fit the model.
     """
     found = sentence_pooling(name) if pooling is None else None
+    config = loading.load_config(name)
     if found is None:
+        head = kind_of(heads.head_of(config)).head
+        if pooling is None and head is not None:
+            raise ModelError(
+                f"'{name}' is no embedding model: it has a head (…{head}), and its folder says nothing of sentence "
+                "vectors. Give an embedding model, or take the mean of its last hidden states by --set pooling=mean."
+            )
         return SentencePooling(pooling or "mean", normalize=False, max_length=None)
-    found.check_fits(name, families.shape_of(loading.load_config(name)).hidden)
+    found.check_fits(name, families.shape_of(config).hidden)
     return found
 
 
@@ -65,14 +84,17 @@ def score_vectors(cell: PreparedCell) -> dict[str, dict[str, float]]:
         search = Search.of(rows, f"{task.title} {split}") if KINDS[task.kind].has_queries else None
         texts = _pairs_of(rows, f"{task.title} {split}") if search is None else (search.queries, search.documents)
         roles = None if search is None else agreement.ROLES
-        own = _read(name, model_fingerprint(name), *texts, roles, point.length, point.pooling)
+        how = _Reading(roles, point.length, point.pooling, not point.dot)
+        own = _read(name, fingerprint_of(name), *texts, how)
         theirs = own
         if point.teacher not in (None, name):
-            fingerprint = model_fingerprint(point.teacher)
-            theirs = _read(point.teacher, fingerprint, *texts, roles, point.length, point.pooling)
+            theirs = _read(point.teacher, fingerprint_of(point.teacher), *texts, how)
         for variant in point.variants:
-            first, second = own[0], theirs[1] if variant.asymmetric else own[1]
-            first, second = (inference.cut_vectors(vectors, variant.width) for vectors in (first, second))
+            both = own[0], theirs[1] if variant.asymmetric else own[1]
+            if point.dot:
+                first, second = (vectors[:, : variant.width] for vectors in both)
+            else:
+                first, second = (inference.cut_vectors(vectors, variant.width) for vectors in both)
             if search is None:
                 found = score(task, split, rows, _cosines(first, second).tolist())
             else:
@@ -90,20 +112,39 @@ def _pairs_of(rows: Sequence[TaskRow], where: str) -> tuple[tuple[str, ...], tup
     return tuple(row.text for row in rows), tuple(row.pair or "" for row in rows)
 
 
+def fingerprint_of(name: str) -> str:
+    """Return the fingerprint of a model; of a router's folder that of both of its models."""
+    both = dict.fromkeys(readers_of(name))
+    return model_fingerprint(name) if len(both) == 1 else fingerprint([model_fingerprint(each) for each in both])
+
+
+class _Reading(NamedTuple):
+    """How texts are read: roles of both lists, most tokens, pooling in place of the folder's, vectors of length one."""
+
+    roles: tuple[str, str] | None
+    length: int
+    pooling: str | None
+    normalize: bool
+
+
 @lru_cache(maxsize=2)  # A model's own, and the teacher's, with which those of all models are compared.
 def _read(
-    name: str,
-    fingerprint: str,
-    first: tuple[str, ...],
-    second: tuple[str, ...],
-    roles: tuple[str, str] | None,
-    length: int,
-    pooling: str | None,
+    name: str, known_by: str, first: tuple[str, ...], second: tuple[str, ...], how: _Reading
 ) -> tuple[Tensor, Tensor]:
-    """Return a model's vectors of two lists of texts, see `encode_both`."""
-    model, head = loading.load_model(name).to(choose_device("auto")), SentenceHead(vectors_of(name, pooling))
-    tokenizer = loading.load_tokenizer(name)
-    found = inference.encode_both(model, tokenizer, first, second, roles, pooling=head, max_length=length)
+    """Return a model's vectors of two lists of texts, see `encode_both`; a router's by its two models."""
+    queries, documents = readers_of(name)
+    if queries == documents:
+        return _read_by(name, first, second, how)
+    return _read_by(queries, first, (), how)[0], _read_by(documents, (), second, how)[1]
+
+
+def _read_by(name: str, first: Sequence[str], second: Sequence[str], how: _Reading) -> tuple[Tensor, Tensor]:
+    sentence = vectors_of(name, how.pooling)
+    model, head = loading.load_model(name).to(choose_device("auto")), SentenceHead(sentence)
+    found = inference.encode_both(
+        model, loading.load_tokenizer(name), first, second, how.roles,
+        pooling=head, max_length=min(how.length, sentence.max_length or how.length), normalize=how.normalize,
+    )  # fmt: skip
     if not all(vectors.isfinite().all() for vectors in found):
         raise ModelError(
             f"'{name}' gives texts vectors that are no finite numbers: its weights are too large for their type, or "
@@ -131,14 +172,16 @@ class Search:
     """Queries that look for their documents among all of a split.
 
     Attributes:
-        queries: Their texts, each once.
-        documents: Texts of the documents, each once.
+        queries: Their texts, one for each id; each once where they have none.
+        documents: Texts of the documents, likewise.
         relevant: Of each query the relevance of its documents by their number, all above 0.
+        own: By the number of a query that of the document that it is itself, which is not among what it finds.
     """
 
     queries: tuple[str, ...]
     documents: tuple[str, ...]
     relevant: tuple[Mapping[int, float], ...]
+    own: Mapping[int, int]
 
     @classmethod
     def of(cls, rows: Sequence[TaskRow], where: str) -> "Search":
@@ -151,33 +194,46 @@ class Search:
         Raises:
             CorpusError: if there is nothing to look for, or nothing to look through.
         """
-        numbers: dict[str, int] = {}
-        relevant: dict[str, dict[int, float]] = {}
+        documents: dict[str, int] = {}
+        queries: dict[str, dict[int, float]] = {}
+        of_queries, of_documents, own = [], [], {}
         for row in rows:
-            number = numbers.setdefault(row.pair or "", len(numbers))
+            query, document = row.keys
+            if document not in documents:
+                of_documents.append(row.pair or "")
+            number = documents.setdefault(document, len(documents))
             if row.text:
-                found = relevant.setdefault(row.text, {})
+                if query not in queries:
+                    of_queries.append(row.text)
+                found = queries.setdefault(query, {})
                 if isinstance(row.label, int | float) and row.label > 0:
                     found[number] = max(float(row.label), found.get(number, 0.0))
-        if not any(relevant.values()) or len(numbers) < 2:
+        if not any(queries.values()) or len(documents) < 2:
             raise CorpusError(
-                f"{where} has {len(relevant)} queries and {len(numbers)} documents; give a query with a relevant "
+                f"{where} has {len(queries)} queries and {len(documents)} documents; give a query with a relevant "
                 "document, and two documents or more."
             )
-        return cls(tuple(relevant), tuple(numbers), tuple(relevant.values()))
+        if rows[0].ids is not None:
+            for place, (query, found) in enumerate(queries.items()):
+                number = documents.get(query, -1)
+                if number >= 0 and number not in found and of_documents[number].endswith(of_queries[place]):
+                    own[place] = number
+        return cls(tuple(of_queries), tuple(of_documents), tuple(queries.values()), own)
 
     def score(self, queries: Tensor, documents: Tensor) -> dict[str, float]:
-        """Return the means over queries of nDCG, reciprocal rank and recall at 10, by the cosine.
+        """Return the means over queries of the figures of `score_places`, by inner products.
 
         Args:
-            queries: Their vectors of length one, `[queries, width]`.
+            queries: Their vectors, of length one for cosines, `[queries, width]`.
             documents: Those of the documents, `[documents, width]`.
         """
         figures = np.zeros((len(self.queries), len(RETRIEVAL_METRICS)))
         for part in torch.arange(len(queries)).split(max(1, _SCORES_AT_ONCE // len(documents))):
             cosines: NDArray[np.float32] = (queries[part] @ documents.T).numpy()
             for number, row in zip(part.tolist(), cosines, strict=True):
+                if number in self.own:
+                    row[self.own[number]] = -np.inf
                 if wanted := self.relevant[number]:
-                    own, gains = row[[*wanted], None], np.array([*wanted.values()])
-                    figures[number] = score_places((row > own).sum(1), (row == own).sum(1), gains)
+                    theirs, gains = row[[*wanted], None], np.array([*wanted.values()])
+                    figures[number] = score_places((row > theirs).sum(1), (row == theirs).sum(1), gains)
         return dict(zip(RETRIEVAL_METRICS, figures.mean(0).tolist(), strict=True))

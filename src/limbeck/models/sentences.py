@@ -195,6 +195,32 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     )
 
 
+def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
+    """Return the models of a router's folder that read queries and documents; None of any other model.
+
+    Args:
+        name_or_path: A folder, as `limbeck export --format router` writes it; anything else is no router.
+
+    Raises:
+        ModelError: for a router whose models are no whole folders, or an unreadable `modules.json`.
+    """
+    try:
+        folder = Path(name_or_path).expanduser()
+        listed = read_json(folder / MODULES, []) if (folder / MODULES).is_file() else []
+    except (RuntimeError, OSError, ValueError):  # No folder by this name; `resolve_model` says why.
+        return None
+    kinds = [str(module.get("type", "")) for module in listed if isinstance(module, dict)]
+    if not any(kind.rpartition(".")[2] in ("Router", "Asym") for kind in kinds):
+        return None
+    routes = folder / "query", folder / "document"
+    if len(kinds) > 1 or not all((route / MODULES).is_file() for route in routes):
+        raise ModelError(
+            f"'{name_or_path}' sends queries and documents to different models, which do not lie in whole folders "
+            "'query' and 'document' of it; give the model of the queries, and that of the documents as --teacher."
+        )
+    return str(routes[0]), str(routes[1])
+
+
 def finished_pooling(said: SentencePooling | None, pooling: str | None = None) -> SentencePooling:
     """Return how a model makes its vectors: as its files say, else the mean of its tokens, scaled to length one.
 
