@@ -117,7 +117,8 @@ def test_every_column_by_its_definition(folder, evaluated):
                 for x, y in ((ours, own), (vectors(folder, "teacher", queries, PROMPTS["query"]), theirs))
             ]
             metrics = columns[name]["search"]["metrics"]
-            assert metrics["agreement"]["mean"] == pytest.approx(100 * spearmanr(*cosines).statistic)
+            # Cosines that differ in their last bits alone are ranked differently on other processors.
+            assert metrics["agreement"]["mean"] == pytest.approx(100 * spearmanr(*cosines).statistic, abs=0.01)
             assert "agreement" in columns[name]["pairs@4"]["metrics"]
             assert "agreement" not in columns[name].get("search@teacher", {}).get("metrics", {})
     student = next(model for model in evaluated.summary["models"] if model["name"].endswith("student"))
