@@ -21,7 +21,7 @@ def test_this_machine_as_json(limbeck):
 
 @pytest.mark.parametrize(
     ("status", "code", "end"),
-    [("ok", 0, "works here."), ("warning", 0, "could be better."), ("failed", 1, "does not work here as it should.")],
+    [("ok", 0, "works here."), ("warning", 0, "could be better."), ("failed", 1, "does not work properly here.")],
 )
 def test_lines_json_and_the_exit_code(limbeck, monkeypatch, status, code, end):
     found = [

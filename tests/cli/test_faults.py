@@ -43,7 +43,7 @@ def test_a_fault_leaves_a_file_for_its_report(monkeypatch, capsys, tmp_path):
     secrets = "storage=postgresql://me:pass@host/db", "--password=mine"
     for place in (tmp_path, folder):
         line = end(monkeypatch, capsys, KeyError("layers"), "distill", str(recipe), "--set", *secrets)
-        file = Path(re.search("\\(a fault in limbeck; what a report of it needs is in '(.*)'\\)", line)[1])
+        file = Path(re.search("\\(a fault in limbeck; the details for a bug report are in '(.*)'\\)", line)[1])
         assert "KeyError: 'layers'" in line and file.parent == place
         (folder / "run.json").write_text("{}")
     text = file.read_text()
@@ -60,7 +60,7 @@ def test_a_fault_leaves_a_file_for_its_report(monkeypatch, capsys, tmp_path):
             OSError(errno.ENOSPC, "No space left on device", "/a/run.json"),
             "No space left on device: '/a/run.json'",
         ),
-        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied; what was finished is kept"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied; finished work is kept"),
         (MemoryError("4 TB"), "not enough memory: MemoryError: 4 TB"),
     ],
     ids=["disk", "rights", "memory"],

@@ -20,7 +20,7 @@ def launched(monkeypatch):
 def test_commands_of_one_process_refuse(limbeck, launched, command):
     arguments = [command, "x"] if command not in ("schema", "doctor", "quickstart") else [command]
     launched(0)
-    line = assert_one_line_error(limbeck(*arguments), 2, f"`limbeck {command}` runs in one process", "has started 2")
+    line = assert_one_line_error(limbeck(*arguments), 2, f"`limbeck {command}` runs in one process", "started 2")
     assert "`limbeck distill`" in line
     assert ("--workers" in line) == (command in ("evaluate", "finetune"))
     launched(1)

@@ -139,7 +139,7 @@ def test_every_option_reaches_the_request(name):
 )
 def test_layers_and_multiples_are_read(read, text, found):
     if found is None:
-        with pytest.raises(RecipeError, match="--x '.*' (cannot be read|has to be numbers above 0)"):
+        with pytest.raises(RecipeError, match="--x '.*' (cannot be read|must be numbers above 0)"):
             read("--x", text)
     else:
         assert repr(read("--x", text)) == repr(found), "whole numbers are"

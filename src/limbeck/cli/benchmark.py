@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 Seconds = Annotated[
     float,
-    measuring_option(min=0.01, max=LONGEST_SECONDS, help="Time for the timings; each case gets five rounds anyway."),
+    measuring_option(
+        min=0.01, max=LONGEST_SECONDS, help="Time for all measurements; every case gets at least five rounds."
+    ),
 ]
-Memory = Annotated[bool, measuring_option(help="Measure peak memory too; on a CPU in processes of their own.")]
+Memory = Annotated[bool, measuring_option(help="Also measure peak memory; on a CPU in separate processes.")]
 Dtype = Annotated[
     str, measuring_option(help="float32, bfloat16 or float16.", autocompletion=options.complete(options.DTYPES))
 ]
-Ragged = Annotated[bool, typer.Option("--ragged", help="Draw lengths from [L/2, L] instead of L for all.")]
+Ragged = Annotated[bool, typer.Option("--ragged", help="Draw sample lengths from [L/2, L] instead of using L for all.")]
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,21 @@ def loss(
             autocompletion=options.complete(options.OBJECTIVES),
         ),
     ] = "relation_kl",
-    backends: Annotated[str | None, typer.Option(help="Names by commas; default: all that run on the device.")] = None,
-    lengths: Annotated[str, typer.Option(help="Tokens of the longest sample, by commas.")] = "128,512",
-    heads: Annotated[str | None, typer.Option(help="Heads, by commas; default: 48, or 12 attention heads.")] = None,
+    backends: Annotated[
+        str | None, typer.Option(help="Backends, separated by commas; default: all that run on the device.")
+    ] = None,
+    lengths: Annotated[
+        str, typer.Option(help="Lengths of the longest sample in tokens, separated by commas.")
+    ] = "128,512",
+    heads: Annotated[
+        str | None, typer.Option(help="Numbers of heads, separated by commas; default: 48, or 12 for attention.")
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, max=MOST, help="Samples.")] = 8,
     widths: Annotated[str, typer.Option(help="Widths of teacher and student.")] = "768,384",
-    classes: Annotated[int, typer.Option(min=2, max=10 * MOST, help="Vocabulary of soft labels.")] = 30_522,
-    pair: Annotated[bool, typer.Option("--pair", help="Relate two streams instead of one with itself.")] = False,
+    classes: Annotated[int, typer.Option(min=2, max=10 * MOST, help="Vocabulary size of soft labels.")] = 30_522,
+    pair: Annotated[
+        bool, typer.Option("--pair", help="Relate two streams to each other instead of one to itself.")
+    ] = False,
     ragged: Ragged = False,
     dtype: Dtype = "float32",
     device: options.Device = "auto",
@@ -103,7 +113,7 @@ def loss(
     chosen = choose_device(device)
     both = parse_numbers("--widths", widths)
     if len(both) != 2:
-        raise RecipeError(f"--widths '{widths}' has to be two numbers, teacher and student: 768,384.")
+        raise RecipeError(f"--widths '{widths}' must be two numbers, teacher and student: 768,384.")
     measured = benchmark_of(objective)
     all_heads = parse_numbers("--heads", heads or str(measured.heads))
     if "heads" not in measured.sizes:
@@ -132,29 +142,36 @@ def loss(
 def step(
     recipe: Annotated[
         Path | None,
-        typer.Argument(help="A recipe; without one, --teacher, --student and --method.", show_default=False),
+        typer.Argument(
+            help="The recipe (YAML); without one, --teacher, --student and --method say what to time.",
+            show_default=False,
+        ),
     ] = None,
-    teacher: Annotated[str | None, typer.Option(help='Shape of a BERT, or a model; default: "12x768".')] = None,
+    teacher: Annotated[str | None, typer.Option(help='Shape of a BERT teacher, or a model; default: "12x768".')] = None,
     student: Annotated[str | None, typer.Option(help='Shape of the student; default: "6x384".')] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help="Method, with its defaults; default: minilmv2.", autocompletion=options.complete(options.METHODS)
+            help="Method, with its default options; default: minilmv2.",
+            autocompletion=options.complete(options.METHODS),
         ),
     ] = None,
     vocabulary: Annotated[
-        int | None, typer.Option(min=2, max=10 * MOST, help="Words of both models; default: the teacher's.")
+        int | None, typer.Option(min=2, max=10 * MOST, help="Vocabulary size of both models; default: the teacher's.")
     ] = None,
-    stage: Annotated[int, typer.Option(min=1, help="Stage of the recipe or the method.")] = 1,
-    batch: Annotated[int | None, typer.Option(min=1, max=MOST, help="Samples; default: the recipe's, or 8.")] = None,
+    stage: Annotated[int, typer.Option(min=1, help="Number of the stage in the recipe or method.")] = 1,
+    batch: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Samples in a batch; default: the recipe's, or 8.")
+    ] = None,
     length: Annotated[
-        int | None, typer.Option(min=2, max=MOST, help="Tokens of the longest sample; default: the recipe's, or 128.")
+        int | None,
+        typer.Option(min=2, max=MOST, help="Length of the longest sample in tokens; default: the recipe's, or 128."),
     ] = None,
     ragged: Ragged = False,
     dtype: Annotated[
         str,
         measuring_option(
-            help="auto (as training chooses), float32 or bfloat16, of teacher and student.",
+            help="Number format of both models: auto (as in training), float32 or bfloat16.",
             autocompletion=options.complete(("auto", *options.DTYPES[:2])),
         ),
     ] = "auto",
@@ -165,9 +182,9 @@ def step(
     *,
     result: _Rows,
 ) -> None:
-    """Time whole optimizer steps and their parts: tokens/s, peak memory, and how near the floor they are.
+    """Time whole optimizer steps and their parts: tokens/s, peak memory, and how close they come to the floor.
 
-    Weights are random and so are the tokens: nothing is downloaded, and times do not depend on them.
+    Weights and tokens are random, which does not change the times: nothing is downloaded.
     """
     from limbeck.benchmark.rows import step_table
     from limbeck.benchmark.step import StepRequest, measure_step
@@ -195,14 +212,17 @@ def step(
 )
 def model(
     models: Annotated[
-        list[str], typer.Argument(help='Folders, Hub names or shapes such as "6x384"; the first is compared with.')
+        list[str],
+        typer.Argument(help='Folders, Hub names or shapes such as "6x384"; speedups are relative to the first.'),
     ],
-    batch_sizes: Annotated[str, typer.Option(help="Texts a pass, by commas.")] = "1,32",
-    lengths: Annotated[str, typer.Option(help="Tokens a text, by commas.")] = "128",
+    batch_sizes: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1,32",
+    lengths: Annotated[str, typer.Option(help="Text lengths in tokens, separated by commas.")] = "128",
     dtype: Dtype = "float32",
     device: options.Device = "auto",
     seconds: Seconds = 30.0,
-    warmup: Annotated[int, measuring_option(min=0, max=1000, help="Passes of each that are not counted.")] = 2,
+    warmup: Annotated[
+        int, measuring_option(min=0, max=1000, help="Warm-up passes of each model, which are not counted.")
+    ] = 2,
     *,
     result: _Rows,
 ) -> None:

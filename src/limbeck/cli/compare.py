@@ -17,11 +17,9 @@ from limbeck.errors import RecipeError
 )
 def compare(
     plan: Annotated[Path, typer.Argument(help="The plan (YAML).")],
-    output: Annotated[
-        Path | None, typer.Option(help="The comparison's folder; what is finished in it is not done again.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder; finished runs in it are not run again.")] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files, or `hub`; wins over the plan's.")
+        str | None, typer.Option(metavar="DIR", help="Folder with the task files, or `hub`; overrides the plan's.")
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
@@ -30,7 +28,7 @@ def compare(
     *,
     messages: Messages,
 ) -> None:
-    """Distil students by several methods under one token budget, evaluate them, and lay out one table."""
+    """Distil students by several methods under one token budget, evaluate them, and show one table."""
     console = messages.console()
     if dry_run:
         _show_plan(plan, overrides or [], data, messages.as_json)

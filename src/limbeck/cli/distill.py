@@ -24,7 +24,7 @@ def distill(
     student: shared.Student = None,
     corpus: shared.Corpus = None,
     method: shared.Method = None,
-    output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
+    output: Annotated[str | None, typer.Option(help="Output folder of the run.")] = None,
     steps: Annotated[int | None, training_option(min=1, help="Training steps of every stage.")] = None,
     batch_size: Annotated[
         int | None, training_option(min=1, help="Blocks per step and device, in every stage.")
@@ -40,7 +40,7 @@ def distill(
 ) -> None:
     """Distil a student from a teacher, by a recipe, by options, or both.
 
-    Without a recipe and a method, all that is left out is chosen by what the teacher is, and said with its reason.
+    Without a recipe or a method, everything left out is chosen to suit the teacher, and each choice is explained.
     """
     from limbeck.core.ranks import is_main, process_count
     from limbeck.recipe.load import load_recipe
@@ -97,7 +97,7 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
         missing = [f"--{name}" for name in needed if name not in given]
         if missing:
             raise RecipeError(
-                f"Without a recipe these options are needed too: {', '.join(missing)}; "
+                f"Without a recipe, these options are needed too: {', '.join(missing)}; "
                 "or give a recipe, see `limbeck recipe --example`."
             )
         data = {}
@@ -154,7 +154,7 @@ def _check_no_own_length(stages: Any, length: int) -> None:
         text = _mapping(_mapping(stage).get("text"))
         if own := next((key for key in ("lengths", "length") if text.get(key) is not None), None):
             key = f"stages.{number}.text.{own}"
-            raise RecipeError(f"--length {length} is not that of {key}, {text[own]}; set that: --set {key}=…")
+            raise RecipeError(f"--length {length} does not change {key}, which is {text[own]}; give --set {key}=…")
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow
 _ENDS: dict[Status, str] = {
     "ok": "limbeck works here.",
     "warning": "limbeck works here; the warnings say what could be better.",
-    "failed": "limbeck does not work here as it should.",
+    "failed": "limbeck does not work properly here.",
 }
 
 
@@ -25,9 +25,9 @@ def doctor(
     *,
     messages: Messages,
 ) -> None:
-    """Say what is installed, which devices, precision and kernels will be used, and run a self-test of a few seconds.
+    """Show what is installed and which devices, precision and kernels will be used, and run a short self-test.
 
-    The exit code is 0 if limbeck works here, also with warnings, and 1 if something failed.
+    The exit code is 0 if limbeck works here, even with warnings, and 1 if something failed.
     """
     from limbeck.diagnosis.checks import examine
 

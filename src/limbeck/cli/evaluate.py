@@ -19,24 +19,25 @@ from limbeck.cli.options import measuring_option, parse_numbers
 )
 def evaluate(
     models: Annotated[list[str], typer.Argument(help="Folders, Hub names or package:NAME.")],
-    output: Annotated[Path, typer.Option(help="The evaluation's folder; finished cells in it are not run again.")],
+    output: Annotated[Path, typer.Option(help="Output folder; finished cells in it are not run again.")],
     tasks: Annotated[
         str,
         typer.Option(
-            help="Tasks, groups (glue, qa, cross_lingual …) and task files, by commas.",
+            help="Tasks, groups (glue, qa, cross_lingual …) and task files, separated by commas.",
             autocompletion=options.complete_list((*options.TASK_GROUPS, *options.TASKS)),
         ),
     ] = "",
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files; without it, or `hub`: the Hub.")
+        str | None, typer.Option(metavar="DIR", help="Folder with the task files; `hub` or nothing: the Hub.")
     ] = None,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Score the models by their heads as they are: nothing is trained.")
+        bool, typer.Option("--as-is", help="Score the models with the heads they have; nothing is trained.")
     ] = False,
     classes: Annotated[
         str,
         typer.Option(
-            metavar="NAME=CLASS,…", help="For --as-is: a task's names of a model's classes: LABEL_0=entailment,…"
+            metavar="NAME=CLASS,…",
+            help="With --as-is: the task's names for a model's classes, such as LABEL_0=entailment,…",
         ),
     ] = "",
     preset: Annotated[
@@ -48,13 +49,16 @@ def evaluate(
         ),
     ] = None,
     average: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="Average as a table of the preset's paper, such as table3.")
+        str | None,
+        typer.Option(
+            metavar="TABLE", help="Average over the columns of a table in the preset's paper, such as table3."
+        ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of every grid point; default: the paper's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per grid point; default: the paper's.")] = None,
     teacher: Annotated[
-        str | None, typer.Option(help="What the others are compared with, evaluated too; default: the first model.")
+        str | None, typer.Option(help="Model to compare the others with, evaluated as well; default: the first model.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that run cells at once; one per GPU.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that run cells side by side; one per GPU.")] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),
@@ -63,21 +67,25 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="best|all",
-            help="Keep fine-tuned models: the best of each model and task, or that of every cell.",
+            help="Keep fine-tuned models: the best of each model and task, or one for every cell.",
             autocompletion=options.complete(("best", "all")),
         ),
     ] = None,
-    speed: Annotated[bool, measuring_option("--speed", help="Measure sizes, operations and latency too.")] = False,
-    batch_sizes: Annotated[str, measuring_option(help="For --speed: texts a pass, by commas.")] = "1,16,32,64",
-    lengths: Annotated[str, measuring_option(help="For --speed: tokens a text, by commas.")] = "128",
+    speed: Annotated[bool, measuring_option("--speed", help="Also measure sizes, operations and latency.")] = False,
+    batch_sizes: Annotated[
+        str, measuring_option(help="With --speed: batch sizes, separated by commas.")
+    ] = "1,16,32,64",
+    lengths: Annotated[
+        str, measuring_option(help="With --speed: text lengths in tokens, separated by commas.")
+    ] = "128",
     device: options.Device = "auto",
     seconds: Annotated[
-        float, measuring_option(min=0.01, max=options.LONGEST_SECONDS, help="For --speed: for all timings.")
+        float, measuring_option(min=0.01, max=options.LONGEST_SECONDS, help="With --speed: time for all measurements.")
     ] = 60.0,
     *,
     messages: Messages,
 ) -> None:
-    """Score models on tasks, fine-tuned by a paper's protocol or as they are, in tables as the papers have them."""
+    """Score models on tasks, as they are or fine-tuned by a paper's protocol, in tables laid out as in the papers."""
     from limbeck.api import evaluate as run_evaluation
     from limbeck.report.evaluation import costs_table, evaluation_table
 

@@ -35,33 +35,36 @@ def export(
     documents: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="Of a router, the model for documents; default: the teacher that the run names."
+            metavar="MODEL", help="Router only: the model for documents; default: the teacher named in the run."
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The export's folder; default: beside the model's.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder; default: beside the model's.")] = None,
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Of the weights: float32, float16, bfloat16; int8 by its format.",
+            help="Number format of the weights: float32, float16 or bfloat16.",
             autocompletion=options.complete(options.DTYPES),
         ),
     ] = None,
-    opset: Annotated[int | None, typer.Option(help="Operator set of ONNX, 14 to 20; default 17.")] = None,
+    opset: Annotated[int | None, typer.Option(help="ONNX operator set, 14 to 20; default: 17.")] = None,
     text: Annotated[
         Path | None, measuring_option(help="Compare on the lines of this file instead of the built-in text.")
     ] = None,
     verify: Annotated[
         bool,
-        measuring_option("--verify", help="Compare again in a fresh process, on all of the text; int8 must hold too."),
+        measuring_option("--verify", help="Compare again in a fresh process, on all of the text; int8 must pass too."),
     ] = False,
     evaluation: Annotated[
-        Path | None, typer.Option(help="A folder of limbeck evaluate, for the model card; default: one in the run's.")
+        Path | None,
+        typer.Option(help="Folder of `limbeck evaluate` with scores for the model card; default: one in the run."),
     ] = None,
     read_pickled: Annotated[
         bool,
         typer.Option(
             "--read-pickled",
-            help="The model has only pytorch_model.bin: read it in a process apart, which takes nothing but tensors.",
+            help=(
+                "Read a model that has only pytorch_model.bin, in a separate process that accepts nothing but tensors."
+            ),
         ),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
@@ -71,15 +74,15 @@ def export(
     private: Annotated[bool, _push_option("--private", help="Make a new repository private.")] = False,
     dry_run: Annotated[
         bool,
-        _push_option("--dry-run", help="With --push: list what would be uploaded; the network is not touched."),
+        _push_option("--dry-run", help="With --push: list what would be uploaded, without using the network."),
     ] = False,
     seconds: Annotated[
-        float, measuring_option(min=0.01, max=options.LONGEST_SECONDS, help="For the latencies of int8.")
+        float, measuring_option(min=0.01, max=options.LONGEST_SECONDS, help="Time for measuring the latencies of int8.")
     ] = 20.0,
     *,
     messages: Messages,
 ) -> None:
-    """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
+    """Export a student to another format, measure how far the export is from the student, and push it to the Hub."""
     from limbeck.core.progress import ProgressBar, line_by_line
     from limbeck.corpus.opening import read_texts
     from limbeck.export.exporting import ExportRequest, export_model
@@ -89,7 +92,7 @@ def export(
     console = messages.console()
     for flag, given in (("--dry-run", dry_run), ("--private", private)):
         if given and push is None:
-            raise RecipeError(f"{flag} is about pushing; give --push owner/name too, or leave it out.")
+            raise RecipeError(f"{flag} is for pushing only; give --push owner/name too, or leave it out.")
     if push is not None:
         check_repository(push)
         if not dry_run:

@@ -17,32 +17,34 @@ from limbeck.cli.options import training_option
 )
 def finetune(
     model: Annotated[str, typer.Argument(help="Folder, Hub name or package:NAME.")],
-    task: Annotated[str, typer.Option(help="A task, or a task file.", autocompletion=options.complete(options.TASKS))],
-    output: Annotated[Path, typer.Option(help="The folder; finished runs in it are not run again.")],
+    task: Annotated[
+        str, typer.Option(help="Name of a task, or a task file.", autocompletion=options.complete(options.TASKS))
+    ],
+    output: Annotated[Path, typer.Option(help="Output folder; finished runs in it are not run again.")],
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with the task's files; without it, or `hub`: the Hub.")
+        str | None, typer.Option(metavar="DIR", help="Folder with the task's files; `hub` or nothing: the Hub.")
     ] = None,
     preset: Annotated[
         str,
         training_option(
-            help="Protocol whose grid is tried: quick, comparative_study (one point), elm, minilmv2 …",
+            help="Protocol whose grid to try: quick, comparative_study (one point), elm, minilmv2 …",
             autocompletion=options.complete(options.PROTOCOLS),
         ),
     ] = "comparative_study",
-    seeds: Annotated[
-        int | None, training_option(min=1, help="Runs of every grid point; default: the protocol's.")
-    ] = None,
+    seeds: Annotated[int | None, training_option(min=1, help="Seeds per grid point; default: the protocol's.")] = None,
     settings: Annotated[
         list[str] | None,
-        training_option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3; a list is a grid."),
+        training_option(
+            "--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3; a list makes a grid."
+        ),
     ] = None,
-    workers: Annotated[int, training_option(min=1, help="Processes that train at once; one per GPU.")] = 1,
+    workers: Annotated[int, training_option(min=1, help="Processes that train side by side; one per GPU.")] = 1,
     *,
     messages: Messages,
 ) -> None:
-    """Fine-tune a model on a task and keep the run that is best on the task's development rows.
+    """Fine-tune a model on a task and keep the run that scores best on the task's development rows.
 
-    The model is an ordinary transformers folder with a card, ready as the teacher of a recipe.
+    The result is an ordinary transformers folder with a model card, ready to be the teacher of a recipe.
     """
     from limbeck.api import finetune as run_fine_tuning
     from limbeck.report.evaluation import evaluation_table

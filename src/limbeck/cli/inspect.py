@@ -25,7 +25,7 @@ _text_option = partial(typer.Option, rich_help_panel="The text")
 _cluster_option = partial(typer.Option, rich_help_panel="Spans and clusters", max=MOST)
 
 Model = Annotated[str, typer.Argument(help="A folder, package:NAME, or a Hub name; the student, with --teacher.")]
-Teacher = Annotated[str | None, typer.Option(help="A second model, to be put beside it.")]
+Teacher = Annotated[str | None, typer.Option(help="Second model, to compare it with.")]
 Count = Annotated[int, _text_option(min=1, max=MOST, help="Texts to read, spread over the file.")]
 
 
@@ -33,10 +33,10 @@ Count = Annotated[int, _text_option(min=1, max=MOST, help="Texts to read, spread
 class _Texts:
     texts: Annotated[
         Path | None,
-        _text_option("--texts", "--text", help="A file with a text a line; default: sentences that come along."),
+        _text_option("--texts", "--text", help="File with one text per line; default: built-in sentences."),
     ] = None
     count: Count = 512
-    length: Annotated[int, _text_option(min=2, max=MOST, help="Longest text in tokens; what is longer is cut.")] = 128
+    length: Annotated[int, _text_option(min=2, max=MOST, help="Longest text in tokens; longer texts are cut.")] = 128
 
     def read(self) -> Sequence[str]:
         from limbeck.inspection import read_texts
@@ -54,7 +54,7 @@ class _Files:
     device: Device = "auto"
     output: Annotated[
         Path | None,
-        result_option(help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data)."),
+        result_option(help="A folder for figure and data, or one file: .png, .svg, .pdf (figure) or .json (data)."),
     ] = None
     messages: Messages = field(default_factory=Messages)
 
@@ -89,7 +89,7 @@ class _Files:
 
 inspect = command_group(
     "inspect",
-    "Look inside a model, alone or beside its teacher: numbers, and pictures of them.",
+    "Look inside a model, alone or beside its teacher, in numbers and figures.",
     "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --output look/",
 )
 
@@ -103,22 +103,26 @@ def phrases(
     model: Model,
     data: Annotated[Path, typer.Option(help="Chunked text in the CoNLL-2000 format: word, part of speech, tag.")],
     teacher: Teacher = None,
-    spans: Annotated[int, _cluster_option(min=1, help="Chunks to draw.")] = 3000,
-    unlabelled: Annotated[int, _cluster_option(min=0, help="Spans between chunks to draw, as one more label.")] = 500,
+    spans: Annotated[int, _cluster_option(min=1, help="Number of chunks to draw.")] = 3000,
+    unlabelled: Annotated[
+        int, _cluster_option(min=0, help="Number of spans between chunks to draw, as an additional label.")
+    ] = 500,
     clusters: Annotated[
-        int | None, _cluster_option(min=2, help="Clusters of k-means; default: as many as labels.", show_default=False)
+        int | None,
+        _cluster_option(min=2, help="Number of clusters; default: the number of labels.", show_default=False),
     ] = None,
     held_out: Annotated[
-        int, _cluster_option(min=0, help="Score this many spans that are not clustered; 0: those that are.")
+        int,
+        _cluster_option(min=0, help="Number of spans to score without clustering them; 0: score the clustered spans."),
     ] = 0,
     seeds: Annotated[int, _cluster_option(min=1, max=1000, help="Runs of k-means.")] = 3,
     seed: Annotated[
-        int, _cluster_option(min=0, max=LAST_SEED - 1000, help="Of the draw, and the first of k-means.")
+        int, _cluster_option(min=0, max=LAST_SEED - 1000, help="Seed of the draw, and first seed of k-means.")
     ] = 0,
     *,
     files: _Files,
 ) -> None:
-    """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
+    """Cluster the vectors of phrases by k-means: how much each layer knows about phrases (MiniLM, table 10)."""
     from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
     from limbeck.report.inspection import phrase_table
 
@@ -138,26 +142,29 @@ def attention(
     model: Model,
     teacher: Teacher = None,
     sentence: Annotated[
-        str | None, typer.Option(help="Text of the maps; default: the first of the texts.", show_default=False)
+        str | None, typer.Option(help="Sentence to draw maps of; default: the first text.", show_default=False)
     ] = None,
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Layers of the maps, by commas: 6, 3:6 with the teacher's after the colon, or all; default: the last.",
+            help=(
+                "Layers to draw, separated by commas: 6, 3:6 with the teacher's after the colon, or all; default: "
+                "the last."
+            ),
             show_default=False,
         ),
     ] = None,
-    heads: Annotated[str, typer.Option(help="Heads of the maps, by commas: numbers, mean or all.")] = "mean",
+    heads: Annotated[str, typer.Option(help="Heads to draw, separated by commas: numbers, mean or all.")] = "mean",
     *,
     texts: _TextsOfMaps,
     files: _Files,
 ) -> None:
-    """Draw attention maps of a sentence; with a teacher, measure how far each layer and head is from its own."""
+    """Draw attention maps of a sentence; with a teacher, measure how far it is from the teacher's, head by head."""
     from limbeck.inspection import draw_maps, measure_divergence
     from limbeck.report.inspection import divergence_table, maps_note
 
     if sentence is not None and not sentence.strip():
-        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first of the texts.")
+        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
     with files.begin() as bar:
         if files.output is None and teacher is None and not files.messages.as_json:
             raise RecipeError(
@@ -181,7 +188,7 @@ def attention(
     group=inspect,
 )
 def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
-    """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
+    """Compare every layer with every layer of the teacher, or of the model itself: linear centred kernel alignment."""
     from limbeck.inspection import measure_similarity
     from limbeck.report.inspection import similarity_table
 
@@ -196,7 +203,7 @@ def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _
     "limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/", group=inspect
 )
 def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
-    """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
+    """Measure how much each layer changes its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
     from limbeck.core.progress import part_of
     from limbeck.inspection import measure_contribution
     from limbeck.report.inspection import contribution_table
@@ -243,7 +250,7 @@ def read_layers(text: str | None, subjects: Sequence[Subject]) -> list[tuple[int
         check_layers(subjects[0], "student" if len(subjects) > 1 else "model", [layer])
         return [(layer, other if colon else beside[layer][0])]
 
-    refusal = f"{given} has to be all, or layers by commas such as 6 or 3:6,6:12."
+    refusal = f"{given} must be all, or layers separated by commas, such as 6 or 3:6,6:12."
     return parse_list(str(depth) if text is None else text, read, refusal)
 
 
@@ -257,6 +264,6 @@ def read_heads(text: str, subjects: Sequence[Subject]) -> list[int]:
     from limbeck.models.families import shape_of
 
     heads = range(1, shape_of(subjects[0].model.config).heads + 1)
-    refusal = f"--heads '{text[:80]}' has to be mean, all, or numbers from 1 by commas."
+    refusal = f"--heads '{text[:80]}' must be mean, all, or numbers from 1, separated by commas."
     named = {"mean": [MEAN_HEAD], "all": heads}
     return parse_list(text, lambda part: named.get(part) or [whole_number(part, 1)], refusal)

@@ -41,7 +41,7 @@ from limbeck.version import __version__
 errors = TerminalConsole(stderr=True)
 
 PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
-    "Begin": (quickstart, doctor, methods, recipe, validate, schema),
+    "Get started": (quickstart, doctor, methods, recipe, validate, schema),
     "Distil and search": (finetune, distill, compare, search, status),
     "Measure and look inside": (evaluate, benchmark, inspect),
     "Show and deploy": (report, export),
@@ -67,10 +67,10 @@ _SECRETS = re.compile(
 _DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
 _EPILOG = "\n\n".join(
     (
-        "Exit codes: 0 done; 1 failed, or stopped and to be continued; 2 a mistake in what was asked; 75 stopped by "
-        "SIGTERM and to be continued with --resume; 130 stopped by Ctrl-C; 143 stopped by SIGTERM.",
-        "Results are on standard output, all else is on standard error; --json prints a result as JSON alone.",
-        "More in docs/command_line.md. Something does not work: limbeck doctor",
+        "Exit codes: 0 done; 1 failed, or stopped but resumable; 2 a mistake in the call or its files; 75 stopped by "
+        "SIGTERM, resumable with --resume; 130 stopped by Ctrl-C; 143 stopped by SIGTERM.",
+        "Results go to standard output, everything else to standard error; --json prints only the result, as JSON.",
+        "See docs/command_line.md for more. If something does not work, run limbeck doctor.",
     )
 )
 
@@ -89,7 +89,7 @@ def options(
     plugins: Annotated[
         list[Path] | None,
         typer.Option(
-            "--plugin", metavar="FILE", help="Python file with methods and objectives of your own; may be repeated."
+            "--plugin", metavar="FILE", help="Python file with your own methods and objectives; may be repeated."
         ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
@@ -123,7 +123,7 @@ def build_app() -> typer.Typer:
 
 def _end(number: int, frame: FrameType | None) -> None:
     """End as Ctrl-C does, so that worker processes are ended too."""
-    errors.print("Stopped by SIGTERM; what was finished is kept.", highlight=False)
+    errors.print("Stopped by SIGTERM; finished work is kept.", highlight=False)
     sys.exit(128 + number)
 
 
@@ -171,9 +171,9 @@ def _name_fault(error: Exception, arguments: Sequence[str]) -> str:
         return f"There is not enough memory: {describe_error(error)[:300]}; use smaller batches, texts or models."
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         place = f": '{error.filename}'" if error.filename else ""
-        return f"The system refuses to go on: {error.strerror}{place}; what was finished is kept."
+        return f"The operating system refused: {error.strerror}{place}; finished work is kept."
     try:
-        written = f"; what a report of it needs is in '{write_fault(error, arguments)}'"
+        written = f"; the details for a bug report are in '{write_fault(error, arguments)}'"
     except OSError:
         written = ": run again with --debug and report what it prints"
     return f"{describe_error(error)} (a fault in limbeck{written})"
@@ -240,7 +240,7 @@ def _refuse_several_processes(context: typer.Context) -> None:
     workers = any("--workers" in parameter.opts for parameter in getattr(known, "params", ()))
     instead = "start it without the launcher and give --workers" if workers else "start it without the launcher"
     error = RecipeError(
-        f"`limbeck {name}` runs in one process, and a launcher has started {count}; {instead}. Several processes "
+        f"`limbeck {name}` runs in one process, but a launcher started {count}; {instead}. Several processes "
         "share the work of `limbeck distill` and `limbeck search`."
     )
     error.printed_by_other_rank = index > 0

@@ -22,21 +22,19 @@ from limbeck.errors import RecipeError
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Show this method.", show_default=False, autocompletion=complete((*METHODS, *RECIPE_CARDS))
-        ),
+        typer.Argument(help="Method to show.", show_default=False, autocompletion=complete((*METHODS, *RECIPE_CARDS))),
     ] = None,
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Print only a recipe that trains with this method, to edit and run.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
+    """List the methods, or show one: its card, the terms of its loss, and a recipe to edit and run."""
     from limbeck.methods import composition as cards
 
     if name is None:
         if recipe:
-            raise RecipeError("Say which method: limbeck methods NAME --recipe.")
+            raise RecipeError("--recipe needs a method: limbeck methods NAME --recipe.")
         _list(as_json)
     elif name in cards.RECIPE_CARDS:
         if recipe:

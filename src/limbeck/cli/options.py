@@ -95,13 +95,13 @@ Corpus = Annotated[
 Student = Annotated[
     str | None,
     run_option(
-        help='Shape of the student: "6x384", a preset, or how many of the teacher\'s layers.',
+        help='Shape of the student: "6x384", a preset, or a number of the teacher\'s layers.',
         autocompletion=complete(STUDENTS),
     ),
 ]
 Method = Annotated[
     str | None,
-    run_option(help="Method; all its stages are run. `limbeck methods` lists them.", autocompletion=complete(METHODS)),
+    run_option(help="Method, with all its stages; see `limbeck methods`.", autocompletion=complete(METHODS)),
 ]
 LearningRate = Annotated[float | None, training_option(help="Peak learning rate of every stage.")]
 Device = Annotated[
@@ -112,7 +112,7 @@ Device = Annotated[
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the output folder.")]
-Json = Annotated[bool, result_option("--json", help="Print the result as JSON, alone.")]
+Json = Annotated[bool, result_option("--json", help="Print only the result, as JSON.")]
 
 
 Command = Callable[..., None]
@@ -226,7 +226,7 @@ def parse_names(option: str, text: str) -> dict[str, str]:
         if not (name and other) or name in found:
             problem = f"names '{name}' twice" if name in found else f"has '{part[:40]}'"
             raise RecipeError(
-                f"{option} {problem}; write a pair for each, by commas: LABEL_0=entailment,LABEL_1=neutral."
+                f"{option} {problem}; write a pair for each, separated by commas: LABEL_0=entailment,LABEL_1=neutral."
             )
         found[name] = other
     return found
@@ -239,5 +239,5 @@ def parse_numbers(option: str, text: str) -> list[int]:
         RecipeError: for anything else.
     """
     shown = text if len(text) <= 40 else f"{text[:40]}…"
-    refusal = f"{option} '{shown}' has to be whole numbers from 1 to {MOST:,}, by commas: 128,512."
+    refusal = f"{option} '{shown}' must be whole numbers from 1 to {MOST:,}, separated by commas: 128,512."
     return parse_list(text, lambda part: [whole_number(part, 1, MOST)], refusal)

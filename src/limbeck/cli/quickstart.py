@@ -13,10 +13,11 @@ from limbeck.cli.options import Overrides, Overwrite, command
 @command("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
 def quickstart(
     corpus: Annotated[
-        list[str] | None, typer.Option(help="Other text than the installed docstrings; may be repeated.")
+        list[str] | None, typer.Option(help="Text to use instead of the installed docstrings; may be repeated.")
     ] = None,
     output: Annotated[
-        str | None, typer.Option(help="The run's folder; default: runs/quickstart, or one named after the corpus.")
+        str | None,
+        typer.Option(help="Output folder of the run; default: runs/quickstart, or one named after the corpus."),
     ] = None,
     overrides: Overrides = None,
     overwrite: Overwrite = False,

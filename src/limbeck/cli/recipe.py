@@ -22,7 +22,7 @@ from limbeck.errors import RecipeError
 def recipe(
     path: Annotated[
         Path | None,
-        typer.Argument(help="A recipe to print with every default filled in; of --example its name, text or task."),
+        typer.Argument(help="Recipe to print with every default filled in; with --example, text or task."),
     ] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a commented example.")] = False,
     quickstart: Annotated[bool, typer.Option("--quickstart", help="Print the recipe of the quickstart.")] = False,
@@ -32,9 +32,9 @@ def recipe(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Print a commented example recipe, a recipe with every default filled in, or one that is chosen for a teacher.
+    """Print a commented example recipe, a recipe with every default filled in, or one chosen to suit a teacher.
 
-    `limbeck distill` trains what is chosen for --teacher, --student and --corpus, with the reasons that stand in it.
+    For --teacher, --student and --corpus it is the recipe that `limbeck distill` trains, with the reasons in it.
     """
     from limbeck.core.yaml import dump_yaml
     from limbeck.recipe.load import apply_overrides, dump_recipe, load_recipe, read_example, read_shipped
@@ -42,7 +42,7 @@ def recipe(
     chosen = teacher is not None or student is not None or bool(corpus)
     if quickstart + (example or path is not None) + chosen != 1:
         raise RecipeError(
-            "Say which recipe: --example, --quickstart, the path of one, or --teacher, --student and --corpus."
+            "Say which recipe to print: --example, --quickstart, a path, or --teacher, --student and --corpus."
         )
     if chosen:
         if teacher is None or student is None or not corpus:
@@ -75,7 +75,7 @@ def validate(
 ) -> None:
     """Check a recipe against the configurations of its models.
 
-    First rows of labelled files are read, and weights of a teacher of sentence vectors, to compare these.
+    It reads the first rows of labelled files, and compares a teacher's sentence vectors with sentence-transformers'.
     """
     from limbeck.recipe.load import load_recipe
 
@@ -95,7 +95,7 @@ def validate(
 
 @command("limbeck schema > recipe.schema.json")
 def schema() -> None:
-    """Print the JSON schema of recipes, from which editors complete and check them."""
+    """Print the JSON schema of recipes, with which editors complete and check them."""
     from limbeck.recipe.schema import recipe_schema
 
     print_json(recipe_schema())

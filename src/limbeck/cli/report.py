@@ -20,31 +20,33 @@ def report(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...", help="Folders of runs, comparisons, searches, evaluations or inspections; side by side."
+            metavar="RUN...",
+            help="Folders of runs, comparisons, searches, evaluations or inspections; several are shown side by side.",
         ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.html",
-            help="The page; default: report.html in the folder, or here for several.",
+            help="Page to write; default: report.html in the folder, or in the current one for several.",
             show_default=False,
         ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write the same as Markdown too, with its figures in a folder.")
+        bool, typer.Option("--markdown", help="Also write the report as Markdown, with its figures in a folder.")
     ] = False,
     figures: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the figures as SVG and PNG there, for papers.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write the figures as SVG and PNG to this folder, for papers."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write one HTML page of what was done and found: it needs no network and no file beside it.
+    """Write a single HTML page of what was done and found, which needs no network and no other file.
 
     Runs that are unfinished, failed or damaged are reported as far as they go, with warnings.
 
-    The exit code is 0 where the page was written, and 2 for a folder that holds nothing of limbeck.
+    The exit code is 0 if the page was written, and 2 for a folder without results of limbeck.
     """
     from limbeck.report.page import write_report
 

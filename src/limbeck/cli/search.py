@@ -84,7 +84,7 @@ KINDS = {
     ),
     "architecture": _Kind(
         requests.ArchitectureRequest,
-        "Search for the student's shape of low loss at low latency, within limits; candidates share the teacher's "
+        "Search for student shapes with low loss at low latency, within limits; candidates share the teacher's "
         "forward pass.",
         (
             "limbeck search architecture recipe.yaml --layers 3,4,6 --hidden 192,312,384 --heads 6,12 --steps 2000 "
@@ -98,7 +98,8 @@ KINDS = {
     ),
     "teacher-layer": _Kind(
         requests.TeacherLayerRequest,
-        "Search for the teacher layer to learn from: all candidates at once, the lower ones dropped on the way.",
+        "Search for the teacher layer to learn from: all candidates train at once, and the worst are dropped on "
+        "the way.",
         (
             "limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer",
             "limbeck search teacher-layer --teacher google-bert/bert-large-uncased --student 6x384 --corpus texts/ "
@@ -231,7 +232,7 @@ def parse_multiples(option: str, text: str) -> list[float]:
             raise ValueError(part)
         return [int(number) if number.is_integer() else number]
 
-    return parse_list(text, read, f"{option} '{text}' has to be numbers above 0, separated by commas: 2,4.")
+    return parse_list(text, read, f"{option} '{text}' must be numbers above 0, separated by commas: 2,4.")
 
 
 def _runner(name: str) -> Callable[..., dict[str, Any]]:

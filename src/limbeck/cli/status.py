@@ -23,18 +23,18 @@ _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dea
 
 @command("limbeck status runs/mine", "limbeck status runs --json", "limbeck status runs/mine --portable")
 def status(
-    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs in them at any depth.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with runs in them at any depth.")],
     as_json: Json = False,
     portable: Annotated[
         bool,
-        typer.Option("--portable", help="Show what the runs need to go on in another place or on another machine."),
+        typer.Option("--portable", help="Show what the runs need to continue in another place or on another machine."),
     ] = False,
 ) -> None:
-    """Show how runs stand: running, dead, finished, interrupted or failed.
+    """Show the state of runs: running, dead, finished, interrupted or failed.
 
-    A run is dead if its process ended without a word; one that is interrupted or dead goes on with --resume.
+    A run is dead if its process vanished without recording an end; interrupted and dead runs continue with --resume.
 
-    A run is silent if it is alive, but without a step for ten minutes.
+    A run is silent if it is alive but has made no step for ten minutes.
 
     The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or silent.
     """
@@ -80,17 +80,19 @@ def _print_needs(folders: Sequence[Path], as_json: bool) -> None:
         })  # fmt: skip
         if as_json:
             continue
-        print_line(f"copy: {one_line(str(folder))}, all of it, by any program")
+        print_line(f"copy: {one_line(str(folder))}, all of it, with any program")
         for need in needs:
             size = f" ({decimal(need.bytes)})" if need.bytes is not None else ""
             print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option}")
-        print_line("cache: not needed; text that lies elsewhere, or has other dates, is tokenised again")
+        print_line("cache: not needed; text in another place, or with other dates, is tokenised again")
         if versions:
-            print_line(f"same to the last bit with: {one_line(', '.join(f'{n} {v}' for n, v in versions.items()))}")
+            print_line(
+                f"identical to the last bit with: {one_line(', '.join(f'{n} {v}' for n, v in versions.items()))}"
+            )
         print_line(
-            f"go on: {one_line(go_on)}"
+            f"continue: {one_line(go_on)}"
             if by_content
-            else "go on: where it is; a run of this version knows its text by path and date, not by what it holds",
+            else "continue: only in this place; a run of this version knows its text by path and date, not by content",
             style=None if by_content else "yellow",
         )
     if as_json:

@@ -199,8 +199,8 @@ class ProxyRequest:
     Attributes:
         output: Folder of the search; the same command, run again, continues it.
         name: Name of the study in the storage.
-        steps: Steps of every candidate, in every stage; default: the recipe's. A recipe that is given
-            keeps its own steps; a run of options has these.
+        steps: Steps of every candidate, in every stage; default: the recipe's. A recipe file
+            keeps its own steps; a run described by options gets these.
         share: Share of the corpus that candidates are trained on.
         storage: Journal file or database URL that workers share; default: search.journal in the output.
     """
@@ -290,7 +290,7 @@ class ProxyTasks:
     """The tasks that candidates are fine-tuned on, as the command line names them.
 
     Attributes:
-        tasks: Proxy tasks, separated by commas; default: none, so that held-out text decides, or the paper's
+        tasks: Proxy tasks, separated by commas; default: none, held-out text decides; or the paper's
             sst2,mnli,squad if --data is given.
         data: Folder with the tasks' files, or `hub`; default with tasks: hub.
         preset: Protocol of the fine-tuning: a preset of `limbeck evaluate`.
@@ -365,9 +365,9 @@ class ShapeSizes:
     """The sizes that a student's shape has one of each of.
 
     Attributes:
-        layers: Numbers of layers to choose from, by commas: 3,4,6.
-        hidden: Hidden widths to choose from, by commas: 192,312,384.
-        heads: Numbers of heads to choose from, by commas: 6,12.
+        layers: Numbers of layers to choose from, separated by commas: 3,4,6.
+        hidden: Hidden widths to choose from, separated by commas: 192,312,384.
+        heads: Numbers of heads to choose from, separated by commas: 6,12.
         ffn: Feed-forward widths to choose from, as multiples of the hidden width: 2,4.
     """
 
@@ -382,7 +382,7 @@ class ShapeLimits:
     """What a student may be at most: parameters of its encoder, and its latency as a share of its teacher's.
 
     Attributes:
-        parameters: Most parameters of the student's encoder: 30M.
+        parameters: Most parameters that the student's encoder may have: 30M.
         latency_share: Longest latency, as a share of the teacher's: 0.5.
     """
 
@@ -398,8 +398,8 @@ class MeasuringRequest:
 
     Attributes:
         device: cpu, cuda, cuda:1 …; auto: the accelerator where there is one.
-        length: Tokens a text for the latency; default: 128, or all that the teacher takes.
-        batch: Texts a pass for the latency.
+        length: Text length for the latency, in tokens; default: 128, or all that the teacher takes.
+        batch: Batch size for the latency.
         seconds: Time for the latency of each shape.
     """
 
@@ -417,14 +417,14 @@ class ArchitectureRequest(SearchRequest):
     """A search for a student's shape.
 
     Attributes:
-        loss: `normalised`: the share of the teacher's last layer that is not explained, 1 for an untrained student;
-            `hidden_states`: the comparative study's L_HS (equation 6), summed over the layers that are taught.
+        loss: `normalised`: the share of the teacher's last layer left unexplained, 1 for an untrained student;
+            `hidden_states`: the comparative study's L_HS (equation 6), summed over the taught layers.
         trials: Total shapes to train; a larger number continues a finished search.
-        sampler: tpe, random, nsga2 or gp, which are Optuna's; kd_nas: the controller of KD-NAS.
-        episode: Number of shapes in an episode of kd_nas. All of the first are drawn at random, then 5 % fewer
-            with each episode, down to 5 %. Default: 1; the paper has 20.
+        sampler: Optuna's tpe, random, nsga2 or gp; or kd_nas, the controller of KD-NAS.
+        episode: Number of shapes in an episode of kd_nas. The first episode is drawn at random, then 5 % less
+            with each episode, down to 5 %. Default: 1; the paper uses 20.
         batch: Shapes that a worker trains at once under one teacher.
-        prune: Stop shapes whose reward on the way is below the median of the others.
+        prune: Stop shapes early whose reward so far is below the median of the others.
         workers: Processes that search side by side on this machine; one per GPU.
     """
 
@@ -443,10 +443,10 @@ class ArchitectureRequest(SearchRequest):
 
 @request
 class Halving:
-    """Of how many candidates one goes on after each round, as the command line says it.
+    """Keep one in this many candidates after each round, as the command line says it.
 
     Attributes:
-        halving: Of how many candidates one goes on after each round; default: 2.
+        halving: Keep one in this many candidates after each round; default: 2.
         no_halving: Train every candidate to the end.
     """
 
@@ -460,7 +460,7 @@ def _read_halving(halving: int | None, no_halving: bool) -> int | None:
     return None if no_halving else 2 if halving is None else halving
 
 
-_STEPS = "Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those."
+_STEPS = "Steps of a candidate that is never dropped; default: the recipe's, which the result keeps."
 
 
 @request
