@@ -44,6 +44,7 @@ SHORT_FILES: dict[str, str] = {
     "cli/quickstart.py": COMMAND,
     "cli/report.py": COMMAND,
     "core/kinds.py": "a table that rooms of every floor read",
+    "corpus/mixing.py": "what needs NumPy of a mix, whose settings recipes check without it",
     "core/exports.py": "a kind of record, beside those of runs and studies",
     "export/pushing.py": "the only file that writes to the Hub",
     "kernels/dropout.py": KERNEL,

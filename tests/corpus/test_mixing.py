@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limbeck.corpus import Mix, RowMix
-from limbeck.corpus.settings import draw_counts
+from limbeck.corpus.mixing import draw_counts
 from limbeck.training.data import LengthGroupedSampler
 
 

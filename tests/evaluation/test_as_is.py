@@ -22,7 +22,7 @@ from transformers import (
 from limbeck.errors import ModelError, OutputError, RecipeError
 from limbeck.evaluation.as_is import match_head
 from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.grid_plan import EvaluationRequest
+from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.loading import quiet
 from tests.evaluation.metrics import naive

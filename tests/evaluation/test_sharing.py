@@ -6,7 +6,8 @@ import pytest
 
 from limbeck.evaluation.fine_tuning import FineTuner, Trained
 from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, plan_models
+from limbeck.evaluation.grid_plan import Planner, plan_models
+from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
 from tests.support.task_files import squad, write_table
 from tests.support.tasks import make_rows, tiny_folder

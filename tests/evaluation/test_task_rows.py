@@ -7,7 +7,8 @@ import pytest
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, Example
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
+from limbeck.evaluation.grid_plan import Planner
+from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.task_files import TRAIN, load_task
 from limbeck.evaluation.task_rows import TaskRows, hold_out_rows
 from limbeck.evaluation.tasks import DEFINITIONS

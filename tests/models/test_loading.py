@@ -174,7 +174,7 @@ def test_a_model_of_the_hub_is_held_to_the_same_rules(hub, folder, refused):
     (hub / "model.safetensors").unlink()
     with pytest.MonkeyPatch.context() as online:
         online.setattr(locating, "hub_answers", lambda: True)
-        online.setattr(locating, "snapshot_download", lambda *_, **__: str(hub))
+        online.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(hub))
         with refused("'someone/small' has no safetensors on the Hub; .*limbeck export someone/small .* --read-pickled"):
             load_model(name)
     (hub / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../../model.safetensors"}}')

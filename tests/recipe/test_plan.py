@@ -15,10 +15,11 @@ from limbeck.corpus import Mix
 from limbeck.errors import LimbeckError
 from limbeck.models.families import families
 from limbeck.models.loading import check_runs
-from limbeck.recipe import load_recipe, plan_run, training_arguments
+from limbeck.recipe import load_recipe, plan_run, training_fields
 from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise
-from limbeck.recipe.training_arguments import CHECKED, MANAGED, REFUSED
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.recipe.training_fields import CHECKED, DEFAULTS, MANAGED, REFUSED
 from tests.support.models import make_teacher, tiny_config
 
 
@@ -63,13 +64,18 @@ def test_values_that_cannot_be_meant(tiny_recipe, case):
 
 
 def test_every_field_of_training_arguments_is_in_one_list(monkeypatch, tiny_recipe):
-    lists = [training_arguments.WORKS, *map(set, (CHECKED, REFUSED, MANAGED))]
+    lists = [training_fields.WORKS, *map(set, (CHECKED, REFUSED, MANAGED))]
     fields = {field.name for field in dataclasses.fields(TrainingArguments)}
     assert fields <= set().union(*lists), "decide what a distillation makes of a new field"
     assert not any(one & other for one, other in itertools.combinations(lists, 2))
-    monkeypatch.setattr(training_arguments, "WORKS", training_arguments.WORKS - {"eval_delay"})
+    monkeypatch.setattr(training_fields, "WORKS", training_fields.WORKS - {"eval_delay"})
     with pytest.raises(LimbeckError, match="eval_delay is new in this transformers"):
         plan(tiny_recipe, "stages.0.training.eval_delay=1")
+
+
+def test_the_default_optimizer_and_schedule_can_be_made():
+    asked = {name: DEFAULTS[name] for name in ("optim", "lr_scheduler_type")}
+    assert build_arguments(asked, output="", seed=0, evaluates=True).optim == DEFAULTS["optim"]
 
 
 def test_what_is_refused_may_be_said_as_it_is_anyhow(tiny_recipe):

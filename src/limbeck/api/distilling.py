@@ -1,9 +1,11 @@
 """`distill` a recipe, or by what is given in place of one; `validate` a recipe."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -12,16 +14,14 @@ from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
 from limbeck.errors import RecipeError
-from limbeck.models.loading import quiet
-from limbeck.recipe.choosing import choose_recipe
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.plan import RunPlan, plan_run
+from limbeck.recipe.places import check_choice, check_places
 from limbeck.recipe.schema import Recipe
-from limbeck.report.model_card import write_run_cards
-from limbeck.report.quality import write_tables
-from limbeck.training.output_folder import claimed_output
-from limbeck.training.record import RunRecord
-from limbeck.training.run import Run, endings_recorded, evaluate_student
+from limbeck.training.output_folder import check_output, claimed_output
+
+if TYPE_CHECKING:
+    from limbeck.recipe.plan import RunPlan
+    from limbeck.training.record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,20 @@ def distill(
     console = console if console is not None and is_main() else Console(quiet=True)
     connect()
     asked = {"teacher": teacher, "student": student, "corpus": corpus, "output": output}
-    checked = on_main_rank(lambda: load_recipe(_given_or_chosen(recipe, asked, resume=resume), overrides))
+
+    def load() -> Recipe:
+        found = load_recipe(_given_or_chosen(recipe, asked, resume=resume), overrides)
+        check_places(found)
+        check_output(found, resume=resume, overwrite=overwrite)
+        return found
+
+    checked = on_main_rank(load)
+    # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
+    from limbeck.models.loading import quiet
+    from limbeck.recipe.plan import plan_run
+    from limbeck.training.record import RunRecord
+    from limbeck.training.run import endings_recorded
+
     plan = on_all_ranks(lambda: plan_run(checked))
     for key, reason in (checked.reasons or {}).items():
         console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
@@ -103,10 +116,16 @@ def _given_or_chosen(
         return recipe
     if missing:
         raise RecipeError(f"Without a recipe {', '.join(missing)} must be given too.")
+    sources = asked["corpus"]
+    check_choice(asked["teacher"], asked["student"], [sources] if isinstance(sources, str | Path) else sources)
+    from limbeck.recipe.choosing import choose_recipe
+
     return choose_recipe(**asked, resume=resume)
 
 
 def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> RunResult:
+    from limbeck.training.run import Run, evaluate_student
+
     run = Run(plan, folder, record, console)
     run.train()
     metrics: dict[str, Any] = {}
@@ -122,6 +141,9 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
 
 
 def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> None:
+    from limbeck.report.model_card import write_run_cards
+    from limbeck.report.quality import write_tables
+
     if metrics:
         write_tables(metrics, folder)
     write_run_cards(record.run, folder)
@@ -139,4 +161,8 @@ def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequenc
     Raises:
         RecipeError: and the other errors of `limbeck.errors`, in one line.
     """
-    return plan_run(load_recipe(recipe, overrides))
+    checked = load_recipe(recipe, overrides)
+    check_places(checked)
+    from limbeck.recipe.plan import plan_run
+
+    return plan_run(checked)

@@ -9,19 +9,12 @@ from typing import Any
 from rich.console import Console
 
 from limbeck.api.distilling import distill
-from limbeck.benchmark.model import measure_costs
+from limbeck.comparison.folder import check_places
 from limbeck.comparison.plan import ComparisonPlan, load_plan
-from limbeck.comparison.run import run_comparison
-from limbeck.core.machine import choose_device
+from limbeck.core.machine import check_device, choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.errors import TrainingError
-from limbeck.evaluation.grid import ResultsFile, prepare_folder, run_evaluation
-from limbeck.evaluation.grid_plan import FINE_TUNING_PRESET, EvaluationRequest, fine_tuned_task
-from limbeck.evaluation.grid_summary import FAILED
-from limbeck.evaluation.kept_weights import place_model
-from limbeck.report.comparison import write_comparison
-from limbeck.report.evaluation import write_evaluation
-from limbeck.report.fine_tuned_card import write_fine_tuned_card
+from limbeck.evaluation.request import FINE_TUNING_PRESET, EvaluationRequest, fine_tuned_task
 
 
 @dataclass(frozen=True)
@@ -111,6 +104,15 @@ def evaluate(
         classes=classes or {},
         keep_weights=keep_weights,
     )
+    check_device(device)
+    if tasks or not speed:
+        request.task_names()  # Of nothing to measure.
+    request.check()
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.benchmark.model import measure_costs
+    from limbeck.evaluation.grid import prepare_folder, run_evaluation
+    from limbeck.report.evaluation import write_evaluation
+
     names, chosen = request.all_models(), choose_device(device)
     summary: dict[str, Any] = {"preset": preset, "columns": [], "models": [], "published": [], "notes": []}
     failed, folder, costs = 0, Path(output).expanduser(), None
@@ -193,6 +195,15 @@ def finetune(
         keep_weights="best",
     )
     definition = fine_tuned_task(request)
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.evaluation.grid import ResultsFile, run_evaluation
+    from limbeck.evaluation.grid_plan import check_fine_tuned
+    from limbeck.evaluation.grid_summary import FAILED
+    from limbeck.evaluation.kept_weights import place_model
+    from limbeck.report.evaluation import write_evaluation
+    from limbeck.report.fine_tuned_card import write_fine_tuned_card
+
+    check_fine_tuned(request.models, definition)
     with ProgressBar(console) as bar:
         outcome = run_evaluation(request, bar)
     choice = next(iter(outcome.choices.values()), None)
@@ -244,6 +255,11 @@ def compare(
     """
     console = console if console is not None else Console(quiet=True)
     folder, checked = Path(output).expanduser(), load_plan(plan, overrides, data=data)
+    check_places(checked, folder)
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.comparison.run import run_comparison
+    from limbeck.report.comparison import write_comparison
+
     outcome = run_comparison(checked, folder, partial(distill, resume=True, console=console), console)
     record = outcome.record.to_dict()
     return ComparisonResult(record, outcome.failed, tuple(write_comparison(record, folder)))

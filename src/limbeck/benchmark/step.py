@@ -34,7 +34,8 @@ from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.model_choices import needed_head
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.stage_plan import MASKED_SHARE
-from limbeck.recipe.training_arguments import DEFAULTS, build_arguments
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached, sum_units
 from limbeck.training.stage import label_kind
 from limbeck.training.teacher import TeacherReader

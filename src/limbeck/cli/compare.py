@@ -34,11 +34,12 @@ def compare(
         _show_plan(plan, overrides or [], data, messages.as_json)
         return
     from limbeck.api import compare as run_comparison
-    from limbeck.report.comparison import methods_table
 
     if output is None:
         raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run to check the plan only.")
     result = run_comparison(plan, overrides or [], output=output, data=data, console=console)
+    from limbeck.report.comparison import methods_table
+
     content = {name: result.record[name] for name in ("summary", "costs", "impossible")}
     content |= {"failed": result.failed, "files": list(map(str, result.files))}
     print_result(messages.as_json, content, methods_table(result.record), f"Tables: {result.files[0]}")
@@ -48,12 +49,16 @@ def compare(
 
 def _show_plan(path: Path, overrides: list[str], data: str | None, as_json: bool) -> None:
     """Check a plan, and list what would run and what cannot."""
-    from limbeck.comparison.cells import check_plan
+    from limbeck.comparison.folder import check_places
     from limbeck.comparison.plan import load_plan
+
+    loaded = load_plan(path, overrides, data=data)
+    check_places(loaded, None)
+    from limbeck.comparison.cells import check_plan
     from limbeck.comparison.run import check_tasks
     from limbeck.recipe.plan import summarise
 
-    checked = check_plan(load_plan(path, overrides, data=data))
+    checked = check_plan(loaded)
     check_tasks(checked.plan.evaluation, read=False)
     plan, impossible = checked.plan, [found.to_dict() for found in checked.impossible]
     runs = [

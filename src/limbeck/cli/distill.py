@@ -42,18 +42,14 @@ def distill(
 
     Without a recipe or a method, everything left out is chosen to suit the teacher, and each choice is explained.
     """
-    from limbeck.core.ranks import is_main, process_count
-    from limbeck.recipe.load import load_recipe
+    from limbeck.api import distill as run_distillation
+    from limbeck.core.ranks import is_main
 
     console = messages.console()
     data = recipe_data(
         recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed, resume=resume,
     )  # fmt: skip
-    if process_count() == 1:
-        load_recipe(data, overrides or [])  # A mistake in it is said before torch is imported, which takes seconds.
-    from limbeck.api import distill as run_distillation
-
     result = run_distillation(data, overrides or [], resume=resume, overwrite=overwrite, console=console)
     if is_main():
         print_run(result.student, result.metrics, messages.as_json)
@@ -102,6 +98,9 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
             )
         data = {}
         if "method" not in given:
+            from limbeck.recipe.places import check_choice
+
+            check_choice(given["teacher"], given["student"], given["corpus"])
             from limbeck.recipe.choosing import choose_recipe
 
             data = choose_recipe(*(given.pop(name) for name in _CHOSEN_BY), output=given["output"], resume=resume)

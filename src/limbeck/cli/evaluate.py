@@ -87,7 +87,6 @@ def evaluate(
 ) -> None:
     """Score models on tasks, as they are or fine-tuned by a paper's protocol, in tables laid out as in the papers."""
     from limbeck.api import evaluate as run_evaluation
-    from limbeck.report.evaluation import costs_table, evaluation_table
 
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
@@ -96,6 +95,8 @@ def evaluate(
         batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
         lengths=parse_numbers("--lengths", lengths), device=device, seconds=seconds, console=messages.console(),
     )  # fmt: skip
+    from limbeck.report.evaluation import costs_table, evaluation_table
+
     content = {"summary": result.summary, "costs": result.costs, "failed": result.failed, "files": result.files}
     tables = [evaluation_table(result.summary)] if result.summary["columns"] else []
     tables += [costs_table(result.costs)] if result.costs is not None else []

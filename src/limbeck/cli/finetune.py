@@ -47,12 +47,13 @@ def finetune(
     The result is an ordinary transformers folder with a model card, ready to be the teacher of a recipe.
     """
     from limbeck.api import finetune as run_fine_tuning
-    from limbeck.report.evaluation import evaluation_table
 
     result = run_fine_tuning(
         model, task, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, seeds=seeds, workers=workers, overrides=settings or [], console=messages.console(),
     )  # fmt: skip
+    from limbeck.report.evaluation import evaluation_table
+
     content = {
         "model": result.model, "scores": result.scores, "summary": result.summary, "failed": result.failed,
         "files": result.files,

@@ -47,6 +47,9 @@ def recipe(
     if chosen:
         if teacher is None or student is None or not corpus:
             raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
+        from limbeck.recipe.places import check_choice
+
+        check_choice(teacher, student, corpus)
         from limbeck.recipe.choosing import choose_recipe
 
         text = dump_yaml(apply_overrides(choose_recipe(teacher, student, corpus), overrides or []))
@@ -77,15 +80,13 @@ def validate(
 
     It reads the first rows of labelled files, and compares a teacher's sentence vectors with sentence-transformers'.
     """
-    from limbeck.recipe.load import load_recipe
-
-    checked = load_recipe(recipe, overrides or [])  # Before torch is imported, which takes seconds.
     from limbeck.api import validate as check
+
+    plan = check(recipe, overrides or [])
     from limbeck.export.vector_check import describe_difference
     from limbeck.recipe.plan import summarise
     from limbeck.training.teacher import check_vectors
 
-    plan = check(checked)
     compared = check_vectors(plan.vector_teachers, fetch=False)
     vectors = {f"sentence vectors of {title}": describe_difference(value) for title, value in compared.items()}
     lines = {**summarise(plan), **vectors}

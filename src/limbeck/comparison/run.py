@@ -1,7 +1,6 @@
 """`run_comparison`: from a plan to its table and its record, run by run, resumable."""
 
 import gc
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,80 +14,20 @@ from rich.console import Console
 from limbeck.benchmark.model import measure_costs
 from limbeck.comparison import held_out, summary
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
+from limbeck.comparison.folder import COMPARISON, check_fixed, fixed_at_first, known_teacher, request_evaluation
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
 from limbeck.core import blocks, folders, machine, records, studies
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
-from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
+from limbeck.errors import Interrupted, describe_error
 from limbeck.evaluation.cell import fingerprint_beside
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
-from limbeck.evaluation.grid_plan import EvaluationRequest, PlannedTask, Planner
+from limbeck.evaluation.grid_plan import PlannedTask, Planner
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
-from limbeck.recipe.load import without_places
 from limbeck.training.run import build_corpora
 
-EVALUATION = "evaluation"
 TEACHER = "teacher"
-_MEANINGS = {
-    "training": "training arguments common to all runs",
-    "evaluation": "evaluation (preset and settings)",
-    "teacher_weights": "teacher's weights",
-    "text": "text of the corpus",
-    "content": "text of the corpus",
-}
-
-
-def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse to put runs beside others that they cannot be compared with.
-
-    Args:
-        folder: The folder of the comparison.
-        saved: Its record, plain values.
-        asked: What has to be the same for all runs in it, by name; plain values.
-
-    Raises:
-        OutputError: naming the first difference, and the way out.
-    """
-    fixed = saved.get("fixed", {})
-    if not isinstance(fixed, dict):
-        raise OutputError(f"'{folder / studies.Comparison.FILE}' is no record of a comparison; choose another folder.")
-    common = [name for name in fixed if name in asked]
-    before, now = ({name: values[name] for name in common} for values in (fixed, asked))
-    if _fixed_at_first(saved):
-        before, now = without_places(before), without_places(now)
-    difference = folders.first_difference(before, now)
-    if difference is not None:
-        name, _, below = difference.place.partition(".")
-        old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
-        raise OutputError(
-            f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' is {old}, and now {new}: its runs could "
-            "not be compared with new ones; put it back, or give another --output."
-        )
-
-
-def _known_teacher(saved: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of its teacher that a comparison wrote down, if it did."""
-    fixed = saved.get("fixed")
-    known = fixed.get("teacher_weights") if isinstance(fixed, dict) else None
-    return known if isinstance(known, str) else None
-
-
-def _fixed_at_first(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return teacher and corpus as a comparison that knows them by their content began with them; else nothing."""
-    fixed = saved.get("fixed")
-    if not isinstance(fixed, dict) or not {"content", "teacher_weights"} <= fixed.keys():
-        return {}
-    return {name: fixed[name] for name in ("teacher", "corpus") if name in fixed}
-
-
-def _shown(value: Any) -> str:
-    return "unset" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-COMPARISON = folders.FolderKind(
-    "comparison", studies.Comparison.FILE, check_fixed, way_out="put it back, or choose another folder"
-)
 
 
 Distil: TypeAlias = Callable[[dict[str, Any]], object]
@@ -98,31 +37,6 @@ Distil: TypeAlias = Callable[[dict[str, Any]], object]
 def is_distilled(run: Path) -> bool:
     """Whether a run is finished, and its student is there."""
     return records.load(records.Run, run).is_finished and (run / records.RUN_STUDENT / "config.json").is_file()
-
-
-def request_evaluation(
-    spec: MeasuresSpec, folder: Path, *, teacher: str | None, students: Sequence[Path]
-) -> EvaluationRequest:
-    """Return the request for `limbeck evaluate`.
-
-    Args:
-        spec: The plan's.
-        folder: Of the comparison.
-        teacher: The model to compare with, if it is evaluated.
-        students: The students' folders.
-    """
-    data = None if spec.data is None or spec.data.lower() == "hub" else Path(spec.data).expanduser()
-    return EvaluationRequest(
-        models=tuple(map(str, students)),
-        tasks=",".join(spec.tasks),
-        output=folder / EVALUATION,
-        data=data,
-        preset=spec.preset,
-        seeds=spec.seeds,
-        teacher=teacher,
-        workers=spec.workers,
-        overrides=spec.overrides,
-    )
 
 
 def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
@@ -142,9 +56,8 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
     if not spec.tasks:
         return []
     request = request_evaluation(spec, Path(), teacher=None, students=[])
+    request.check_tasks()
     planner = Planner(request)
-    if request.data is not None and not request.data.is_dir():
-        raise CorpusError(f"The data folder '{request.data}' does not exist.")
     return [planner.plan(name) for name in planner.names if read or request.data is not None]
 
 
@@ -197,11 +110,11 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     check_tasks(plan.evaluation, read=True)
     fixed = _fixed(plan)
     saved = folders.claim(folder, COMPARISON, fixed)
-    began = _fixed_at_first(saved)
+    began = fixed_at_first(saved)
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
-    known = _known_teacher(saved)
+    known = known_teacher(saved)
     fixed |= {"teacher_weights": fingerprint_beside(known, plan.teacher.model), "content": corpus.identity}
     check_fixed(folder, saved, fixed if began else {**fixed, "text": corpus.path.name})
     fixed |= began

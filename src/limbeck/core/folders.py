@@ -43,7 +43,7 @@ class FolderKind:
         name: For messages: "search".
         record: File name of the record.
         check: Raises `OutputError` where work of the identity asked for must not go on in a folder:
-            `check(folder, saved record, identity)`.
+            `check(folder, saved record, identity)`; by default it may go on in any of its kind.
         way_out: For the message on a record that cannot be read.
         beside: Names of files that do not make a folder occupied.
         read: Reads the record of an occupied folder; by default JSON.
@@ -51,7 +51,7 @@ class FolderKind:
 
     name: str
     record: str
-    check: Callable[[Path, dict[str, Any], Mapping[str, Any]], None]
+    check: Callable[[Path, dict[str, Any], Mapping[str, Any]], None] | None = None
     way_out: str = "choose another folder"
     beside: frozenset[str] = frozenset()
     read: Callable[[Path], dict[str, Any]] | None = None
@@ -60,6 +60,16 @@ class FolderKind:
         """Whether a folder holds more than what a start that came to nothing leaves."""
         nothing_yet = {*self.beside, f"{self.record}.partial"}
         return folder.is_dir() and any(path.name not in nothing_yet for path in folder.iterdir())
+
+    def look(self, folder: Path) -> dict[str, Any]:
+        """Return the record of a folder of this kind, and nothing of a new or empty one; nothing is written.
+
+        Raises:
+            OutputError: if it is a file, or holds something else or a damaged record.
+        """
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"Output '{folder}' is a file; give a folder.")
+        return self.read_record(folder) if self.is_occupied(folder) else {}
 
     def read_record(self, folder: Path) -> dict[str, Any]:
         """Read the record of an occupied folder.
@@ -92,11 +102,8 @@ def claim(folder: Path, kind: FolderKind, identity: Mapping[str, Any]) -> dict[s
         OutputError: if it is a file, holds something else or a damaged record, was made for another identity, or
             cannot be written.
     """
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"Output '{folder}' is a file; give a folder.")
-    saved: dict[str, Any] = {}
-    if kind.is_occupied(folder):
-        saved = kind.read_record(folder)
+    saved = kind.look(folder)
+    if kind.check is not None and kind.is_occupied(folder):
         kind.check(folder, saved, identity)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -134,6 +134,20 @@ def peak_device_memory_bytes() -> int | None:
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
 
 
+_KINDS_OF_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mlu", "musa", "xla")
+
+
+def check_device(name: str) -> None:
+    """Refuse a name that is that of no device, without torch, which knows those of this machine; see `choose_device`.
+
+    Raises:
+        RecipeError: for such a name.
+    """
+    kind, colon, index = name.partition(":")
+    if name != "auto" and (kind not in _KINDS_OF_DEVICES or (colon and not (index.isascii() and index.isdigit()))):
+        raise RecipeError(f"There is no device '{name}' here; use cpu or cuda, or leave --device out.")
+
+
 def choose_device(name: str) -> torch.device:
     """Return the device that is named; `"auto"` is the accelerator where there is one.
 

@@ -46,10 +46,12 @@ def connect() -> None:
     Raises:
         TrainingError: if they do not answer.
     """
+    if process_count() == 1:
+        return
     import torch
     from torch import distributed
 
-    if process_count() == 1 or distributed.is_initialized():
+    if distributed.is_initialized():
         return
     backend = "gloo"
     if torch.cuda.is_available():

@@ -178,7 +178,10 @@ class Strict(BaseModel):
     The docstring below a field is its description.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    # Built when first used: most commands need a few of the many there are.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
     from limbeck.corpus.documents import UNITS, Document, SourceReport, split_paragraphs, split_sentences
+    from limbeck.corpus.mixing import RowMix
     from limbeck.corpus.settings import (
         Augmentation,
         CorpusSettings,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         LabelledTask,
         LengthSchedule,
         Mix,
-        RowMix,
     )
     from limbeck.corpus.sources import open_source
     from limbeck.corpus.store import Progress
@@ -41,7 +41,8 @@ __getattr__, __dir__ = import_when_used(
         "batches": "GroupedRows MaskedTokens PadCollator ReplacedTokens mask_id_of padding_share word_ids",
         "build": "Corpus LabelledCorpus build_corpus build_labelled_corpus",
         "documents": "UNITS Document SourceReport split_paragraphs split_sentences",
-        "settings": "Augmentation CorpusSettings LabelledSettings LabelledTask LengthSchedule Mix RowMix",
+        "mixing": "RowMix",
+        "settings": "Augmentation CorpusSettings LabelledSettings LabelledTask LengthSchedule Mix",
         "sources": "open_source",
         "store": "Progress",
         "streaming": "Lane StreamedCorpus open_stream",

@@ -30,8 +30,9 @@ from limbeck.corpus.batches import QUERY
 from limbeck.corpus.blocks import BLOCK_COLUMNS, SEGMENTS, SPLITS, UNIT, BlockEncoding, block_encoding, block_identity
 from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, one_line
 from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, SequenceEncoder, WordEncoder
+from limbeck.corpus.mixing import RowMix
 from limbeck.corpus.packing import PackingCounts, TokenEncoder
-from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix, SourceUse
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, SourceUse
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 

@@ -3,6 +3,8 @@
 `FILE_KINDS` is the one list of them: sources, recipes and tasks ask it which files there are.
 """
 
+from __future__ import annotations
+
 import codecs
 import csv
 import io
@@ -10,9 +12,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +22,9 @@ from limbeck.corpus import documents, opening, prose
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, one_line
 from limbeck.corpus.opening import FilePath, is_compressed, open_file
 from limbeck.errors import CorpusError
+
+if TYPE_CHECKING:
+    import datasets
 
 LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, skipped"
 CUT_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, cut"
@@ -530,13 +534,19 @@ def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]
     Args:
         features: Columns of a data set; `None` if they are not known before reading.
     """
-    known = {name: getattr(kind, "feature", kind) for name, kind in (features or {}).items()}
-    return {name: tuple(kind.names) for name, kind in known.items() if isinstance(kind, datasets.ClassLabel)}
+    if not features:
+        return {}
+    from datasets import ClassLabel
+
+    known = {name: getattr(kind, "feature", kind) for name, kind in features.items()}
+    return {name: tuple(kind.names) for name, kind in known.items() if isinstance(kind, ClassLabel)}
 
 
 def _read_parquet_rows(file: OpenFile) -> Iterator[PlacedRow]:
+    from datasets import Features
+
     table = _open_parquet(_parquet_content(file))
-    names = class_names(datasets.Features.from_arrow_schema(table.schema_arrow))
+    names = class_names(Features.from_arrow_schema(table.schema_arrow))
     number = 0
     for batch in table.iter_batches(batch_size=_PARQUET_ROWS):
         try:

@@ -3,6 +3,8 @@
 `SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
 """
 
+from __future__ import annotations
+
 import difflib
 import os
 import re
@@ -11,9 +13,8 @@ from dataclasses import dataclass, replace
 from glob import escape, has_magic, iglob
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import datasets
 import fsspec  # type: ignore[import-untyped]
 
 from limbeck.core.files import tried_beside
@@ -23,6 +24,9 @@ from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, 
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
+
+if TYPE_CHECKING:
+    import datasets
 
 _HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
@@ -244,6 +248,8 @@ class HubDataset:
             cursor.move(cursor.shard + 1)
 
     def _open(self) -> datasets.IterableDataset:
+        import datasets
+
         try:
             if self._rows is None:
                 self._rows = datasets.load_dataset(

@@ -30,6 +30,7 @@ from limbeck.evaluation.cell import Cell, settings_of
 from limbeck.evaluation.fine_tuning import CellResult, Trained, select_split, train_once
 from limbeck.evaluation.grid_summary import FAILED, FINISHED, Cells, Choices, best_run, choose_all, summarise
 from limbeck.evaluation.metrics import THRESHOLDS, given_classes
+from limbeck.evaluation.request import EVALUATION, EvaluationRequest
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Submission, Task
 
 RESULTS = "results.jsonl"
@@ -145,7 +146,7 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
             )
 
 
-_EVALUATION = folders.FolderKind("evaluation", MANIFEST, _check_same, beside=frozenset({folders.LOCK}))
+_EVALUATION = replace(EVALUATION, check=_check_same)
 
 
 def _shown(value: Any) -> str:
@@ -274,7 +275,7 @@ class _Finished:
     places: Mapping[str, Path | None]
 
 
-def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
+def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
     """Evaluate models on tasks; cells that are finished in the output folder are not run again.
 
     Args:
@@ -324,7 +325,7 @@ def _name_places(folder: Path, summary: studies.Evaluation, done: _Finished) -> 
 
 
 def _finish_all(
-    request: grid_plan.EvaluationRequest,
+    request: EvaluationRequest,
     planner: grid_plan.Planner,
     folder: Path,
     models: Sequence[grid_plan.PlannedModel],
@@ -358,7 +359,7 @@ def _finish_all(
 
 
 def _carry_out(
-    request: grid_plan.EvaluationRequest,
+    request: EvaluationRequest,
     folder: Path,
     finished: Mapping[str, EvaluationCell],
     results: ResultsFile,

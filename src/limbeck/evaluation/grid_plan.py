@@ -1,8 +1,8 @@
-"""The plan of a grid of cells: the request, its models and tasks, and the cells that are still to run."""
+"""The plan of a grid of cells: the models and tasks of a request, and the cells that are still to run."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from limbeck.core import files, records, yaml
+from limbeck.core import files, records
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.studies import Column, EvaluationCell
@@ -19,169 +19,27 @@ from limbeck.errors import CorpusError, ModelError, RecipeError, suggestion
 from limbeck.evaluation import agreement, as_is, encoding, protocols, task_files
 from limbeck.evaluation import cell as grid_cell
 from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.request import EvaluationRequest, parse_overrides
 from limbeck.evaluation.task_rows import hold_out_rows
-from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
+from limbeck.evaluation.tasks import Task, TaskData, find_task
 from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head, has_head
 from limbeck.models.loading import load_config, load_tokenizer
 from limbeck.models.sentences import check_no_prompt
 
-MOST_WORKERS, MOST_SEEDS = 1024, 1000
-FINE_TUNING_PRESET = "comparative_study"
-"""The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
-KEPT_WEIGHTS = ("best", "all")
-"""Of which cells weights may be kept."""
 
-
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """A request for an evaluation, checked as far as possible without looking at any file.
-
-    Attributes:
-        models: Folders, `package:NAME` or Hub names.
-        tasks: Names of tasks and groups, and task files, by commas.
-        output: The folder of the evaluation; finished cells in it are not run again.
-        data: Folder with the tasks' files; None for the Hub.
-        preset: Name of a protocol.
-        average: Table of the preset's paper whose average is taken; None for the preset's usual one.
-        keep_weights: `"best"` keeps those of the best seed of each model's chosen grid point on each task, `"all"`
-            those of every cell; None keeps none.
-        seeds: Runs of every grid point; None leaves it to the protocol.
-        teacher: The reference, evaluated too; None for the first model.
-        workers: Processes that run cells.
-        overrides: `setting=value` or `task.setting=value` each.
-        as_is: Score the models by their heads as they are, without training.
-        classes: For `as_is`, names of a model's classes to the task's names of them.
-    """
-
-    models: tuple[str, ...]
-    tasks: str
-    output: Path
-    data: Path | None = None
-    preset: str = "minilmv2"
-    seeds: int | None = None
-    teacher: str | None = None
-    workers: int = 1
-    overrides: tuple[str, ...] = field(default=())
-    average: str | None = None
-    as_is: bool = False
-    classes: Mapping[str, str] = field(default_factory=dict)
-    keep_weights: str | None = None
-
-    @property
-    def protocol(self) -> protocols.Protocol:
-        """The preset, with the average that is asked for.
-
-        Raises:
-            RecipeError: if either is unknown.
-        """
-        return protocols.PROTOCOLS[self.preset].averaged_as(self.average)
-
-    def all_models(self) -> list[str]:
-        """Return every model that is evaluated, the reference first.
-
-        Raises:
-            RecipeError: if there is none.
-        """
-        if not self.models:
-            raise RecipeError("Name at least one model to evaluate: a folder, package:NAME or a Hub name.")
-        if self.teacher is None:
-            return list(self.models)
-        return [self.teacher, *(name for name in self.models if name != self.teacher)]
-
-    def task_names(self) -> list[str]:
-        """Return the tasks, groups expanded.
-
-        Raises:
-            RecipeError: for an unknown preset, average or task, or numbers out of range.
-            CorpusError: for a task file that is not there.
-        """
-        _ = self.protocol
-        for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
-            if number is not None and not 1 <= number <= most:
-                raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
-        if self.as_is and self.seeds is not None:
-            raise RecipeError("--seeds is for runs of a training, and --as-is trains nothing; leave one of them out.")
-        if self.classes and not self.as_is:
-            raise RecipeError("--classes names the classes of heads as they are; give --as-is, or leave it out.")
-        if self.keep_weights not in (None, *KEPT_WEIGHTS):
-            raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
-        if self.keep_weights is not None and self.as_is:
-            raise RecipeError(
-                "--keep-weights keeps what is trained, and --as-is trains nothing; leave one of them out."
-            )
-        if not self.tasks.strip(" ,"):
-            raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
-        return parse_tasks(self.tasks)
-
-
-def fine_tuned_task(request: EvaluationRequest) -> Task:
-    """Return the one task that a model is fine-tuned on and kept for, before any row is read.
+def check_fine_tuned(models: Sequence[str], task: Task) -> None:
+    """Refuse models without a head of the task that they are to be fine-tuned on.
 
     Raises:
-        RecipeError: if there are several tasks, or nothing is trained on it; and for all that an evaluation refuses.
-        CorpusError: for a task file that is not there.
-        ModelError: if the model's family has no head of the task, or there is no such model.
+        ModelError: if a model's family has none, or there is no such model.
     """
-    names = request.task_names()
-    if len(names) > 1:
-        raise RecipeError(f"--task '{request.tasks}' names {len(names)} tasks; a model is fine-tuned on one.")
-    task = find_task(names[0]).task
-    if task.train is None:
-        raise RecipeError(
-            f"{task.title} is scored by the cosine of sentence vectors, and nothing is trained on it; choose a task "
-            "that has rows to train on."
-        )
-    for model in request.models:
+    for model in models:
         config = load_config(model)
         if not has_head(config, cast(Head, task.kind)):
             words = task.kind.replace("_", " ")
             raise ModelError(f"The family {config.model_type} of '{model}' has no {words} head; choose another model.")
-    return task
-
-
-Override = tuple[str | None, Mapping[str, Any]]
-
-
-_SETTINGS = tuple(protocols.FineTuning.model_fields)
-_SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths")
-
-
-def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool = False) -> list[Override]:
-    """Read `setting=value` and `task.setting=value`; values are YAML.
-
-    Args:
-        texts: As the user wrote them.
-        tasks: Names of the tasks that are evaluated.
-        as_is: Whether nothing is trained, so that settings of a training are refused.
-
-    Returns:
-        (task or None for all, settings) each, in order.
-
-    Raises:
-        RecipeError: for text without a value, an unknown setting, or a task that is not evaluated.
-    """
-    found: list[Override] = []
-    for text in texts:
-        path, equals, value = text.partition("=")
-        if not equals:
-            raise RecipeError(f"--set '{text}' has no value; write setting=value or task.setting=value.")
-        task, dot, setting = path.strip().rpartition(".")
-        if dot and not task:
-            raise RecipeError(
-                f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
-            )
-        if setting not in _SETTINGS:
-            raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
-        if as_is and setting not in _SETTINGS_AS_IS:
-            raise RecipeError(
-                f"--set '{text}' is of a training, and --as-is trains nothing; it has {', '.join(_SETTINGS_AS_IS)}."
-            )
-        if task and task not in tasks:
-            raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")
-        found.append((task or None, {setting: yaml.parse_yaml(value, f"--set '{text}'")}))
-    return found
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 import datasets
 
-from limbeck.core.files import tried_beside
 from limbeck.core.kinds import KINDS
 from limbeck.corpus import opening, readers
 from limbeck.corpus.documents import SourceReport
@@ -382,8 +381,7 @@ def check_scored(name: str, *, data: Path | None) -> None:
 
 
 def _splits_of(name: str, data: Path | None) -> Splits:
-    if data is not None and not data.is_dir():
-        raise CorpusError(f"The data folder '{data}' does not exist{tried_beside(str(data))}.")
+    tasks.check_data(data)
     beside = Path(name).expanduser().parent if tasks.is_own_task(name) else None
     return Splits(tasks.find_task(name), beside, data)
 

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlparse
 
 from huggingface_hub import constants as hub_constants
-from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
 from limbeck.core.files import tried_beside
@@ -100,6 +99,8 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
     if is_local(resolved):
         folder = Path(resolved)
     else:
+        from huggingface_hub import snapshot_download  # Its clients of the network take longer than all else here.
+
         try:
             snapshot = snapshot_download(
                 resolved, revision=revision, allow_patterns=list(wanted),

@@ -6,186 +6,20 @@ import math
 import multiprocessing
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
-from accelerate.utils import DynamoBackend
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
-from transformers import Trainer, TrainingArguments, get_scheduler
-from transformers.integrations import get_available_reporting_integrations
+from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames, trainer_log_levels
 
 from limbeck.core.machine import bf16_is_fast
 from limbeck.errors import RecipeError, shorten_error, suggestion
+from limbeck.recipe.training_fields import DEFAULTS, REFUSED, check_fields, check_range
 
-# What the numbers of a stage's training arguments must lie in.
-
-
-class _Range(NamedTuple):
-    """What an argument must lie in; the least value may itself be excluded."""
-
-    least: float
-    most: float
-    least_allowed: bool = True
-
-
-_ANY = _Range(-1e15, 1e15)
-_COUNT = _Range(1, 1e12)
-_INTERVAL = _Range(0, 1e12, least_allowed=False)
-_BETA = _Range(0, 0.999999)
-# Beyond these no run makes sense, so that a slip of the keyboard costs no day of training.
-_RANGES: dict[str, _Range] = {
-    "learning_rate": _Range(0, torch.finfo(torch.float32).max, least_allowed=False),
-    "per_device_train_batch_size": _Range(1, 2**20),
-    "per_device_eval_batch_size": _Range(1, 2**20),
-    "gradient_accumulation_steps": _Range(1, 1e6),
-    "num_train_epochs": _Range(0, 1e6, least_allowed=False),
-    "max_grad_norm": _Range(0, 1e9),
-    "weight_decay": _Range(0, 1000),
-    "warmup_steps": _Range(0, 1e12),
-    "warmup_ratio": _Range(0, 1),
-    "adam_beta1": _BETA,
-    "adam_beta2": _BETA,
-    "adam_epsilon": _Range(0, 1),
-    "logging_steps": _INTERVAL,
-    "eval_steps": _INTERVAL,
-    "save_steps": _INTERVAL,
-    "save_total_limit": _COUNT,
-    "dataloader_num_workers": _Range(0, 1024),
-    "dataloader_prefetch_factor": _Range(1, 1024),
-}
-
-
-def check_range(name: str, value: Any, place: str) -> None:
-    """Refuse numbers that no run can use.
-
-    Args:
-        name: Of the argument.
-        value: Of its type; what is no number is left alone.
-        place: Where it stands, for the message.
-
-    Raises:
-        RecipeError: for a number out of its range.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    if name == "max_steps" and value != -1 and not _COUNT.least <= value <= _COUNT.most:
-        raise RecipeError(f"{place} is {value}; give 1 or more, up to {_COUNT.most:,.0f}, or -1 to count in epochs.")
-    least, most, allowed = _RANGES.get(name, _ANY)
-    if not least <= value <= most or (value == least and not allowed):  # No comparison holds for NaN.
-        raise RecipeError(
-            f"{place} is {value}; give {'at least' if allowed else 'more than'} {least:g}, up to {most:g}."
-        )
-
-
-# Rate, warm-up, decay and betas are MiniLMv2's (section 4.1); batch and steps are for the user to choose.
-DEFAULTS: dict[str, Any] = {
-    "learning_rate": 6e-4,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 0.01,
-    "weight_decay": 0.01,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "max_grad_norm": 1.0,
-    "optim": "adamw_torch_fused",
-    "per_device_train_batch_size": 32,
-    "per_device_eval_batch_size": 32,
-    "num_train_epochs": 1,
-    "logging_steps": 10,
-    "eval_strategy": "steps",
-    "eval_steps": 500,
-    "save_strategy": "steps",
-    "save_steps": 500,
-    "save_total_limit": 2,
-    "report_to": "none",
-    # Parameters without a gradient are found and frozen beforehand; no module has buffers that training changes alone.
-    "ddp_find_unused_parameters": False,
-    "ddp_broadcast_buffers": False,
-}
-
-# Every field of TrainingArguments is in one of four lists. Those that work whatever they are:
-WORKS = frozenset({
-    "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs",
-    "max_steps", "learning_rate", "warmup_steps", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon",
-    "max_grad_norm", "logging_strategy", "logging_steps", "logging_first_step", "log_on_each_node", "run_name",
-    "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id", "eval_strategy", "eval_steps",
-    "eval_delay", "eval_on_start", "save_steps", "save_total_limit", "full_determinism", "use_cpu",
-    "torch_empty_cache_steps", "dataloader_drop_last", "dataloader_num_workers", "dataloader_pin_memory",
-    "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_static_graph", "ddp_timeout",
-})  # fmt: skip
-
-# Those that work under a condition, which `check_training` and `build_arguments` see to.
-CHECKED: dict[str, str] = {
-    "optim": "its package is installed, and it needs no hooks in the model",
-    "optim_args": "the optimizer takes them",
-    "lr_scheduler_type": "the schedule can be made",
-    "lr_scheduler_kwargs": "the schedule takes them",
-    "save_strategy": "no, steps or epoch",
-    "report_to": "its package is installed",
-    "log_level": "a level of transformers",
-    "log_level_replica": "a level of transformers",
-    "bf16": "the machine has it",
-    "fp16": "a GPU or another accelerator trains",
-    "tf32": "the machine has it",
-    "torch_compile": "it is asked for by name",
-    "torch_compile_backend": "torch_compile is true and PyTorch has the backend",
-    "torch_compile_mode": "torch_compile is true and PyTorch has the mode",
-    "dataloader_prefetch_factor": "there are workers",
-    "dataloader_persistent_workers": "there are workers",
-    "dataloader_multiprocessing_context": "there are workers, and the machine starts processes so",
-    "ddp_backend": "PyTorch has it",
-    "fsdp": "a switch",
-    "fsdp_config": "reshard_after_forward",
-}
-
-_HUB = "a student is pushed by `limbeck export --push`"
-_NO_METRICS = "held-out losses are measured by limbeck's own loop, which keeps no predictions"
-# Those that a distillation cannot mean, with the reason; the value that they have anyhow does no harm.
-REFUSED: dict[str, str] = {
-    "label_smoothing_factor": "losses are those of the method, which has no labels to smooth",
-    "neftune_noise_alpha": "noise would reach the student alone, and its teacher reads the text as it is",
-    "use_liger_kernel": "its layers keep no streams for the method to read",
-    "liger_kernel_config": "its layers keep no streams for the method to read",
-    "use_cache": "nothing is generated",
-    "optim_target_modules": "it is for optimizers that hook into the layers of one model",
-    "include_num_input_tokens_seen": "limbeck counts the tokens itself, in the record and the log",
-    "debug": "limbeck guards losses itself; see guard",
-    "skip_memory_metrics": "limbeck measures memory itself, in the record",
-    "dataloader_in_order": "batches come in the order that a resumed run will meet",
-    "bf16_full_eval": "held-out losses are measured as the stage trains",
-    "fp16_full_eval": "held-out losses are measured as the stage trains",
-    **dict.fromkeys(("prediction_loss_only", "eval_accumulation_steps", "eval_do_concat_batches"), _NO_METRICS),
-    **dict.fromkeys(("eval_use_gather_object", "include_for_metrics", "batch_eval_metrics"), _NO_METRICS),
-    **dict.fromkeys(("metric_for_best_model", "greater_is_better"), "a student is that of the last step"),
-    **dict.fromkeys(("hub_token", "hub_private_repo", "hub_model_id", "hub_strategy"), _HUB),
-    **dict.fromkeys(("hub_always_push", "hub_revision"), _HUB),
-}
-
-# Those that limbeck decides itself, with the key of the recipe that asks for it.
-MANAGED: dict[str, str | None] = {
-    **dict.fromkeys(("output_dir", "logging_dir"), "output"),
-    **dict.fromkeys(("seed", "data_seed"), "seed"),
-    **dict.fromkeys(("deepspeed", "parallelism_config"), "fsdp"),
-    "resume_from_checkpoint": "--resume",
-    "disable_tqdm": "--quiet",
-    "local_rank": "torchrun",
-    # The rows of a batch, and the one division of its loss.
-    **dict.fromkeys(("remove_unused_columns", "label_names", "train_sampling_strategy", "length_column_name")),
-    **dict.fromkeys(("average_tokens_across_devices", "auto_find_batch_size", "logging_nan_inf_filter")),
-    "accelerator_config": None,
-    # Stages train and evaluate, and one process saves the student of the last step.
-    **dict.fromkeys(("do_train", "do_eval", "do_predict")),
-    **dict.fromkeys(("push_to_hub", "load_best_model_at_end", "save_on_each_node")),
-    # A resumed run ends like one that was never stopped: whole checkpoints, and the rows it would have met.
-    **dict.fromkeys(("save_only_model", "ignore_data_skip")),
-    **dict.fromkeys(("restore_callback_states_from_checkpoint", "enable_jit_checkpoint")),
-    # Students are small and the teacher keeps no activations: nothing that is worth recomputing them.
-    **dict.fromkeys(("gradient_checkpointing", "gradient_checkpointing_kwargs")),
-    **dict.fromkeys(("activation_checkpointing", "activation_checkpointing_kwargs")),
-}
-
+_OF_OPTIMIZER = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
 # Optimizers that step inside of the backward pass, or know their layers by name.
 _HOOKED = ("galore", "apollo", "lomo", "adalomo", "layerwise")
 _NEED_WORKERS = tuple(
@@ -228,18 +62,11 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
             a distillation; for a wrong type, or a value whose condition is not met.
     """
     types = _field_types()
+    check_fields(training, place)
     checked: dict[str, Any] = {}
     for name, value in training.items():
-        if name in MANAGED:
-            instead = f"; use {MANAGED[name]} instead" if MANAGED[name] else ""
-            raise RecipeError(f"{place}.{name} is managed by limbeck{instead}: leave it out.")
         if name not in types:
-            near = suggestion(name, types).split(" Known:")[0]
-            raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
-        if name not in WORKS and name not in CHECKED and name not in REFUSED:
-            raise RecipeError(
-                f"{place}.{name} is new in this transformers, and limbeck does not know it: leave it out."
-            )
+            raise RecipeError(f"{place}.{name} is an argument of other versions of transformers: leave it out.")
         if isinstance(value, str) and not value.strip():
             raise RecipeError(f"{place}.{name} is empty: give a value, or leave the key out.")
         if value is False and name.endswith("_strategy"):
@@ -300,13 +127,23 @@ def _check_compiler(checked: dict[str, Any], place: str) -> None:
             continue
         if not checked.get("torch_compile"):
             raise RecipeError(f"{place}.{name} is for torch_compile; set torch_compile: true, or leave it out.")
-        known = modes if name.endswith("mode") else [backend.value.lower() for backend in DynamoBackend]
+        known = modes if name.endswith("mode") else _compilers()
         if value not in known:
             raise RecipeError(f"{place}.{name} is '{value}'.{suggestion(value, known)}")
 
 
+def _compilers() -> list[str]:
+    from accelerate.utils import DynamoBackend
+
+    return [backend.value.lower() for backend in DynamoBackend]
+
+
 def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> None:
     """Refuse an optimizer or a schedule that cannot be made or used, by some steps of them for one number."""
+    if not given.keys() & _OF_OPTIMIZER:
+        return  # A test makes the default ones; `Trainer` takes seconds to import.
+    from transformers import Trainer, get_scheduler
+
     name = arguments.optim.value
     if name.startswith(_HOOKED) or "layerwise" in name:
         raise RecipeError(
@@ -351,11 +188,16 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
 def _check_loggers(report_to: Any, place: str) -> None:
     """Refuse a logger whose package is missing before any time is spent."""
     names = [report_to] if isinstance(report_to, str) else list(report_to or [])
-    available = get_available_reporting_integrations()
     if len(names) > 1 and (alone := {"none", "all"} & set(names)):
         raise RecipeError(f"{place} has '{min(alone)}' beside others: give it alone, or the names of loggers.")
-    for name in names:
-        if name not in ("none", "all") and name not in available:
+    loggers = [name for name in names if name not in ("none", "all")]
+    if not loggers:
+        return
+    from transformers.integrations import get_available_reporting_integrations
+
+    available = get_available_reporting_integrations()
+    for name in loggers:
+        if name not in available:
             extra = "'limbeck[tensorboard]'" if name == "tensorboard" else f"the package of '{name}'"
             raise RecipeError(f"{place}: '{name}' is not installed; pip install {extra}, or leave report_to out.")
 

@@ -14,7 +14,7 @@ from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, fold
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe, without_places
 from limbeck.recipe.schema import NOT_COMPUTED, Recipe
-from limbeck.recipe.training_arguments import DEFAULTS
+from limbeck.recipe.training_fields import DEFAULTS
 
 RECIPE = "recipe.yaml"
 # Arguments that may change in a resumed run: when to save, measure and log, and where to.
@@ -65,10 +65,7 @@ def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -
         folder.mkdir(parents=True, exist_ok=True)
     stack.enter_context(folder_lock(folder))
     if _RUN.is_occupied(folder) and not resume and not overwrite:
-        raise OutputError(
-            f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
-            "or choose another folder."
-        )
+        raise _not_empty(folder)
     with writing(folder):
         if overwrite:
             _remove_run(folder)
@@ -77,6 +74,34 @@ def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -
                 (folder / name).unlink(missing_ok=True)
             keep_recipe(folder, recipe)
     return folder
+
+
+def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a run's folder that cannot be claimed, before torch is imported; nothing is made or removed.
+
+    Args:
+        recipe: The recipe, with its output.
+        resume: Continue the run that is there.
+        overwrite: Remove the run that is there.
+
+    Raises:
+        OutputError: as `claimed_output`.
+    """
+    folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
+    if not _RUN.is_occupied(folder) or overwrite:
+        return
+    if resume:
+        _check_same_recipe(folder, _read_recipe(folder), yaml.parse_yaml(dump_recipe(recipe), RECIPE))
+        return
+    with folder_lock(folder):  # A run that goes on there is said first.
+        raise _not_empty(folder)
+
+
+def _not_empty(folder: Path) -> OutputError:
+    return OutputError(
+        f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, or "
+        "choose another folder."
+    )
 
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:

@@ -10,13 +10,13 @@ import yaml
 
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation import grid_plan
 from limbeck.evaluation.cell import Cell, grid, identity, settings_of
 from limbeck.evaluation.encoding import prepare
 from limbeck.evaluation.grid import read_predictions, save_predictions, write_submissions
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
+from limbeck.evaluation.grid_plan import Planner
 from limbeck.evaluation.metrics import choose_thresholds, score
 from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.request import EvaluationRequest, parse_overrides
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import SplitFacts, Submission
 from limbeck.models.loading import load_tokenizer
@@ -162,7 +162,7 @@ def test_descriptions_that_do_not_fit_are_refused(tmp_path, changes, message):
 def test_settings_of_classes_that_cannot_be_are_refused(kind, text, message):
     task = make_task(kind)
     with pytest.raises(RecipeError, match=message) as caught:
-        grid(task, PROTOCOLS["minilmv2"].settings(task, grid_plan.parse_overrides([text], [task.name])), bf16=False)
+        grid(task, PROTOCOLS["minilmv2"].settings(task, parse_overrides([text], [task.name])), bf16=False)
     assert "\n" not in str(caught.value)
 
 

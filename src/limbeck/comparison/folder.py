@@ -1,0 +1,122 @@
+"""The folder of a comparison, and what its plan names: all that is checked before torch is imported."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
+from limbeck.core import folders, studies
+from limbeck.errors import OutputError
+from limbeck.evaluation.request import EvaluationRequest
+from limbeck.models.locating import check_not_pickled
+from limbeck.recipe.load import without_places
+from limbeck.recipe.places import check_corpus, check_student
+from limbeck.recipe.training_fields import check_fields
+
+EVALUATION = "evaluation"
+_MEANINGS = {
+    "training": "training arguments common to all runs",
+    "evaluation": "evaluation (preset and settings)",
+    "teacher_weights": "teacher's weights",
+    "text": "text of the corpus",
+    "content": "text of the corpus",
+}
+
+
+def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to put runs beside others that they cannot be compared with.
+
+    Args:
+        folder: The folder of the comparison.
+        saved: Its record, plain values.
+        asked: What has to be the same for all runs in it, by name; plain values.
+
+    Raises:
+        OutputError: naming the first difference, and the way out.
+    """
+    fixed = saved.get("fixed", {})
+    if not isinstance(fixed, dict):
+        raise OutputError(f"'{folder / studies.Comparison.FILE}' is no record of a comparison; choose another folder.")
+    common = [name for name in fixed if name in asked]
+    before, now = ({name: values[name] for name in common} for values in (fixed, asked))
+    if fixed_at_first(saved):
+        before, now = without_places(before), without_places(now)
+    difference = folders.first_difference(before, now)
+    if difference is not None:
+        name, _, below = difference.place.partition(".")
+        old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
+        raise OutputError(
+            f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' is {old}, and now {new}: its runs could "
+            "not be compared with new ones; put it back, or give another --output."
+        )
+
+
+def known_teacher(saved: Mapping[str, Any]) -> str | None:
+    """Return the fingerprint of its teacher that a comparison wrote down, if it did."""
+    fixed = saved.get("fixed")
+    known = fixed.get("teacher_weights") if isinstance(fixed, dict) else None
+    return known if isinstance(known, str) else None
+
+
+def fixed_at_first(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return teacher and corpus as a comparison that knows them by their content began with them; else nothing."""
+    fixed = saved.get("fixed")
+    if not isinstance(fixed, dict) or not {"content", "teacher_weights"} <= fixed.keys():
+        return {}
+    return {name: fixed[name] for name in ("teacher", "corpus") if name in fixed}
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+COMPARISON = folders.FolderKind(
+    "comparison", studies.Comparison.FILE, check_fixed, way_out="put it back, or choose another folder"
+)
+
+
+def request_evaluation(
+    spec: MeasuresSpec, folder: Path, *, teacher: str | None, students: Sequence[Path]
+) -> EvaluationRequest:
+    """Return the request for `limbeck evaluate`.
+
+    Args:
+        spec: The plan's.
+        folder: Of the comparison.
+        teacher: The model to compare with, if it is evaluated.
+        students: The students' folders.
+    """
+    data = None if spec.data is None or spec.data.lower() == "hub" else Path(spec.data).expanduser()
+    return EvaluationRequest(
+        models=tuple(map(str, students)),
+        tasks=",".join(spec.tasks),
+        output=folder / EVALUATION,
+        data=data,
+        preset=spec.preset,
+        seeds=spec.seeds,
+        teacher=teacher,
+        workers=spec.workers,
+        overrides=spec.overrides,
+    )
+
+
+def check_places(plan: ComparisonPlan, output: Path | None) -> None:
+    """Refuse what a plan names and is nowhere: models, text, tasks, their files; and a folder of something else.
+
+    Args:
+        plan: The plan.
+        output: The comparison's folder; None where nothing is run.
+
+    Raises:
+        LimbeckError: one line for the first.
+    """
+    check_not_pickled(plan.teacher.model)
+    for student in plan.students:
+        check_student(student)
+    check_corpus(plan.corpus)
+    check_fields(plan.training, "training")
+    if plan.evaluation.tasks:
+        request_evaluation(plan.evaluation, Path(), teacher=None, students=[]).check_tasks()
+    if output is not None:
+        COMPARISON.look(output.expanduser())

@@ -1,0 +1,199 @@
+"""The request for an evaluation: its models, tasks and settings, and all that it alone shows to be wrong.
+
+Nothing heavy is imported, so that a mistake is told at once; `limbeck.evaluation.grid_plan` plans a request.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from limbeck.core import folders, yaml
+from limbeck.core.studies import EvaluationRequest as Manifest
+from limbeck.errors import RecipeError, suggestion
+from limbeck.evaluation import protocols
+from limbeck.evaluation.tasks import Task, check_data, find_task, parse_tasks
+from limbeck.models.locating import is_local, resolve_model
+
+MOST_WORKERS, MOST_SEEDS = 1024, 1000
+FINE_TUNING_PRESET = "comparative_study"
+"""The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
+KEPT_WEIGHTS = ("best", "all")
+"""Of which cells weights may be kept."""
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """A request for an evaluation, checked as far as possible without looking at any file.
+
+    Attributes:
+        models: Folders, `package:NAME` or Hub names.
+        tasks: Names of tasks and groups, and task files, by commas.
+        output: The folder of the evaluation; finished cells in it are not run again.
+        data: Folder with the tasks' files; None for the Hub.
+        preset: Name of a protocol.
+        average: Table of the preset's paper whose average is taken; None for the preset's usual one.
+        keep_weights: `"best"` keeps those of the best seed of each model's chosen grid point on each task, `"all"`
+            those of every cell; None keeps none.
+        seeds: Runs of every grid point; None leaves it to the protocol.
+        teacher: The reference, evaluated too; None for the first model.
+        workers: Processes that run cells.
+        overrides: `setting=value` or `task.setting=value` each.
+        as_is: Score the models by their heads as they are, without training.
+        classes: For `as_is`, names of a model's classes to the task's names of them.
+    """
+
+    models: tuple[str, ...]
+    tasks: str
+    output: Path
+    data: Path | None = None
+    preset: str = "minilmv2"
+    seeds: int | None = None
+    teacher: str | None = None
+    workers: int = 1
+    overrides: tuple[str, ...] = field(default=())
+    average: str | None = None
+    as_is: bool = False
+    classes: Mapping[str, str] = field(default_factory=dict)
+    keep_weights: str | None = None
+
+    @property
+    def protocol(self) -> protocols.Protocol:
+        """The preset, with the average that is asked for.
+
+        Raises:
+            RecipeError: if either is unknown.
+        """
+        return protocols.PROTOCOLS[self.preset].averaged_as(self.average)
+
+    def all_models(self) -> list[str]:
+        """Return every model that is evaluated, the reference first.
+
+        Raises:
+            RecipeError: if there is none.
+        """
+        if not self.models:
+            raise RecipeError("Name at least one model to evaluate: a folder, package:NAME or a Hub name.")
+        if self.teacher is None:
+            return list(self.models)
+        return [self.teacher, *(name for name in self.models if name != self.teacher)]
+
+    def task_names(self) -> list[str]:
+        """Return the tasks, groups expanded.
+
+        Raises:
+            RecipeError: for an unknown preset, average or task, or numbers out of range.
+            CorpusError: for a task file that is not there.
+        """
+        _ = self.protocol
+        for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
+            if number is not None and not 1 <= number <= most:
+                raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
+        if self.as_is and self.seeds is not None:
+            raise RecipeError("--seeds is for runs of a training, and --as-is trains nothing; leave one of them out.")
+        if self.classes and not self.as_is:
+            raise RecipeError("--classes names the classes of heads as they are; give --as-is, or leave it out.")
+        if self.keep_weights not in (None, *KEPT_WEIGHTS):
+            raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
+        if self.keep_weights is not None and self.as_is:
+            raise RecipeError(
+                "--keep-weights keeps what is trained, and --as-is trains nothing; leave one of them out."
+            )
+        if not self.tasks.strip(" ,"):
+            raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
+        return parse_tasks(self.tasks)
+
+    def check(self) -> None:
+        """Refuse what is wrong whatever the models and rows hold; torch is not imported.
+
+        Raises:
+            ModelError: for a model that is nowhere.
+            OutputError: for a folder of something else.
+            LimbeckError: see `check_tasks`.
+        """
+        if self.tasks.strip(" ,"):
+            self.check_tasks()
+        for name in self.all_models():
+            if not is_local(name):
+                resolve_model(name)
+        EVALUATION.look(self.output.expanduser())
+
+    def check_tasks(self) -> None:
+        """Refuse tasks, settings and numbers that cannot be.
+
+        Raises:
+            RecipeError: for an unknown task, preset, average or setting, or a number out of range.
+            CorpusError: for a task file or a folder of rows that is not there.
+        """
+        tasks = [find_task(name).task for name in self.task_names()]
+        overrides = parse_overrides(self.overrides, [task.name for task in tasks], as_is=self.as_is)
+        for task in tasks:
+            self.protocol.settings(task, overrides)
+        check_data(self.data)
+
+
+def fine_tuned_task(request: EvaluationRequest) -> Task:
+    """Return the one task that a model is fine-tuned on and kept for, of a request that is checked.
+
+    Raises:
+        RecipeError: if there are several tasks, or nothing is trained on it; and for all that an evaluation refuses.
+        LimbeckError: see `EvaluationRequest.check`.
+    """
+    names = request.task_names()
+    if len(names) > 1:
+        raise RecipeError(f"--task '{request.tasks}' names {len(names)} tasks; a model is fine-tuned on one.")
+    task = find_task(names[0]).task
+    if task.train is None:
+        raise RecipeError(
+            f"{task.title} is scored by the cosine of sentence vectors, and nothing is trained on it; choose a task "
+            "that has rows to train on."
+        )
+    request.check()
+    return task
+
+
+Override = tuple[str | None, Mapping[str, Any]]
+
+
+_SETTINGS = tuple(protocols.FineTuning.model_fields)
+_SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths")
+
+
+def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool = False) -> list[Override]:
+    """Read `setting=value` and `task.setting=value`; values are YAML.
+
+    Args:
+        texts: As the user wrote them.
+        tasks: Names of the tasks that are evaluated.
+        as_is: Whether nothing is trained, so that settings of a training are refused.
+
+    Returns:
+        (task or None for all, settings) each, in order.
+
+    Raises:
+        RecipeError: for text without a value, an unknown setting, or a task that is not evaluated.
+    """
+    found: list[Override] = []
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise RecipeError(f"--set '{text}' has no value; write setting=value or task.setting=value.")
+        task, dot, setting = path.strip().rpartition(".")
+        if dot and not task:
+            raise RecipeError(
+                f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
+            )
+        if setting not in _SETTINGS:
+            raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
+        if as_is and setting not in _SETTINGS_AS_IS:
+            raise RecipeError(
+                f"--set '{text}' is of a training, and --as-is trains nothing; it has {', '.join(_SETTINGS_AS_IS)}."
+            )
+        if task and task not in tasks:
+            raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")
+        found.append((task or None, {setting: yaml.parse_yaml(value, f"--set '{text}'")}))
+    return found
+
+
+EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({folders.LOCK}))
+"""The folder of an evaluation."""
