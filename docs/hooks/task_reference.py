@@ -1,4 +1,4 @@
-"""The reference of the built-in tasks is made of their YAML files: files, columns, classes, metrics, rows, Hub.
+"""The reference of tasks is made of their YAML files, and of the model that reads them: what each has, what keys mean.
 
 `python docs/hooks/task_reference.py` writes it into `docs/reference/tasks.md`, below the line that says so.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from limbeck.evaluation.tasks import TASK_GROUPS, TASKS, Task
+from limbeck.evaluation.tasks import METRIC_NAMES, TASK_GROUPS, TASKS, Task, TaskDefinition
 
 PAGE = Path(__file__).parents[1] / "reference/tasks.md"
 PLACE = "<!-- limbeck.evaluation.tasks: made of their files by `make references` -->\n"
@@ -23,12 +23,28 @@ def with_reference(text: str) -> str:
     """Put the reference below its line in the page."""
     written, place, _ = text.partition(PLACE)
     assert place, "the page has a place for the reference"
-    return f"{written}{place}\n" + "\n\n".join([_groups(), *(_task(name, task) for name, task in TASKS.items())]) + "\n"
+    sections = [_groups(), _keys(), _metrics(), *(_task(name, task) for name, task in TASKS.items())]
+    return f"{written}{place}\n" + "\n\n".join(sections) + "\n"
 
 
 def _groups() -> str:
     rows = [f"| `{group}` | {_codes(names)} |" for group, names in TASK_GROUPS.items()]
     return "\n".join(["## Groups", "", "| group | tasks |", "|---|---|", *rows])
+
+
+def _keys() -> str:
+    """Every key of a task file, from the descriptions of the model's fields."""
+    fields = TaskDefinition.model_fields.items()
+    known = {key: "*needed*" if field.is_required() else field.default for key, field in fields}
+    shown = {key: value if isinstance(value, str) else "" for key, value in known.items()}
+    defaults = {key: value if value in ("", "*needed*") else f"`{value}`" for key, value in shown.items()}
+    rows = [f"| `{key}` | {' '.join(str(field.description).split())} | {defaults[key]} |" for key, field in fields]
+    return "\n".join(["## Keys of a task file", "", "| key | meaning | default |", "|---|---|---|", *rows])
+
+
+def _metrics() -> str:
+    rows = [f"| `{kind}` | {_codes(names)} |" for kind, names in METRIC_NAMES.items()]
+    return "\n".join(["## Metrics", "", "| type | metrics, the main one first |", "|---|---|", *rows])
 
 
 def _task(name: str, task: Task) -> str:

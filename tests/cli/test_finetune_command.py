@@ -83,7 +83,7 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     said = " ".join(card.text.split())
     assert (
         f"the best of 3 seeds ({best['seed']})" in said
-        and "The rows of validation chose this model by accuracy" in said
+        and "This model was chosen on the rows of validation by accuracy" in said
     )
     assert "Rows: 16 of MRPC, train." in said and str(tmp_path) not in card.content
 
@@ -104,7 +104,7 @@ def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):
         "f1",
         "matthews",
     }
-    assert "These rows chose nothing" in (result.model / "README.md").read_text()
+    assert "These rows were used for no choice" in (result.model / "README.md").read_text()
     assert pipeline("text-classification", str(result.model), device="cpu")("the model")[0]["label"] in ("sad", "glad")
     tokenizer = AutoTokenizer.from_pretrained(result.model)
     assert AutoModelForSequenceClassification.from_pretrained(result.model)(**tokenizer("it", return_tensors="pt"))

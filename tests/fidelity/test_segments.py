@@ -39,7 +39,7 @@ def test_pairs_train_the_second_segment_and_without_them_its_row_is_named(tiny_r
     assert moved == [[True, False], [True, True]]
     assert unread_in(alone)["segments"] == (1, "1") and unread_in(alone)["positions"] == (96, "32-127")
     assert unread_in(in_pairs).keys() == {"tokens", "positions"}
-    said = "96 of 128 positions, 1 of 2 segments: their embeddings hold the values the student started with"
+    said = "96 of 128 positions, 1 of 2 segments: their embeddings hold the values that the student started with"
     assert said in (alone.student / "README.md").read_text(encoding="utf-8")
     assert "of 2 segments" not in (in_pairs.student / "README.md").read_text(encoding="utf-8")
 

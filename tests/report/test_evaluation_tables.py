@@ -154,7 +154,7 @@ def test_a_papers_table_stands_beside_where_it_has_a_compared_shape():
     found = published_tables([LARGE, SMALL], large, ("4", "2x192", None), ("5", "6x384", None))
     assert found == {name: (("", "ms"), [("6x384", "3"), ("2x192", "3")])}
     found = published_tables([SMALL], ("4", "2x192", "mnli"), ("4", "2x192", None))
-    assert found[name] == (("", "Texts of", "ms"), [("2x192", "mnli", "3"), ("2x192", "–", "3")])
+    assert found[name] == (("", "Texts from", "ms"), [("2x192", "mnli", "3"), ("2x192", "–", "3")])
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_prompts_and_widths_are_in_its_code(tmp_path: Path):
     text = text_of_card(run_record(recipe={"stages": stages}), tmp_path)
     assert 'model.encode_query(["What' in text and 'as drops."], prompt_name="passage")' in text
     assert "`'query: '` before a query, `'passage: '` before a document" in text and "model.encode(" not in text
-    assert "cut to 32 or 16 numbers" in text and "truncate_dim=32)" in text
+    assert "cut to 32 or 16 dimensions" in text and "truncate_dim=32)" in text
     (tmp_path / "config_sentence_transformers.json").unlink()
     text = text_of_card(run_record(), tmp_path)
     assert "model.encode(" in text and "encode_query" not in text and "truncate_dim" not in text

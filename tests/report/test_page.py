@@ -168,7 +168,7 @@ def test_figures_go_where_they_are_asked_for(tmp_path):
     done = write_report([SEARCHED], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
     names = {f"{figure.name}{suffix}" for figure in done.page.figures() for suffix in (".svg", ".png")}
     assert {path.name for path in (tmp_path / "paper").iterdir()} == names
-    assert "](../paper/students-of-the-layers-of-the-teacher.svg)" in done.markdown.read_text()
+    assert "](../paper/scores-of-students-by-teacher-layer.svg)" in done.markdown.read_text()
 
 
 def test_what_is_not_a_report_is_not_replaced(tmp_path):
@@ -179,7 +179,7 @@ def test_what_is_not_a_report_is_not_replaced(tmp_path):
         ([SEARCHED], tmp_path, RecipeError, "ends with .html"),
         ([SEARCHED], tmp_path / "report.pdf", RecipeError, "ends with .html"),
         ([SIMILARITY], mine / "report.html", OutputError, "cannot be written"),
-        ([], None, RecipeError, "one folder or more"),
+        ([], None, RecipeError, "needs at least one folder"),
     ):
         with pytest.raises(error, match=words):
             write_report(folders, output)
@@ -205,11 +205,11 @@ def test_paths_sections_and_warnings_are_printed(limbeck, tmp_path):
 
 
 def test_mistakes_are_one_line(limbeck, tmp_path):
-    assert_one_line_error(limbeck("report", tmp_path), 2, "is no folder of a run", "run.json")
+    assert_one_line_error(limbeck("report", tmp_path), 2, "is not the folder of a run", "run.json")
     assert_one_line_error(limbeck("report", SEARCHED, "--output", tmp_path / "x.pdf"), 2, "ends with .html")
     assert limbeck("report").returncode == 2
     (tmp_path / "taken").write_text("")
     for place in ("taken", "taken/below"):
         done = limbeck("report", SEARCHED, "--output", tmp_path / "x.html", "--figures", tmp_path / place)
-        assert_one_line_error(done, 2, "is to be a folder", "taken' is a file")
+        assert_one_line_error(done, 2, "must be a folder", "taken' is a file")
     assert not (tmp_path / "x.html").exists()

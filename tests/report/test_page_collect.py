@@ -159,7 +159,7 @@ def run_with(label, method, losses):
 def test_losses_of_different_methods_are_shares_of_their_start():
     runs = [run_with("a", "elm", [8.0, 4.0, 2.0]), run_with("b", "mlm", [3.0, 1.5])]
     alike, shares = course_figures([*runs, run_with("c", "mlm", []), run_with("d", "mlm", [0.0, 1.0])])
-    assert alike.title == "Stage 'stage' (mlm) of the runs" and "on no common scale" in shares.caption
+    assert alike.title == "Stage 'stage' (mlm) of the runs" and "no common scale" in shares.caption
     assert shares.data.headings == ("step", "a", "b"), "a share of nothing is nothing"
     assert shares.data.rows == (("1", "1", "1"), ("2", "0.5", "0.5"), ("3", "0.25", "–"))
 
@@ -176,8 +176,8 @@ def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path):
     for path, parts in (
         (tmp_path, ("run.json", "comparison.json", "search.json", "attention.json")),
         (tmp_path / "missing", ("does not exist",)),
-        (tmp_path / "notes.txt", ("a file of no inspection",)),
-        (shipped, ("there are some in it", str(shipped / "comparison"))),
+        (tmp_path / "notes.txt", ("a file, but not one of an inspection",)),
+        (shipped, ("there are some below it", str(shipped / "comparison"))),
     ):
         with pytest.raises(OutputError) as error:
             collect([path])

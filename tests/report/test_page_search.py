@@ -24,7 +24,7 @@ from tests.support.corpora import write_text
 SHOWN = {
     "mapping": ("Evolution", "Evolution of the fitness"),
     "architecture": ("Shapes", "Loss and latency of shapes"),
-    "teacher-layer": ("Layers of the teacher", "Students of the layers of the teacher"),
+    "teacher-layer": ("Layers of the teacher", "Scores of students by teacher layer"),
 }
 """The section and the figure of each kind."""
 
@@ -148,12 +148,12 @@ def test_a_search_whose_worker_lives_runs_and_one_whose_worker_is_gone_is_dead(u
     process = psutil.Process()
     rewrite(folder, working_at(machine(), process=os.getpid(), started=process.create_time()))
     page = seen(folder)
-    assert facts_of(page)["Status"] == "running" and "is still going on" in page.warnings()[0]
+    assert facts_of(page)["Status"] == "running" and "is still in progress" in page.warnings()[0]
     assert len(socket.gethostname()) <= 3 or socket.gethostname() not in render_html(page), "machines are not named"
     for gone in ({"process": 2**22 - 1}, {"process": os.getpid(), "started": process.create_time() - 100}):
         rewrite(folder, working_at(machine(), **gone))
         page = seen(folder)
-        assert facts_of(page)["Status"] == "dead" and "workers are gone without a word" in page.warnings()[0]
+        assert facts_of(page)["Status"] == "dead" and "workers vanished without recording an end" in page.warnings()[0]
         assert facts_of(page)["Workers"] == "1 gone"
 
 
@@ -199,7 +199,7 @@ def test_a_study_that_cannot_be_read_is_said_so(unfinished, text):
     if text is not None:
         (folder / "search.journal").write_text(text)
     page = seen(folder)
-    assert ("No trials are in its folder" if text is None else "cannot be read") in " ".join(page.warnings())
+    assert ("Its folder has no trials" if text is None else "cannot be read") in " ".join(page.warnings())
     assert [section.title for section in page.parts[0].sections] == ["What was done"]
 
 
@@ -218,5 +218,5 @@ def test_a_study_with_junk_in_its_attributes_never_stops_a_report(unfinished, ju
 def test_a_search_that_has_begun_only_says_so(tmp_path):
     (tmp_path / "search.json").write_text('{"kind": "mapping", "name": "slow", "status": "running"}')
     page = seen(tmp_path)
-    assert "The search 'slow' (mapping) is not finished; the same command goes on" in page.warnings()[0]
+    assert "The search 'slow' (mapping) is not finished; the same command continues it" in page.warnings()[0]
     assert page.parts[0].subtitle == "Mapping search; not finished"

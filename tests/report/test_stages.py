@@ -84,7 +84,7 @@ def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
 
 
 def test_a_stage_without_a_log_says_so(tmp_path):
-    for record, said in (({}, "nothing was logged yet"), ({"steps": 3}, "no log is there")):
+    for record, said in (({}, "nothing has been logged yet"), ({"steps": 3}, "there is no log")):
         assert [block.lines for block in blocks_of(read_stage_log(tmp_path), **record)] == [(f"S: {said}.",)]
 
 

@@ -323,32 +323,70 @@ Files = Annotated[
 
 
 class TaskDefinition(Strict):
-    """A task and the sources of its rows, as its YAML describes them; docs/evaluation_tasks.md explains every key."""
+    """A task and the sources of its rows, as its YAML describes them."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)
+    """Letters, digits, `_`, `-` and `.`."""
     type: Literal[TaskKind, "pair"]
+    """A type of the table of metrics, or `pair`, a classification of two texts. Rows of `multi_label` have any number
+    of classes; `similarity` and `retrieval` compare sentence vectors."""
     title: str | None = None
+    """The task's name in tables; by default `name`."""
     group: str = Field(default="own", pattern=r"^\w{1,100}$")
+    """Whose settings of a preset it takes, such as `chinese`."""
     columns: Columns = Columns()
+    """`text` (needed by tasks of one or two texts), `pair` (the second text), `label` or `label_columns` (a column of
+    0 and 1 for each class), `id`; of questions `context`, `question` and `answers`, as SQuAD has them; of tagged words
+    `tokens` and `tags`, or numbers of fields; of rankings and retrieval `query` and `documents`, one column or
+    several. Those left out, except `text`, `pair` and `id`, are looked for by these names."""
     labels: tuple[str, ...] = ()
+    """Class names in the order of their numbers; rows may hold either. Needed wherever there are classes, unless
+    `label_columns` names them."""
     metric: Names = ()
+    """One or several, the main one first; by default all of the type."""
     each: dict[str, tuple[str, ...]] = Field({})
+    """Names to their values: a split `test.{language}` stands for one split for each value of `language`, and
+    `{language}` in its files and settings for the value."""
     folders: tuple[str, ...] = ("",)
+    """Folders that the files may lie in."""
     files: Files = Field({})
+    """Split to file: `.json`, `.jsonl`, `.csv`, `.tsv`, `.txt` (tabs) or `.parquet`, each also `.gz`, `.xz` or `.zst`;
+    or to a list of names, of which the first that exists is read (`*.json`: the only such file of the folder); or to
+    `path` with its own `columns`, `queries` and `documents`, `header` (field names of a tab-separated table without
+    them) or `only` (fields and the values that a row must have). Needed without `hub`."""
     hub: HubSource | None = None
+    """A data set: `name`, `config`, `revision`; `splits`, the task's to the data set's or to its `split` and `config`;
+    `columns` and `rows` where they differ from those of the files."""
     queries: Texts = None
+    """Of a retrieval, the file of the queries that rows name by their ids; or its `path`, `id` and `text` (one column
+    or several), by default `_id` and `text`. Without it rows hold the queries."""
     documents: Texts = None
+    """The same for documents."""
     parts: dict[str, tuple[str, ...]] = Field({})
+    """A split to the splits that are joined, in order, to make it."""
     rows: dict[str, int] = Field({})
+    """Split to its published number of rows; a difference is noted."""
     language: str | dict[str, str] = "en"
+    """ISO 639-1, or split to language."""
     train: str = "train"
+    """The split to train on; `mnli:train` is another task's."""
     select: str = "validation"
+    """The split to choose settings on, also another task's. Where it does not exist: the first that is scored, or, if
+    that is a test split and something is chosen, rows of `train` (500 or a tenth, in whole groups of near
+    duplicates)."""
     scored: tuple[str, ...] | None = None
+    """The splits to score; by default all that have labels and are not trained on."""
     second_choice: tuple[str, ...] = ()
+    """The splits to score where none of `scored` exists."""
     unlabelled: tuple[str, ...] = ()
+    """Splits without labels: predicted, not scored."""
     no_answers: bool = False
+    """Whether questions may have no answer."""
     answer_rules: AnswerRules | None = None
+    """Whose script compares answers; by default MLQA's for its languages other than English, else SQuAD's."""
     submissions: dict[str, Submission] = Field({})
+    """Split to the leaderboard's `file`, `.tsv` or `.json`, by default `{task}-{split}.tsv`; `classes: numbers` in
+    place of names, `range` for bounds of values."""
 
     @model_validator(mode="before")
     @classmethod

@@ -114,7 +114,7 @@ def _export_lines(export: Export) -> Iterator[str]:
     if export.documents:
         yield f"Queries are read by {export.source}, documents by {export.documents}."
     if export.found is not None:
-        yield f"Of the sample texts {export.found:.0%} are found as queries: their own document vector is the nearest."
+        yield f"As queries, {export.found:.0%} of the sample texts find their own document vector as the nearest."
     largest = ", ".join(
         f"{value:.2g} in {name} (largest value {found.scale[name]:.2g})" if value is not None else f"none in {name}"
         for name, value in found.largest.items()
@@ -197,8 +197,9 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
     if not untold:
         return ""
     return (
-        f"The machine was busy: at {', '.join(untold)} tokens rounds were fewer than {timing.FEWEST_ROUNDS}, or their "
-        f"ratios are not those of the medians, so no speed is given ({NOTHING}); export again with more --seconds."
+        f"The machine was busy: at {', '.join(untold)} tokens there were fewer than {timing.FEWEST_ROUNDS} rounds, or "
+        f"the median ratio disagrees with the ratio of medians, so no speedup is given ({NOTHING}); export again "
+        "with more --seconds."
     )
 
 

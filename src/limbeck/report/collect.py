@@ -51,17 +51,20 @@ def _collect(folder: Path) -> findings.Found:
         results = _inspection(folder)
         if results is None:
             raise OutputError(
-                f"'{folder}' is a file of no inspection; give a folder, or the .json file of `limbeck inspect`."
+                f"'{folder}' is a file, but not one of an inspection; give a folder, or the .json file of `limbeck "
+                "inspect`."
             )
         return findings.InspectionFound(folder=folder, title=folder.stem, results=results)
     if not folder.is_dir():
-        raise OutputError(f"'{folder}' does not exist; give the folder of a run, a comparison, a search or the like.")
+        raise OutputError(
+            f"'{folder}' does not exist; give the folder of a run, comparison, search, evaluation or inspection."
+        )
     found = _recognise(folder)
     if found is None:
         below = sorted({path.parent for pattern in (RUN, COMPARISON, SEARCH) for path in folder.glob(f"*/{pattern}")})
-        hint = f"; there are some in it: '{below[0]}'" if below else ""
+        hint = f"; there are some below it, such as '{below[0]}'" if below else ""
         raise OutputError(
-            f"'{folder}' is no folder of a run ({RUN}), a comparison ({COMPARISON}), a search ({SEARCH}), an "
+            f"'{folder}' is not the folder of a run ({RUN}), a comparison ({COMPARISON}), a search ({SEARCH}), an "
             f"evaluation ({EVALUATION}) or an inspection ({INSPECTIONS[1]}.json …){hint}."
         )
     return found
@@ -82,7 +85,7 @@ def _recognise(folder: Path) -> findings.Found | None:
 
 def _run(folder: Path, inside: tuple[findings.Found, ...] = ()) -> findings.RunFound:
     record = load(Run, folder)
-    missing = f"'{RUN}' is missing or damaged; what is shown is from the other files."
+    missing = f"'{RUN}' is missing or damaged; the report is made from the other files."
     problems = [missing] if record.is_empty else [*record.damage]
     try:
         recipe = (folder / RECIPE).read_text(encoding="utf-8", errors="replace")

@@ -182,14 +182,14 @@ def _setting(comparison: Comparison) -> Iterator[str]:
         f"run of a corpus of {comparison.corpus.tokens:,}; seeds {', '.join(map(str, plan.seeds))}."
     )
     if summary.preset is not None:
-        yield f"Tasks by the preset '{summary.preset}', in percent."
+        yield f"Task scores by the preset '{summary.preset}', in percent."
     if summary.main is not None:
-        yield f"Ranked by the {summary.main.title}; bold is the best, italic the best mapping of a method."
+        yield f"Ranked by the {summary.main.title}; bold is best, italic the best mapping of a method."
     rows = [row for block in summary.blocks for row in block.rows]
     if read := [tokens for row in rows if row.tokens is not None for tokens in row.tokens.runs if tokens]:
         least, most = min(read), max(read)
         yield f"Runs read {least:,.0f}" + (f" to {most:,.0f} tokens." if most > least else " tokens each.")
-    yield "± is the sample deviation over seeds of the distillation; of one seed, over fine-tunings."
+    yield "± is the standard deviation over distillation seeds, or over fine-tuning seeds where there is only one."
 
 
 def _figure_rows(summary: ComparisonSummary, row: studies.ComparedScores) -> Iterator[dict[str, Any]]:
@@ -219,7 +219,7 @@ def _cost_rows(cost: studies.ModelCost | None) -> Iterator[dict[str, Any]]:
 def _flow(found: ComparisonFound) -> Iterator[Block]:
     record, cells = found.record, found.record.cells
     tokens, corpus = record.plan.budget.tokens, record.corpus.tokens
-    budget = f"{format_count(tokens)} tokens a run" if tokens is not None else "not recorded"
+    budget = f"{format_count(tokens)} tokens per run" if tokens is not None else "not recorded"
     read = f" of a corpus of {format_count(corpus)}" if corpus is not None else ""
     seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in cells)
     yield blocks.Steps(
@@ -238,7 +238,7 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
         warnings.append(f"{done} of {len(cells)} runs are finished.")
     warnings += [f"{cell.title} failed: {cell.problem}" for cell in cells if cell.problem]
     if record.summary.is_empty:
-        warnings.append("No table is there: the students were not measured yet.")
+        warnings.append("There is no table yet: the students have not been measured.")
     yield Notes(tuple(warnings[:20]), warning=True)
     if found.unfinished:
         yield run_states(found.unfinished)
@@ -248,7 +248,7 @@ def _results(found: ComparisonFound) -> Iterator[Block]:
     for table in comparison_tables(found.record.summary):
         names = [without_path(str(row[0])) for row in table.rows]
         own = {index: name for index, name in enumerate(names) if index not in table.published}
-        yield from evaluation.page_tables(table, "Published, of models of the same shape", own)
+        yield from evaluation.page_tables(table, "Published results for models of the same shape", own)
 
 
 def _figures(found: ComparisonFound) -> Iterator[Block]:
@@ -262,7 +262,7 @@ def _figures(found: ComparisonFound) -> Iterator[Block]:
             yield replace(bars, title=f"{bars.title}{of}")
         for measure in summary.held_out:
             held_out = bars_of(((label, line.held_out.get(measure.key)) for label, line in lines), measure.digits)
-            better = "less is better" if measure.best == "lowest" else "more is better"
+            better = "lower is better" if measure.best == "lowest" else "higher is better"
             yield bars_figure(f"Held-out {measure.title}{of}", [plots.BarGroup(better, held_out)], measure.title)
     if summary.main is None or costs is None or not costs.timings:
         return
@@ -306,7 +306,7 @@ def _training(found: ComparisonFound) -> Iterator[Block]:
     figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
     yield from figures
     if figures and len(found.runs) < len(found.record.cells):
-        yield Notes(("Of runs that differ in their seed only, the first is drawn.",))
+        yield Notes(("Of runs that differ only in their seed, the first is drawn.",))
 
 
 def _runs(found: ComparisonFound) -> Iterator[Block]:
@@ -323,7 +323,7 @@ def _runs(found: ComparisonFound) -> Iterator[Block]:
         for cell in found.record.cells
     )
     if rows:
-        headings = ("Run", "Status", "Steps", "Tokens", "Time in all", "Tokens/s in all", "Folder")
+        headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")
         yield Table("Runs", headings, rows, words=(1, 6))
         yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
 

@@ -116,7 +116,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
             rows.append((column.title, metric_name(metric), *figures))
     names = (model.name for model in summary.models)
     other = units_of_thresholds(summary)
-    return Table(f"Every metric, in percent{other}", ("", "Metric", *names), tuple(rows), words=(0,))
+    return Table(f"All metrics, in percent{other}", ("", "Metric", *names), tuple(rows), words=(0,))
 
 
 def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
@@ -182,7 +182,7 @@ def cost_tables(costs: studies.Costs) -> Iterator[Table]:
         groups.setdefault(f"{_PAPERS[row.paper]}, table {row.table} ({row.device})", []).append(row)
     for title, rows in groups.items():
         if any(row.shape in compared for row in rows):
-            tasks = ["Texts of"] if any(row.task for row in rows) else []
+            tasks = ["Texts from"] if any(row.task for row in rows) else []
             cells = (
                 (
                     row.shape,
@@ -208,10 +208,10 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     hidden = fullest[_PUBLISHED_ON_CONSOLE:]
     rows = tuple(row for index, row in enumerate(table.rows) if index not in hidden)
     published = tuple(range(len(table.rows) - len(table.published), len(rows)))
-    notes = [f"{len(hidden)} more published rows are in the files."] if hidden else []
+    notes = [f"{len(hidden)} more published rows are in the saved table."] if hidden else []
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
-        notes.append(f"The files of this table have all {len(record.notes)} notes.")
+        notes.append(f"The saved table has all {len(record.notes)} notes.")
     shown = replace(table, caption=_title(record), rows=rows, published=published)
     return blocks.console(shown, Notes(tuple(notes)))
 
@@ -294,7 +294,7 @@ def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[st
 
 def _title(summary: studies.Evaluation) -> str:
     average = f", averaged as in {summary.average}" if summary.average else ""
-    what = "Models as they are, metrics and lengths of" if summary.as_is else "Evaluation by"
+    what = "Models as they are, with metrics and lengths of" if summary.as_is else "Evaluation by"
     return f"{what} the preset '{summary.preset}'{average}, in percent"
 
 
@@ -354,7 +354,9 @@ def _flow(found: EvaluationFound) -> Iterator[Block]:
     yield blocks.Steps((*models_and_tasks, ("Protocol", protocol)))
     warnings = [*found.problems]
     if found.summary.is_empty:
-        warnings.append("The evaluation is not finished: no table is there yet. The same command goes on with it.")
+        warnings.append(
+            "The evaluation is not finished, and there is no table yet. Run the same command to continue it."
+        )
     failed = (cell for cell in found.cells if cell.status != FINISHED)
     warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
     yield Notes(tuple(warnings[:20]), warning=True)
@@ -368,8 +370,8 @@ def _scores(found: EvaluationFound) -> Iterator[Block]:
     table = scores_table(summary)
     first = f"↳ % of {last_part(summary.models[0].name)}"
     name = {index: last_part(str(table.rows[index][0])) for index in table.strong} | dict.fromkeys(table.faint, first)
-    table = replace(table, caption="Scores in percent; ± is the deviation over seeds")
-    scores, *published = page_tables(table, "Published, of models of the same shapes", name)
+    table = replace(table, caption="Scores in percent; ± is the standard deviation over seeds")
+    scores, *published = page_tables(table, "Published results for models of the same shapes", name)
     yield scores
     models = [(last_part(model.name), model) for model in summary.models]
     yield task_bars(summary.columns, models)

@@ -43,7 +43,7 @@ def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 
 def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str) -> Figure:
     """Make a figure of bars; its caption explains whiskers where a bar has them, which one run does not give."""
     deviates = any(bar.deviation is not None for group in groups for bar in group.bars)
-    caption = "Whiskers are the deviation over seeds." if deviates else ""
+    caption = "Whiskers show the standard deviation over seeds." if deviates else ""
     rows = [(group.title, bar.label, bar.text) for group in groups for bar in group.bars]
     words = "; ".join(f"{group}, {bar}: {text}" for group, bar, text in rows)
     data = Table(title, ("", "Of", label), tuple(rows), words=(1,))
@@ -84,7 +84,7 @@ def _describe(series: plots.Series) -> str:
     """Say in numbers what a series shows: each point of a few, else its course."""
     points = [(plots.show(x), plots.show(y)) for x, y in series.points]
     if not points:
-        return f"{series.label}: nothing."
+        return f"{series.label}: no points."
     if series.names or len(points) <= _SAID_POINTS:
         names = [f"{name}: " if name else "" for name in series.names or [""] * len(points)]
         said = "; ".join(f"{name}{x}, {y}" for name, (x, y) in list(zip(names, points, strict=False))[:_SAID_POINTS])
@@ -314,7 +314,7 @@ def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
     depths = f"Student of {links.drawing.student} layers, teacher of {links.drawing.teacher}"
     if not links.whole:
         depths += " or more"
-        unknown = "How deep the models are is not recorded: layers above the highest that takes part are not drawn."
+        unknown = "The depth of the models is not recorded: layers above the highest one in use are not drawn."
         caption = f"{caption} {unknown}".strip()
     words = f"{depths}. " + " ".join(_describe_links(kind) for kind in links.drawing.kinds)
     return Figure(slug(title), title, caption, words, links.drawing, links.terms)
@@ -337,10 +337,10 @@ def _name_layer(layer: int) -> str:
 Curves: TypeAlias = Sequence[tuple[str, Curve]]
 """Each with its label."""
 _AT_ONCE = 4
-_COMPARE = "Losses compare only where the terms, their weights and the text are the same."
+_COMPARE = "Losses are comparable only where terms, weights and text are the same."
 _SHARES = (
-    "Losses of different terms are on no common scale: each is a share of the first that was logged, so that only "
-    "the form of the curves compares."
+    "Losses of different terms have no common scale: each is divided by its first logged value, so only the shapes "
+    "of the curves can be compared."
 )
 
 
@@ -353,14 +353,14 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     """
     log = stage.log
     if not log.curves:
-        yield Notes((f"{heading}: {'no log is there' if stage.is_finished else 'nothing was logged yet'}.",))
+        yield Notes((f"{heading}: {'there is no log' if stage.is_finished else 'nothing has been logged yet'}.",))
     yield from _log_figure(log, f"{heading}: Loss", {"training": "loss", "held-out text": "eval_loss"})
     scores = [(label, curve) for label, curve in log.scores().items() if len(curve.points) > 1]
     if scores:
         yield _curves_figure(f"{heading}: Scores on development rows", scores, "score of the student as it is", style=3)
     rate = log.curves.get(RATE)
     if rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
-        label = "tokens a second since the last log, without padding and evaluation"
+        label = "tokens per second since the last log, without padding and evaluation"
         yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, zero=True, style=2)
     terms = log.terms()
     by_stem: dict[str, list[str]] = {}
@@ -378,8 +378,8 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     if not stage.is_finished and log.lines:
         step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
         yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
-    not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn."
-    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are skipped."
+    not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or NaN, and are not drawn."
+    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged and skipped."
     if problems := [*[not_finite] * bool(log.not_finite), *[damaged] * bool(log.damaged)]:
         yield Notes(tuple(problems), warning=True)
 
@@ -424,7 +424,7 @@ def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
             shares = [(label, _share(curve)) for label, curve in _found(courses, "loss") if curve.points[0][1] > 0]
             yield from _in_batches(heading, shares, "training loss, as a share of the first logged", _SHARES)
         rates = _found(courses, RATE)
-        yield from _in_batches(f"Tokens/s in stage {place} of the runs", rates, "tokens a second", zero=True)
+        yield from _in_batches(f"Tokens/s in stage {place} of the runs", rates, "tokens per second", zero=True)
 
 
 def _curves_figure(
@@ -434,7 +434,7 @@ def _curves_figure(
     series = [plots.Series(name, curve.points, style + n, band=curve.ranges) for n, (name, curve) in enumerate(curves)]
     log = not zero and plots.spans_widely(y for one in series for _, y in one.points)
     most = max((curve.logged for _, curve in curves if curve.ranges), default=0)
-    thinned = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
+    thinned = f"Thinned from {most:,} points: lines show means of neighbouring points, bands their minimum and maximum."
     y = plots.Axis(label + (", logarithmic" if log else ""), log=log, from_zero=zero)
     said = " ".join(filter(None, (caption, thinned if most else "")))
     return plot_figure(title, plots.Plot(series, plots.Axis("step", whole=True), y), said)

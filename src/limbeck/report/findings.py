@@ -332,7 +332,7 @@ def _pairs(status: RunStatus) -> tuple[tuple[str, str], ...]:
         ("Step", step),
         ("Loss", "" if status.loss is None else f"{status.loss:.5g}"),
         ("Tokens/s", "" if status.tokens_per_second is None else f"{status.tokens_per_second:,.0f}"),
-        ("Left of the stage", "" if status.seconds_left is None else duration(status.seconds_left)),
+        ("Left in the stage", "" if status.seconds_left is None else duration(status.seconds_left)),
         ("Last sign of life", last_sign(status.seconds_since)),
         ("Last checkpoint", "" if status.checkpoint is None else f"step {status.checkpoint:,}"),
         ("Process", "" if status.pid is None else f"{status.pid} on {status.host or 'an unknown host'}"),

@@ -118,10 +118,14 @@ class FineTunedCard:
         ]
         said = ", ".join(filter(None, parts))
         if not said:
-            return "These rows chose nothing: there was one grid point and one seed, and the last weights were kept."
+            return (
+                "These rows were used for no choice: there was one grid point and one seed, and the last weights "
+                "were kept."
+            )
         return (
-            f"The rows of {cell.select} chose this model by {metric}: {said}. So they are no untouched test; on other "
-            "rows its scores may be lower."
+            f"This model was chosen on the rows of {cell.select} by {metric}: {said}. They are therefore not an "
+            "untouched test set; scores on "
+            "other rows may be lower."
         )
 
     @property
@@ -144,8 +148,8 @@ class FineTunedCard:
             f"Peak learning rate {of['learning_rate']:g}, {epochs}, batch {of['batch_size']}, at most {of['length']} "
             f"tokens; {'; '.join(more)}; AdamW, {'bfloat16' if of['bf16'] else 'float32'}.",
             f"Seed {self.cell.seed}; {epoch}.",
-            f"Settings of limbeck's preset {self.summary.preset}, but for those that were asked for; "
-            f"{self.cell.seconds or 0:,.0f} seconds for this run.",
+            f"Settings of limbeck's preset {self.summary.preset}, except for those given by the user; "
+            f"{self.cell.seconds or 0:,.0f} seconds of training in this run.",
         ]
 
     def front_matter(self) -> str:

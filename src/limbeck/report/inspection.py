@@ -50,7 +50,7 @@ def phrase_table(found: inspection.PhraseClustering) -> RenderableType:
         f"runs of k-means: {len(found.sample.seeds)}."
     ]
     if found.left_out:
-        notes.append(f"Not drawn from: {found.left_out:,} spans in too long sentences, or of words without a token.")
+        notes.append(f"Left out: {found.left_out:,} spans in too long sentences, or of words without a token.")
     return _shown("Phrase clustering: normalised mutual information by layer", ("Layer", *names), rows, notes)
 
 
@@ -72,7 +72,7 @@ def contribution_table(found: Sequence[inspection.Contribution]) -> RenderableTy
         f"{model.tokens:,} tokens{_cut(model.cut)}."
         for label, model in zip(names, found, strict=True)
     ]
-    title = "Cosine between a layer's input and output (the lower, the more it changes)"
+    title = "Cosine between a layer's input and output (lower: the layer changes more)"
     return _shown(title, ("Layer", *names), rows, notes)
 
 
@@ -85,7 +85,8 @@ def similarity_table(found: inspection.LayerSimilarity) -> RenderableType:
     notes = [f"{found.tokens:,} tokens{_cut(found.cut)}."]
     if not found.reliable:
         notes.append(
-            f"Few tokens for models {found.width} wide, so all values are too high; read {10 * found.width:,} or more."
+            f"Few tokens for models {found.width} wide, so all values are biased upwards; read "
+            f"{10 * found.width:,} or more."
         )
     headings = ("Student layer", "Most alike teacher layer", "CKA", "CKA of last teacher layer")
     return _shown("Similarity of layers (linear CKA)", headings, rows, notes)
@@ -143,7 +144,7 @@ def attention_figure(maps: Mapping[str, Any]) -> Figure:
     if maps["teacher"] is not None:
         title += f" (student) beside {short_name(maps['teacher'])} (teacher)"
     words = (
-        "Attention maps, a row for each token that looks and a column for each that is looked at: "
+        "Attention maps, a row for each token that attends and a column for each that is attended to: "
         f"{'; '.join(name for name, _ in panels)}. Tokens: {' '.join(map(str, maps['tokens']))}"
     )
     data = Table(title, ("",), tuple((name,) for name, _ in panels))
@@ -160,9 +161,9 @@ def map_figures(maps: Mapping[str, Any]) -> list[Figure]:
         head = "mean of heads" if one["head"] == inspection.MEAN_HEAD else f"head {one['head']}"
         owner = "" if one["role"] == "model" else f"{one['role']}, "
         most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
-        found = (f"{token} looks most at {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
+        found = (f"{token} attends most to {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
         scale = 0.0, high, "attention; a row sums to 1"
-        heat = plots.Heat(one["values"], tokens, tokens, "looks", "is looked at", *scale)
+        heat = plots.Heat(one["values"], tokens, tokens, "attends", "is attended to", *scale)
         words = f"Attention of {len(tokens)} tokens. {'; '.join(found)}."
         figures.append(heat_figure(f"Attention: {owner}layer {one['layer']}, {head}", heat, words))
     return figures
@@ -209,7 +210,7 @@ def contribution_figure(result: Sequence[Mapping[str, Any]]) -> Figure:
     lines = [list(enumerate(model["cosines"], start=1)) for model in result]
     series = [plots.Series(label, line, style) for style, (label, line) in enumerate(zip(labels, lines, strict=True))]
     plot = plots.Plot(series, plots.Axis("layer", whole=True), plots.Axis("cosine of input and output"))
-    caption = "The lower, the more a layer changes its input."
+    caption = "The lower the value, the more a layer changes its input."
     return plot_figure("How much each layer keeps of its input", plot, caption)
 
 
@@ -226,7 +227,7 @@ def phrases_figure(result: Mapping[str, Any]) -> Figure:
     y = plots.Axis("normalised mutual information", from_zero=True)
     spans = f"{sum(result['labels'].values()):,} spans"
     caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
-    return plot_figure("What each layer knows of phrases", plots.Plot(series, x, y), caption)
+    return plot_figure("What each layer knows about phrases", plots.Plot(series, x, y), caption)
 
 
 def _pair(result: Mapping[str, Any]) -> str:
@@ -292,7 +293,8 @@ def check_output(path: Path | None) -> None:
             raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
     elif not path.is_dir() and path.suffix not in (_DATA_SUFFIX, *FILE_SUFFIXES):
         raise RecipeError(
-            f"--output '{path}' ends with '{path.suffix}', neither data nor a picture; give a folder, or a file."
+            f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
+            "or a file."
             f"{suggestion(path.suffix, (_DATA_SUFFIX, *FILE_SUFFIXES))}"
         )
     files.check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
@@ -349,7 +351,7 @@ def _attention(found: findings.InspectionFound) -> Iterator[Block]:
     tokens = [str(token) for token in maps["tokens"]]
     if len(tokens) > _MOST_TOKENS:
         yield Notes(
-            (f"Of {len(tokens)} tokens the maps are too large for a page; the picture of `limbeck inspect` has them.",)
+            (f"The maps of {len(tokens)} tokens are too large for a page; the figure of `limbeck inspect` has them.",)
         )
         return
     yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")

@@ -480,7 +480,9 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
     student = Path(located).expanduser()
     record = find_record(student) if student.is_dir() else None
     if evaluation is not None and record is None:
-        raise RecipeError(f"--evaluation is for the card of a run's student, and '{name}' is in no run; leave it out.")
+        raise RecipeError(
+            f"--evaluation is for the card of a run's student, and '{name}' does not belong to a run; leave it out."
+        )
     scores = find_scores(student, evaluation) if record is not None else None
 
     def write(folder: Path, export: Mapping[str, Any]) -> None:
@@ -527,7 +529,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     front = dump_front_matter({key: value for key, value in fields.items() if value})
     parts = [f"{front}\n{text.strip()}", "## This export", card_parts.export_part(export)]
     if export.file:
-        note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` by it."
+        note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` with it."
         parts += [note, code_block(card_parts.onnx_usage(export), "python")]
     if export.documents:
         parts += ["## How to use it", card_parts.router_usage(export)]

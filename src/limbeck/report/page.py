@@ -326,7 +326,7 @@ def write_report(
             and would be replaced.
     """
     if not folders:
-        raise RecipeError("A report is of one folder or more: limbeck report runs/mine.")
+        raise RecipeError("A report needs at least one folder: limbeck report runs/mine.")
     paths = [Path(folder) for folder in folders]
     html = _output(paths, output)
     if figures is not None:
@@ -358,9 +358,9 @@ def _output(folders: Sequence[Path], output: Path | str | None) -> Path:
     else:
         path = Path(output).expanduser()
     if path.suffix.lower() not in _SUFFIXES or path.is_dir():
-        raise RecipeError(f"--output '{path}' is no HTML file; give a name that ends with .html.")
+        raise RecipeError(f"--output '{path}' is not an HTML file; give a name that ends with .html.")
     if path.exists() and _MADE_BY_US not in _head(path):
-        raise OutputError(f"'{path}' is there already and is not a report of limbeck; give another --output.")
+        raise OutputError(f"'{path}' exists and is not a report of limbeck; give another --output.")
     return path
 
 
@@ -368,7 +368,7 @@ def _check_folder(path: Path) -> None:
     """Refuse what cannot become a folder of figures, before anything is read."""
     file = next((place for place in (path, *path.parents) if place.exists() and not place.is_dir()), None)
     if file is not None:
-        raise RecipeError(f"--figures '{path}' is to be a folder, and '{file}' is a file; give another folder.")
+        raise RecipeError(f"--figures '{path}' must be a folder, but '{file}' is a file; give another folder.")
 
 
 def _head(path: Path) -> str:

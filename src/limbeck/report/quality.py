@@ -185,8 +185,8 @@ _METRICS = {
     "recall_at_10": "recall@10",
     "exact_span": "exact answer windows",
 }
-_HELD_OUT = "held out of those to train on"
-AGREEMENT = "Agreement with the teacher on rows it may have been trained on"
+_HELD_OUT = "held out of the training files"
+AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
 """What held-out rows of a task's training files give."""
 
 
@@ -210,26 +210,28 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
         threads = f"{latency.threads} thread{'' if latency.threads == 1 else 's'}"
         yield f"Latency: {latency.length} tokens, {latency.dtype}, {latency.device}, {threads}, models in turns."
         if any(map(_is_unsteady, latency.batches)):
-            yield "The machine was busy: speedups, taken between neighbouring passes, are more reliable than times."
+            yield "The machine was busy: speedups compare neighbouring passes and are more reliable than the times."
     if found.agreement is not None:
-        yield f"Agreement: with the teacher's similarities of {found.agreement.pairs} pairs of held-out sentences."
+        yield f"Agreement: with the teacher's similarities on {found.agreement.pairs} pairs of held-out sentences."
     task = found.task or TaskFigures()
     if task.rows is not None:
         named = f"; the teacher is '{task.teacher_name}'" if task.teacher_name and task.teacher is not None else ""
         few = ": few, so the scores are rough" if task.rows < _FEW_ROWS else ""
         yield (
-            f"Task: {task.rows:,.0f} rows {_HELD_OUT} of stage '{task.stage}'{few}{named}. For scores of the task give "
+            f"Task: {task.rows:,.0f} rows {_HELD_OUT} of stage '{task.stage}'{few}{named}. To score the task, give "
             "development rows (corpus.development)."
         )
     if found.student.retrieval is not None and found.student.retrieval.pool is not None:
-        yield f"Retrieval: a held-out summary finds its body among {found.student.retrieval.pool:.0f}."
+        yield f"Retrieval: each held-out summary looks for its body among {found.student.retrieval.pool:.0f}."
     if found.asymmetric is not None:
-        yield "In the teacher's documents: the student's vectors of summaries, the teacher's of bodies."
+        yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
     if found.cut:
-        yield "Components: the first of both models' vectors, but agreement is with the teacher's whole ones."
+        yield (
+            "Components: both models' vectors are cut to the first ones; agreement is with the teacher's whole vectors."
+        )
     for role, model in (("teacher", found.teacher), ("student", found.student)):
         if model.megabytes_of == "tensors":
-            yield f"Weights: the {role}'s as in memory, not on disk."
+            yield f"Weights: the {role}'s size is that in memory, not on disk."
     for scores in found.development:
         if scores.unavailable is not None:
             yield f"No scores on {scores.task}: {scores.unavailable}"

@@ -119,9 +119,9 @@ def _line(*parts: str) -> str:
 
 _SHOWN = 6
 _HOW = {
-    "running": "The run is still going on{place}.",
-    "dead": "The process of the run is gone without a word{place}; `limbeck distill --resume` goes on with it.",
-    "interrupted": "The run was stopped{place}; `limbeck distill --resume` goes on with it.",
+    "running": "The run is still in progress{place}.",
+    "dead": "The process of the run vanished without recording an end{place}; `limbeck distill --resume` continues it.",
+    "interrupted": "The run was stopped{place}; `limbeck distill --resume` continues it.",
     "failed": "The run failed{place}.",
 }
 
@@ -137,14 +137,14 @@ def _unfinished(run: RunFound) -> Iterator[str]:
         yield _HOW[status.status].format(place=place) + (f" {problem}" if problem else "")
     missing = [stage.title for stage in run.stages if not stage.is_finished]
     if missing:
-        yield f"Not finished: {', '.join(missing)}. What is said of them is from the recipe and their logs."
+        yield f"Not finished: {', '.join(missing)}. The facts about them come from the recipe and their logs."
     if status.status == "finished" and not (run.folder / "student").is_dir():
         yield "The run is finished, but its student is not in its folder."
 
 
 def _untrained(run: RunFound) -> Iterator[str]:
     untrained = run.record.untrained or records.Untrained()
-    started, teachers = "the values that they were started with", "the teacher's values"
+    started, teachers = "the values that they started with", "the teacher's values"
     for held in (teachers, started):
         rows = [str(table) for table in untrained.rows if table.from_teacher == (held == teachers)]
         if rows:
@@ -166,7 +166,7 @@ def _untrained(run: RunFound) -> Iterator[str]:
 def _of_stages(run: RunFound) -> Iterator[str]:
     for stage in run.stages:
         if skipped := stage.record.skipped_steps:
-            yield f"Stage '{stage.title}' skipped {skipped:,.0f} steps whose loss or gradient went wrong."
+            yield f"Stage '{stage.title}' skipped {skipped:,.0f} steps with a bad loss or gradient."
         if rows := stage.record.rows_of_a_piece:
             yield f"Stage '{stage.title}' ran out of memory and cut its batches into pieces of {rows:,.0f} rows."
 
@@ -174,7 +174,7 @@ def _of_stages(run: RunFound) -> Iterator[str]:
 def _of_text(run: RunFound) -> Iterator[str]:
     counts = run.record.corpus.report.counts if run.record.corpus else {}
     if passed := [f"{name} ({count:,})" for name, count in counts.items() if count]:
-        yield f"Text that was skipped: {', '.join(passed)}."
+        yield f"Skipped text: {', '.join(passed)}."
 
 
 def _result(run: RunFound) -> Iterator[Block]:
@@ -182,7 +182,7 @@ def _result(run: RunFound) -> Iterator[Block]:
     if evaluation is None or evaluation.is_empty:
         yield Notes(("Teacher and student were not compared.",))
         return
-    table = quality_table(evaluation, "Both models, and what the student is of its teacher")
+    table = quality_table(evaluation, "Both models, and the student as a share of its teacher")
     rows = tuple((re.sub(r"^ +", "↳ ", str(label)), *cells) for label, *cells in table.rows)
     yield replace(table, rows=rows, words=(3,))
     yield Notes(tuple(comparison_notes(evaluation)))
@@ -217,15 +217,17 @@ def _confusions(found: records.DevelopmentFigures) -> Iterator[blocks.Figure]:
         return
     totals = [sum(row) for row in counts]
     shares = [[count / total if total else None for count in row] for row, total in zip(counts, totals, strict=True)]
-    title = f"{found.task}: classes that the student gives"
-    heat = plots.Heat(shares, names, names, "class of the row", "class that the student gives", 0.0, 1.0, "share")
+    title = f"{found.task}: classes predicted by the student"
+    heat = plots.Heat(shares, names, names, "class of the row", "class predicted by the student", 0.0, 1.0, "share")
     said = (
         f"{name}: {row[place]:,.0f} of {total:,.0f} right"
         for place, (name, row, total) in enumerate(zip(names, counts, totals, strict=True))
     )
     figure = figures.heat_figure(title, heat, f"Confusions of {len(names)} classes. {'; '.join(said)}.")
     rows: list[tuple[AnyCell, ...]] = [(name, *map(number, row)) for name, row in zip(names, counts, strict=True)]
-    yield replace(figure, data=Table("Rows of a class by the class that the student gives", ("", *names), tuple(rows)))
+    yield replace(
+        figure, data=Table("Rows of each class by the class that the student predicts", ("", *names), tuple(rows))
+    )
 
 
 def _by_label(found: records.DevelopmentFigures) -> Iterator[Table]:
@@ -245,7 +247,7 @@ def _disagreements(found: records.DevelopmentFigures) -> Iterator[Block]:
     ]
     if rows:
         headings = ("Row", "Label", "Teacher", "Student", "Distance")
-        caption = f"{found.task}: where student and teacher are furthest apart"
+        caption = f"{found.task}: where student and teacher disagree most"
         yield Table(caption, headings, tuple(rows), words=(1, 2, 3))
 
 
@@ -301,7 +303,7 @@ def _layers(run: RunFound) -> Iterator[Block]:
             drawn.add(figure.description)
     if unknown:
         names = ", ".join(unknown)
-        yield Notes((f"Of {names} the layers cannot be drawn: the record does not have the shapes of both models.",))
+        yield Notes((f"The layers of {names} cannot be drawn: the record lacks the shapes of both models.",))
 
 
 _FACTS = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision", "Device", "Skipped steps")
@@ -309,12 +311,12 @@ _FACTS = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision
 
 def _training(run: RunFound) -> Iterator[Block]:
     if not run.stages:
-        yield Notes(("No stage is recorded: the student is its start.",))
+        yield Notes(("No stage is recorded: the student is as it started.",))
         return
     facts: tuple[tuple[AnyCell, ...], ...] = tuple((stage.title, *stage_facts(stage)) for stage in run.stages)
     yield Table("Stages", ("Stage", *_FACTS), facts, words=(1, 7, 8))
     if lengths := tuple(_lengths(run)):
-        yield Table("Lengths, one after the other", ("Stage", "Longest block, tokens", "Steps", "Tokens"), lengths)
+        yield Table("Lengths, in order", ("Stage", "Longest block, tokens", "Steps", "Tokens"), lengths)
     if rows := tuple(_terms(run)):
         yield Table("Terms of the loss", ("Stage", "Term", "Training, at the end", "Held-out text"), rows, words=(1,))
     for stage in run.stages:
@@ -377,7 +379,7 @@ def _loss(value: float | None) -> Cell:
 
 def _recipe(run: RunFound) -> Iterator[Block]:
     if run.recipe:
-        yield Paragraph("With every default; `limbeck distill recipe.yaml --output runs/again` makes the run again.")
+        yield Paragraph("With every default; `limbeck distill recipe.yaml --output runs/again` repeats the run.")
         yield blocks.Code("Resolved recipe", run.recipe, "yaml")
 
 
@@ -423,8 +425,8 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
         "Processor": ", ".join(filter(None, [hardware.cpu, cores])),
         "Threads": "" if hardware.threads is None else str(hardware.threads),
         "Memory": _gibibytes(hardware.memory_bytes, 1),
-        "Most memory in use": _gibibytes(run.peak_memory_bytes, 2),
-        "Most memory on the device": _gibibytes(run.peak_device_memory_bytes, 2),
+        "Peak memory in use": _gibibytes(run.peak_memory_bytes, 2),
+        "Peak memory on the device": _gibibytes(run.peak_device_memory_bytes, 2),
         "Platform": hardware.platform,
         "Time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in run.timings.items()),
     }

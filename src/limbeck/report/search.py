@@ -81,11 +81,11 @@ def write_search(folder: Path, record: Mapping[str, Any]) -> list[Path]:
 # The sections of a report; of a search that is not finished the trials of its study.
 
 _LONGEST = 200
-_GOES_ON = {"teacher-layer": "the same command starts the training of its candidates again"}
+_GOES_ON = {"teacher-layer": "the same command restarts the training of its candidates"}
 _HOW = {
-    "running": "is still going on",
+    "running": "is still in progress",
     "interrupted": "was stopped; {goes_on}",
-    "dead": "is not finished, and its workers are gone without a word; {goes_on}",
+    "dead": "is not finished, and its workers vanished without recording an end; {goes_on}",
 }
 
 
@@ -106,11 +106,11 @@ def _standing(found: SearchFound) -> Iterator[Block]:
     kind = found.record.kind or ""
     lines = [*found.problems]
     if not found.record.is_empty:
-        goes_on = _GOES_ON.get(kind, "the same command goes on with it")
+        goes_on = _GOES_ON.get(kind, "the same command continues it")
         how = _HOW.get(found.status, "is not finished; {goes_on}").format(goes_on=goes_on)
-        rest = "What follows is as far as it has come."
+        rest = "The following is its result so far."
         if not found.standing:
-            rest = "No trials are in its folder: it has none yet, or keeps them in a storage elsewhere (--storage)."
+            rest = "Its folder has no trials: there are none yet, or they are kept in another storage (--storage)."
         lines.append(f"The search '{found.title}' ({kind or 'of an unknown kind'}) {how}. {rest}")
     yield Notes(tuple(lines), warning=True)
     if found.standing:
@@ -136,7 +136,7 @@ def _flow(found: SearchFound) -> Iterator[Block]:
     yield blocks.Steps(
         (
             ("Teacher", f"{without_path(record.teacher.name)}, {record.teacher.shape}"),
-            ("Student", record.student.shape or "shapes of a list"),
+            ("Student", record.student.shape or "listed shapes"),
             ("Proxy", f"{' and '.join(record.methods)} on {record.share or 0:.0%} of the text"),
             ("Search", f"{record.kind}, {spent} of workers' time"),
             ("Found", result_of(found)),

@@ -103,7 +103,7 @@ class _Mappings(SearchKind[studies.MappingSearch]):
 
     def course(self, record: studies.MappingSearch, so_far: str) -> Iterator[Block]:
         if not record.generations:
-            yield Notes(("No mapping has a fitness yet." if so_far else "No generation is finished.",))
+            yield Notes(("No mapping has a fitness yet." if so_far else "No generation has finished.",))
             return
         yield evolution_figure(record)
         yield from distribution_figures(record)
@@ -115,16 +115,16 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         cost, seconds = record.cost, record.cost.all_seconds
         yield f"Fitness is the mean of {', '.join(record.scores)}, in percent."
         yield (
-            "A genome that comes twice in a generation counts twice; Evaluated says how many are new. The deviation is "
+            "A genome that appears twice in a generation counts twice; Evaluated counts new genomes. The deviation is "
             "that of the members as they are, divided by their number."
         )
         share = f"{(cost.training_seconds or 0) / seconds:.0%} of it distillation" if seconds else ""
         spent = f" in {duration(seconds)} of workers' time, {share}" if seconds else ""
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
         if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
-            yield f"Invalid children are drawn again; of the draws, {' and '.join(legal)} were valid."
+            yield f"Invalid children are drawn again; of all draws, {' and '.join(legal)} were valid."
         if cost.failed:
-            yield f"Trials that failed or were lost with their worker, and are tried again: {cost.failed}."
+            yield f"Trials that failed or were lost with their worker, and were retried: {cost.failed}."
         for one in record.given_up:
             yield f"{show_mapping(one.mapping)} has no fitness: {one.problem}."
 
@@ -188,10 +188,10 @@ def _spaced(mapping: Sequence[int]) -> str:
 
 _SHAPES_ON_CONSOLE, _SHAPES_ON_PAGE = 20, 100
 _LOSSES = {
-    "hidden": "the variance of the teacher's last hidden states that a linear map of the student's does not explain",
+    "hidden": "the variance of the teacher's last hidden states that a linear map of the student's leaves unexplained",
     "relations": "the divergence of the last layers' query, key and value relations",
     "hidden_states": "L_HS of the comparative study (equation 6): squared errors of the teacher's hidden states under "
-    "linear maps of the student's, summed over the layers that are taught",
+    "linear maps of the student's, summed over the taught layers",
 }
 _SHAPE_COLUMNS = (
     *("trial", "layers", "hidden", "heads", "ffn", "parameters", "latency_share", "latency_ms", "teacher_ms"),
@@ -233,7 +233,7 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
 
     def course(self, record: studies.ArchitectureSearch, so_far: str) -> Iterator[Block]:
         if not record.shapes:
-            yield Notes(("Of no shape it is known yet what becomes of it.",))
+            yield Notes(("The outcome of no shape is known yet.",))
             yield self._notes(record, so_far)
             return
         if record.best is not None:
@@ -271,13 +271,13 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
         asked = [] if limits.parameters is None else [f"{limits.parameters:,} parameters"]
         asked += [] if limits.latency_share is None else [f"{limits.latency_share:g} of the teacher's latency"]
         if asked:
-            yield f"Limits: {' and '.join(asked)}. A shape beyond them cost no training."
+            yield f"Limits: {' and '.join(asked)}. Shapes beyond them were not trained."
         others = [f"{count} {state}" for state in _STATES[1:] if (count := getattr(cost, state))]
         time = f" in {duration(cost.training_seconds)} of workers' time" if cost.training_seconds else ""
         aside = f"; {', '.join(others)}" if others else ""
         yield f"{cost.trained:d} of {record.space.shapes:,} shapes trained to the end{aside}{time}."
         if cost.failed:
-            yield f"{cost.failed} trials failed or were lost with their worker; their shapes were tried again."
+            yield f"{cost.failed} trials failed or were lost with their worker; their shapes were retried."
 
     def files(self, record: studies.ArchitectureSearch) -> dict[str, str]:
         rows = ({**shape.to_dict(), "front": shape.trial in record.front} for shape in record.shapes)
@@ -368,7 +368,7 @@ class _Layers(SearchKind[studies.TeacherLayerSearch]):
         )
         if len(record.rungs) > 1:
             rounds = ", ".join(f"{rung.candidates} to step {rung.end}" for rung in record.rungs)
-            yield f"Successive halving: {rounds}. Who was dropped earlier ranks lower."
+            yield f"Successive halving: {rounds}. Layers dropped earlier rank lower."
 
     def files(self, record: studies.TeacherLayerSearch) -> dict[str, str]:
         columns = ("rank", "layer", "step", "score", *record.scores, "steps", "state", "own_loss")
@@ -442,7 +442,7 @@ def distribution_figure(record: studies.MappingSearch) -> Figure:
     panels = [(name, _distribution(record, name)) for name in names]
     medians = [(name, ", ".join(f"{value:.2f}" for _, value in plot.series[1].points)) for name, plot in panels]
     title = "Distribution of the scores by generation"
-    caption = "A box has the middle half of the members and their median; its whiskers reach the extremes."
+    caption = "A box spans the middle half of the members, with their median; its whiskers reach the extremes."
     words = "; ".join(f"{name}: medians {found}" for name, found in medians)
     words = f"Box plots of {', '.join(names)} for each generation. {words}."
     data = Table(title, ("", "Medians"), tuple(medians))
@@ -486,7 +486,7 @@ def race_figure(record: studies.TeacherLayerSearch, mark: str = "recommended") -
         place = (best.layer, best.scores[-1].score or 0.0)
         series.append(Series(f"{mark}: layer {best.layer}", [place], 1, "points", large=True))
     x, y = Axis("teacher layer", whole=True), Axis(f"score: mean of {', '.join(record.scores)} (percent)")
-    return plot_figure("Students of the layers of the teacher", Plot(series, x, y))
+    return plot_figure("Scores of students by teacher layer", Plot(series, x, y))
 
 
 def members_of(record: studies.MappingSearch, name: str) -> list[list[float]]:

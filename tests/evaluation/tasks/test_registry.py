@@ -84,6 +84,9 @@ def test_presets_are_on_their_page_and_in_the_help():
 def test_the_descriptions_on_the_page_are_understood():
     texts = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     names = [TaskDefinition.model_validate(yaml.safe_load(text)).name for text in texts]
-    assert names == ["facts", "reviews", "panx_de", "titles"]
-    keys = set(re.findall(r"^\| `(\w+)` \|", PAGE.split("## A task of your own")[1], re.MULTILINE))
-    assert keys == set(TaskDefinition.model_fields)
+    assert names == ["reviews", "panx_de", "titles", "facts"]
+
+
+def test_every_key_of_a_task_file_is_explained():
+    missing = [key for key, field in TaskDefinition.model_fields.items() if not field.description]
+    assert not missing, "a docstring below the field goes into the reference"
