@@ -14,7 +14,14 @@ from limbeck.kernels.dropout import dropped_share
 from limbeck.kernels.packed_attention import PADDING_ALLOWANCE, pack, packed_attention, plan_groups, unpack_into
 
 HEADS, WIDTH = 3, 5
-LENGTHS = [[7], [1, 1, 1], [4, 1, 9], [6, 6]]
+LENGTHS = [[7], [1, 1, 1], [4, 1, 9], [6, 6], [30, 2, 28, 100, 3, 3]]
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "in groups"])
+def in_groups(request, monkeypatch):
+    """Samples each alone as in float32, or in groups of like length as in bfloat16, here in float64."""
+    if request.param:
+        monkeypatch.setattr(module, "HALVES", (torch.float64,))
 
 
 def operands(lengths, dtype=torch.float64, seed=0):
@@ -52,6 +59,7 @@ def with_gradients(result, inputs):
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.usefixtures("in_groups")
 def test_without_dropout_it_is_attention(lengths):
     inputs = operands(lengths)
     found, expected = packed_attention(*inputs, lengths, scale=0.4), plain(*inputs, lengths, 0.4)
@@ -60,6 +68,7 @@ def test_without_dropout_it_is_attention(lengths):
 
 @pytest.mark.parametrize("block", [1 << 19, 12, 1], ids=lambda size: f"block {size}")
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.usefixtures("in_groups")
 def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)
     inputs, scale, dropout = operands(lengths), 0.4, 0.25
@@ -95,6 +104,21 @@ def test_lower_formats(dtype, dropout):
         found.append(with_gradients(result, given))
     tolerance = {torch.float32: 1e-5}.get(dtype, 3e-2)
     torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("lengths", [[64] * 4, [60, 5, 40, 22, 21, 3], [130, 97]], ids=str)
+def test_bfloat16_is_as_exact_as_pytorch(lengths):
+    given = operands(lengths, torch.bfloat16)
+    exact = [x.detach().double().requires_grad_() for x in given]
+    ends = torch.tensor(lengths).cumsum(0).tolist()
+    parts = [[x[None, :, end - size : end] for x in given] for end, size in zip(ends, lengths, strict=True)]
+    theirs = torch.cat(
+        [torch.nn.functional.scaled_dot_product_attention(*own, scale=0.4)[0].transpose(0, 1) for own in parts]
+    )
+    expected = with_gradients(plain(*exact, lengths, 0.4), exact)
+    ours = with_gradients(packed_attention(*given, lengths, scale=0.4), given)
+    for found, usual, wanted in zip(ours, with_gradients(theirs, given), expected, strict=True):
+        assert (found - wanted).norm() <= 2 * (usual - wanted).norm()
 
 
 def test_neither_threads_nor_autocast_change_the_result(two_threads, monkeypatch):

@@ -41,6 +41,7 @@ def test_nothing_to_pack(monkeypatch):
     monkeypatch.setattr("limbeck.models.packing.SHORTEST_MEAN", 4)
     assert plan_packing(torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0]])) is None, "short samples"
     assert plan_packing(torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]])) is not None
+    assert plan_packing(torch.tensor([[1, 0]]), torch.bfloat16) is not None, "short samples in groups"
 
 
 @MASKED
@@ -59,7 +60,7 @@ def test_streams_and_gradients_are_those_of_the_padded_batch(family, mask, monke
         with StreamTap(model, keys) as tap:
             assert tap._packs
             if not packs:
-                monkeypatch.setattr("limbeck.models.taps.plan_packing", lambda _: None)
+                monkeypatch.setattr("limbeck.models.taps.plan_packing", lambda *_: None)
             streams = {key: x if x.dim() == 2 else x[valid] for key, x in tap(ids, mask, **types).items()}
         model.zero_grad()
         torch.stack([x.float().sin().sum() for x in streams.values()]).sum().backward()

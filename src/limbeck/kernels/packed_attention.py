@@ -1,8 +1,9 @@
 """Attention over packed samples on a CPU: no padding, dropout included, and no L×L matrix kept for the backward pass.
 
 PyTorch's fast CPU attention has no dropout: with it, scores, probabilities and masks of all heads are made in full,
-twice. Here every thread works on a few heads of one sample at a time, in memory that stays in cache, and the backward
-pass computes the probabilities anew.
+twice; and its backward pass in bfloat16 takes several times as long as in float32. Here every thread works on a few
+heads of one sample, or on short samples of like length, in memory that stays in cache, and the backward pass computes
+the probabilities anew.
 
     S = Q Kᵀ · scale,  P = softmax(S),  M = keep factors / (1 − p),  O = (P ∘ M) V
     dV = (P ∘ M)ᵀ dO,  D = rowsum(dO ∘ O),  dS = P ∘ ((dO Vᵀ) ∘ M − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
@@ -15,8 +16,8 @@ would stall the queue: there every group keeps the full length, and a mask remov
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -31,12 +32,24 @@ from limbeck.kernels.workers import Scratch, run_tasks
 
 # Scores that a thread has in work; it holds three blocks of them.
 BLOCK = 1 << 19
+# Samples of at most this length are computed in groups of like length: alone, starting an operation costs more than it.
+GROUPED_TO = 96
+# Such a group may compute at most this many times the scores that its samples need.
+GROUP_ALLOWANCE = 1.5
+# Up to this length products of float32 are faster than PyTorch's fast attention in bfloat16, without a backward pass.
+SHORT = 24
+HALVES = (torch.bfloat16, torch.float16)
+# A few megabytes a thread, whose mapping would be a fifth of a backward pass over short samples.
+_SCRATCH = Scratch()
 
 
 def packed_attention(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], *, scale: float, dropout: float = 0.0
 ) -> Tensor:
     """Attend within each sample of a packed row: softmax(Q Kᵀ · scale) V per head, dropout on the probabilities.
+
+    In bfloat16, PyTorch's backward pass of fast attention on a CPU takes several times as long as in float32: there
+    scores are computed in float32 here, and short samples in groups of like length.
 
     Args:
         query: `[A, T, D]`, T tokens of all samples one after the other; on a CPU.
@@ -47,8 +60,9 @@ def packed_attention(
         dropout: Probability that a probability is set to 0; what is left is scaled, see `fast_dropout`.
 
     Returns:
-        `[T, A, D]`, in the dtype of `value`. Without dropout it is what `scaled_dot_product_attention` gives sample by
-        sample; with it scores are computed in float32 (float64 for float64), and it has a first derivative only.
+        `[T, A, D]`, in the dtype of `value`. In float32 and float64 without dropout it is what
+        `scaled_dot_product_attention` gives sample by sample; else scores are computed in float32 (float64 for
+        float64), and it has a first derivative only.
 
     Raises:
         KernelError: if a length is below 1, or they do not add up to T.
@@ -57,42 +71,95 @@ def packed_attention(
         raise KernelError(
             f"Lengths {list(lengths)[:8]} do not divide {query.shape[1]} tokens; give lengths of 1 or more that add up."
         )
-    if dropped_share(dropout) == 1:
+    share = dropped_share(dropout)
+    if share == 1:
         return value.transpose(0, 1) * 0
-    tokens = [slice(end - size, end) for size, end in zip(lengths, accumulate(lengths), strict=True)]
-    if dropped_share(dropout) == 0:
+    halves = value.dtype in HALVES
+    if share == 0 and not halves:
         # PyTorch's fast attention takes four axes only.
-        samples = ((query[None, :, own], key[None, :, own], value[None, :, own]) for own in tokens)
+        samples = ((query[None, :, own], key[None, :, own], value[None, :, own]) for own in _slices(lengths))
         return torch.cat([F.scaled_dot_product_attention(*own, scale=scale)[0].transpose(0, 1) for own in samples])
-    plan = _Plan(_blocks(tokens, len(value)), scale, dropout, draw_seed())
-    context: Tensor = _DroppedAttention.apply(query, key, value, plan)
+    blocks = _blocks(tuple(lengths), len(value), GROUPED_TO if halves else 0, BLOCK)
+    context: Tensor = _BlockedAttention.apply(
+        query, key, value, _Plan(blocks, scale, dropout, draw_seed() if share else 0)
+    )
     return context
+
+
+def _slices(lengths: Sequence[int]) -> list[slice]:
+    """Return the tokens of each sample."""
+    return [slice(end - size, end) for size, end in zip(lengths, accumulate(lengths), strict=True)]
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Some heads of one sample, and the stream that their keep factors come from."""
+    """Some heads of one sample, or of samples of like length, and the stream that their keep factors come from.
 
-    tokens: slice
+    Args:
+        tokens: Of one sample; of several the place of each of their slots, `[samples · length]`.
+        samples: How many.
+        length: Slots of each.
+        heads: Which heads.
+        number: Of the stream.
+        empty: Slots that hold no token, bool `[samples, length]`; None where all hold one.
+        held: Numbers of the others, and their tokens.
+    """
+
+    tokens: slice | Tensor
+    samples: int
+    length: int
     heads: slice
     number: int
-
-    @property
-    def length(self) -> int:
-        return int(self.tokens.stop - self.tokens.start)
+    empty: Tensor | None = None
+    held: tuple[Tensor, Tensor] | None = None
 
     def rows(self) -> Iterator[slice]:
         """Query tokens that are done at once, within the sample."""
-        step = max(1, BLOCK // (self.length * (self.heads.stop - self.heads.start)))
+        step = max(1, BLOCK // (self.samples * self.length * (self.heads.stop - self.heads.start)))
         return (slice(top, min(top + step, self.length)) for top in range(0, self.length, step))
 
+    def take(self, operand: Tensor) -> Tensor:
+        """Take the block's part of `[T, A, D]`: `[samples, heads, length, D]`."""
+        if isinstance(self.tokens, slice):
+            return operand[self.tokens, self.heads].transpose(0, 1)[None]
+        rows = operand.flatten(1).index_select(0, self.tokens)
+        return rows.view(self.samples, self.length, *operand.shape[1:]).transpose(1, 2)
 
-def _blocks(samples: Sequence[slice], heads: int) -> list[_Block]:
-    cuts = []
-    for tokens in samples:
-        size = max(1, min(heads, BLOCK // (tokens.stop - tokens.start) ** 2))
-        cuts += [(tokens, slice(head, min(head + size, heads))) for head in range(0, heads, size)]
-    return [_Block(*cut, number) for number, cut in enumerate(cuts)]
+    def put(self, found: Tensor, target: Tensor) -> None:
+        """Write `[samples, heads, length, D]` to the block's part of `[T, A, D]`, but for slots that are empty."""
+        if isinstance(self.tokens, slice):
+            target[self.tokens, self.heads] = found[0].transpose(0, 1).to(target.dtype)
+            return
+        rows, places = found.transpose(1, 2).to(target.dtype).flatten(0, 1).flatten(1), self.tokens
+        if self.held is not None:
+            slots, places = self.held
+            rows = rows.index_select(0, slots)
+        target.flatten(1).index_copy_(0, places, rows)
+
+
+@lru_cache(maxsize=8)
+def _blocks(lengths: tuple[int, ...], heads: int, grouped_to: int, block: int) -> tuple[_Block, ...]:
+    """Divide the samples: each alone by heads, those of at most `grouped_to` tokens in groups of like length."""
+    blocks: list[_Block] = []
+    tokens = _slices(lengths)
+    for own, length in zip(tokens, lengths, strict=True):
+        if length > grouped_to:
+            size = max(1, min(heads, block // length**2))
+            parts = (slice(head, min(head + size, heads)) for head in range(0, heads, size))
+            blocks += [_Block(own, 1, length, part, number) for number, part in enumerate(parts, len(blocks))]
+    short = [sample for sample, length in enumerate(lengths) if length <= grouped_to]
+    for members in _alike([lengths[sample] for sample in short], block // heads, GROUP_ALLOWANCE):
+        group = [short[member] for member in members]
+        slots = torch.arange(lengths[group[0]])
+        sizes = torch.tensor([lengths[sample] for sample in group])[:, None]
+        starts = torch.tensor([tokens[sample].start for sample in group])[:, None]
+        places, empty = (starts + slots.minimum(sizes - 1)).flatten(), slots >= sizes
+        cut = _Block(places, len(group), len(slots), slice(0, heads), len(blocks))
+        if bool(empty.any()):
+            filled = (~empty).flatten().nonzero().flatten()
+            cut = replace(cut, empty=empty, held=(filled, places[filled]))
+        blocks.append(cut)
+    return tuple(blocks)
 
 
 @dataclass(frozen=True)
@@ -111,8 +178,12 @@ class _Plan:
     dropout: float
     seed: int
 
+    def keep(self, block: _Block) -> KeepFactors | None:
+        """Return the keep factors of a block from their beginning; None without dropout."""
+        return KeepFactors(self.dropout, self.seed, block.number) if dropped_share(self.dropout) else None
 
-class _DroppedAttention(torch.autograd.Function):
+
+class _BlockedAttention(torch.autograd.Function):
     """Joins the blocks to autograd; saved are the operands, the result and the plan with its seed."""
 
     @staticmethod
@@ -127,7 +198,9 @@ class _DroppedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative("Attention with dropout on a CPU", "set the student's dropout to 0")
+        refuse_second_derivative(
+            "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
+        )
         query, key, value, context = ctx.saved_tensors
         # Laid out as the projections gave them, so that heads are joined again without a copy.
         grads = [x.new_empty(x.shape[1], x.shape[0], x.shape[2]) for x in (query, key, value)]
@@ -148,56 +221,81 @@ class _Work:
     """
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: _Plan) -> None:
-        self.operands = {"query": query, "key": key, "value": value}
+        self.operands = [x.transpose(0, 1) for x in (query, key, value)]
         self.plan = plan
         self.dtype = compute_dtype(query, key, value)
         self.survivors = 1 / (1 - dropped_share(plan.dropout))
-        self.scratch = Scratch()
+        self.scratch = _SCRATCH
 
     def attend(self, block: _Block, context: Tensor) -> None:
         """Write the context of a block into `[T, A, D]`."""
-        query, key, value = self._take(block)
-        keep = KeepFactors(self.plan.dropout, self.plan.seed, block.number)
+        keep = self.plan.keep(block)
+        if keep is None and block.length > SHORT:
+            query, key, value = (block.take(operand) for operand in self.operands)
+            mask = None if block.empty is None else ~block.empty[:, None, None]
+            block.put(F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.plan.scale), context)
+            return
+        query, key, value = (
+            self._units(name, block, operand) for name, operand in zip("qkv", self.operands, strict=True)
+        )
+        found = self._buffer("found", value.shape)
         for rows in block.rows():
-            probabilities = self._probabilities(query[:, rows], key)
-            kept = probabilities.mul_(keep.fill(self._buffer("keep", probabilities.shape)))
-            found = torch.bmm(kept, value).mul_(self.survivors)
-            context[block.tokens, block.heads][rows] = found.transpose(0, 1).to(context.dtype)
+            probabilities = self._probabilities(query[:, rows], key, block)
+            if keep is not None:
+                probabilities.mul_(keep.fill(self._buffer("keep", probabilities.shape)))
+            torch.bmm(probabilities, value, out=found[:, rows])
+        if keep is not None:
+            found.mul_(self.survivors)
+        block.put(found.view(block.samples, -1, *found.shape[1:]), context)
 
     def differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of a block's operands, each `[T, A, D]`."""
-        query, key, value = self._take(block)
-        # [heads, tokens, D]; 1 / (1 − p) goes with the upstream gradient, the smallest operand.
-        wanted = upstream[block.tokens, block.heads].transpose(0, 1).to(self.dtype).mul(self.survivors)
-        found = context[block.tokens, block.heads].transpose(0, 1).to(self.dtype)
-        expected = (wanted * found).sum(-1, keepdim=True).div_(self.survivors)
-        of_query, of_key, of_value = (torch.zeros_like(x) for x in (query, key, value))
-        keep = KeepFactors(self.plan.dropout, self.plan.seed, block.number)
+        query, key, value = (
+            self._units(name, block, operand) for name, operand in zip("qkv", self.operands, strict=True)
+        )
+        # [units, tokens, D]; 1 / (1 − p) goes with the upstream gradient, the smallest operand.
+        wanted = self._units("upstream", block, upstream).mul_(self.survivors)
+        if block.empty is not None:
+            wanted.view(block.samples, -1, *wanted.shape[1:]).masked_fill_(block.empty[:, None, :, None], 0.0)
+        found = self._units("context", block, context)
+        expected = found.mul_(wanted).sum(-1, keepdim=True).div_(self.survivors)
+        of_query, of_key, of_value = (
+            self._buffer(f"of {name}", x.shape) for name, x in zip("qkv", (query, key, value), strict=True)
+        )
+        keep = self.plan.keep(block)
         for rows in block.rows():
-            probabilities = self._probabilities(query[:, rows], key)
-            factors = keep.fill(self._buffer("keep", probabilities.shape))
+            probabilities = self._probabilities(query[:, rows], key, block)
             gradient = self._buffer("gradient", probabilities.shape)
             torch.bmm(wanted[:, rows], value.mT, out=gradient)
-            gradient.mul_(factors).sub_(expected[:, rows]).mul_(probabilities)
-            kept = probabilities.mul_(factors)
-            of_value.baddbmm_(kept.mT, wanted[:, rows])
-            of_query[:, rows] = torch.bmm(gradient, key)
-            of_key.baddbmm_(gradient.mT, query[:, rows])
+            kept = probabilities
+            if keep is None:
+                gradient.sub_(expected[:, rows]).mul_(probabilities)
+            else:
+                factors = keep.fill(self._buffer("keep", probabilities.shape))
+                gradient.mul_(factors).sub_(expected[:, rows]).mul_(probabilities)
+                kept = probabilities.mul_(factors)
+            further = int(rows.start > 0)  # 0 ignores what lies there.
+            of_value.baddbmm_(kept.mT, wanted[:, rows], beta=further)
+            torch.bmm(gradient, key, out=of_query[:, rows])
+            of_key.baddbmm_(gradient.mT, query[:, rows], beta=further)
         scale = self.plan.scale
         for target, part, factor in zip(grads, (of_query, of_key, of_value), (scale, scale, 1), strict=True):
-            target[block.tokens, block.heads] = part.mul_(factor).transpose(0, 1).to(target.dtype)
+            block.put(part.mul_(factor).view(block.samples, -1, *part.shape[1:]), target)
 
-    def _take(self, block: _Block) -> list[Tensor]:
-        own = {name: operand[block.heads, block.tokens] for name, operand in self.operands.items()}
-        return [self._buffer(name, x.shape).copy_(x) for name, x in own.items()]
+    def _units(self, name: str, block: _Block, operand: Tensor) -> Tensor:
+        """Copy the block's part of `[T, A, D]`: `[samples · heads, length, D]`."""
+        own = block.take(operand)
+        return self._buffer(name, own.shape).copy_(own).flatten(0, 1)
 
     def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
-        return self.scratch.take(name, shape, self.operands["query"], self.dtype)
+        return self.scratch.take(name, shape, self.operands[0], self.dtype)
 
-    def _probabilities(self, query: Tensor, key: Tensor) -> Tensor:
+    def _probabilities(self, query: Tensor, key: Tensor, block: _Block) -> Tensor:
         shape = (*query.shape[:2], key.shape[1])
         scores = self._buffer("scores", shape)
         torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.plan.scale, out=scores)
+        if block.empty is not None:
+            scores.view(block.samples, -1, *scores.shape[1:]).masked_fill_(block.empty[:, None, None], -torch.inf)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))
 
 
@@ -260,8 +358,8 @@ def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, o
         yield Group(len(members), longest, index=index, filled=filled)
 
 
-def _alike(lengths: list[int], block: int) -> Iterator[list[int]]:
-    """Samples by falling length, cut before padding to the first one's length or `block` is exceeded."""
+def _alike(lengths: list[int], block: int, allowance: float = PADDING_ALLOWANCE) -> Iterator[list[int]]:
+    """Samples by falling length, cut before padding to the first one's length exceeds the allowance, or all `block`."""
     members: list[int] = []
     needed = 0
     for sample in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -270,7 +368,7 @@ def _alike(lengths: list[int], block: int) -> Iterator[list[int]]:
             break
         if members:
             computed = (len(members) + 1) * lengths[members[0]] ** 2
-            if computed > block or computed > PADDING_ALLOWANCE * (needed + cost):
+            if computed > block or computed > allowance * (needed + cost):
                 yield members
                 members, needed = [], 0
         members.append(sample)

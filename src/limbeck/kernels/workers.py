@@ -72,7 +72,8 @@ def _pool_of(threads: int) -> ThreadPoolExecutor:
 class Scratch(threading.local):
     """Memory that each thread uses again for one task after another, so that its pages are mapped only once.
 
-    It is freed with the object: make one for each call of a kernel.
+    It is freed with the object: make one for each call of a kernel, or, where its mapping takes a share of the call,
+    one for all.
     """
 
     def __init__(self) -> None:
@@ -85,10 +86,10 @@ class Scratch(threading.local):
             name: Its purpose; taking a name again ends the use of the earlier one.
             shape: Its shape.
             like: A tensor on the device it has to be on.
-            dtype: Its dtype, the same for all uses of a name.
+            dtype: Its dtype.
         """
         size = math.prod(shape)
         held = self._held.get(name)
-        if held is None or held.numel() < size:
+        if held is None or held.numel() < size or held.dtype != dtype:
             held = self._held[name] = like.new_empty(size, dtype=dtype)
         return held[:size].view(*shape)

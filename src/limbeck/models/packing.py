@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from limbeck.kernels.packed_attention import HALVES
+
 _FORMATS = (torch.float32, torch.bfloat16)
 
 
@@ -92,8 +94,8 @@ def _can_pack(linear: nn.Module) -> bool:
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-# Mean length from which packing pays: attention runs sample by sample, and for shorter ones starting its operations
-# costs more than padding does.
+# Mean length from which packing pays in float32: attention runs sample by sample, and for shorter ones starting its
+# operations costs more than padding does. In bfloat16 it runs in groups of samples.
 SHORTEST_MEAN = 96
 
 
@@ -124,19 +126,20 @@ class Packing:
         return rows.index_copy(0, self.index, packed[0]).unflatten(0, self.shape)
 
 
-def plan_packing(attention_mask: Tensor) -> Packing | None:
+def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Packing | None:
     """Find the real tokens of a batch; None where packing does not pay.
 
     Lengths are read on the host, which costs nothing on a CPU; any other device would wait for it.
 
     Args:
         attention_mask: `[B, L]`, nonzero where a token is real; any shape of mask.
+        dtype: Of attention.
     """
     if attention_mask.device.type != "cpu" or attention_mask.dim() != 2 or torch.compiler.is_compiling():
         return None
     valid = attention_mask.bool()
     lengths = [size for size in valid.sum(1).tolist() if size]
-    if not lengths or sum(lengths) < SHORTEST_MEAN * len(lengths):
+    if not lengths or (dtype not in HALVES and sum(lengths) < SHORTEST_MEAN * len(lengths)):
         return None
     return Packing((valid.shape[0], valid.shape[1]), valid.flatten().nonzero().flatten(), lengths)
 

@@ -127,7 +127,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         may_pack = (
             self._packs and (scored is not None or not self._runs_head) and not self.model.is_activation_checkpointing
         )
-        packing = plan_packing(attention_mask) if may_pack else None
+        packing = plan_packing(attention_mask, _dtype_of_maps(self.model)) if may_pack else None
         self._scored = scored if scored is None or packing is None else packing.pack(scored)
         self.recorder.start(None if packing is None else packing.lengths)
         runner = self.model if self._runs_head else self.base
@@ -274,8 +274,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         hidden = args[0] if self._scored is None else args[0][self._scored]
         if self.leaves_unmade(hidden.shape[:-1].numel()):
             assert isinstance(decoder, nn.Linear)
-            kind = hidden.device.type
-            dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+            dtype = _dtype_of_maps(hidden)
             parts = {"pre_logits": hidden, "output_weight": decoder.weight, "output_bias": decoder.bias}
             self._unmade = {StreamKey(n, self.depth): x.to(dtype) for n, x in parts.items() if x is not None}
             hidden = hidden[..., :0, :]
@@ -301,6 +300,12 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             raise self._no_interface()
         for block in self._blocks:
             tap_points.attach_attention(block, self.recorder)
+
+
+def _dtype_of_maps(of: PreTrainedModel | Tensor) -> torch.dtype:
+    """Return the dtype in which linear maps of a model, or of its hidden states, are computed."""
+    kind = of.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else of.dtype
 
 
 class _WholeRun(NamedTuple):
