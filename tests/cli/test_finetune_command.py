@@ -48,7 +48,7 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     output, (seeds, stops) = tmp_path / "out", trained
     command = ["finetune", model, "--task", "mrpc", "--data", data, "--output", output, "--seeds", 3, *SET]
     stops.append(3)
-    assert_one_line_error(limbeck(*command), 1, "2 of 3 cells are done", "goes on from there")
+    assert_one_line_error(limbeck(*command), 1, "2 of 3 cells are done", "continues from there")
     assert_one_line_error(limbeck("status", output), 2, "`limbeck report` shows how far it is")
     limbeck.shown("report", output, "--output", tmp_path / "page.html")
     assert "The evaluation is not finished" in (tmp_path / "page.html").read_text()
@@ -70,7 +70,7 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     assert own.keys() == kept.keys() and all(torch.equal(own[name], kept[name]) for name in own)
 
     done = limbeck("evaluate", output, "--tasks", "mrpc", "--data", data, "--output", tmp_path / "other", *SET)
-    assert_one_line_error(done, 2, "folder of a fine-tuning and no model", f"its model is '{output / 'model'}'")
+    assert_one_line_error(done, 2, "folder of a fine-tuning, not of a model", f"its model is '{output / 'model'}'")
     again = limbeck.json("evaluate", output / "model", "--as-is", "--tasks", "mrpc", "--data", data, "--output",
                          tmp_path / "as-is", "--preset", "quick", "--set", "length=32", "--quiet")  # fmt: skip
     shown = again["summary"]["models"][0]["columns"]["mrpc"]["metrics"]

@@ -37,7 +37,7 @@ def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkp
         limbeck.compare(plan, output=output)
     stopped = json.loads((output / "comparison.json").read_text())
     if stop == "ctrl-c":
-        assert re.search("1 of 2 runs are done .* the same command goes on", str(caught.value))
+        assert re.search("1 of 2 runs are done .* the same command continues", str(caught.value))
         assert [cell["status"] for cell in stopped["cells"]] == ["finished", "interrupted"]
     assert stopped["status"] == {"ctrl-c": "interrupted", "kill": "running"}[stop]
     assert list((output / "runs").rglob("checkpoint-*"))

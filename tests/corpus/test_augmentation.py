@@ -301,5 +301,5 @@ def test_settings_that_cannot_be_meant(values, message):
 
 
 def test_rows_that_belong_together_have_no_copies():
-    with pytest.raises(CorpusError, match="would tear rows of ranking apart: leave out augment"):
+    with pytest.raises(CorpusError, match="would break up rows of ranking: leave out augment"):
         LabelledSettings("ranking", ["a.tsv"], augment=Augmentation(word_vectors="v.txt"))

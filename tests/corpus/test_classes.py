@@ -124,12 +124,12 @@ def test_weights_are_read_by_name_and_by_number():
 @pytest.mark.parametrize(
     ("given", "names", "message"),
     [
-        ({"angr": 2}, NAMES, r"class_weights names 'angr', which is no class\. Did you mean 'anger'\?"),
+        ({"angr": 2}, NAMES, r"class_weights names 'angr', which is not a class\. Did you mean 'anger'\?"),
         ([1, 2], NAMES, "class_weights has 2 weights, but there are 3 classes"),
         ([1, 2, 0], NAMES, "has the weight 0; give numbers above 0"),
         ([1, 2, float("nan")], NAMES, "has the weight nan"),
         ("even", NAMES, "class_weights is 'even'; give balanced"),
-        ("balanced", (), "weighs classes, and these labels have none"),
+        ("balanced", (), "weighs classes, but these labels have none"),
     ],
 )
 def test_weights_that_cannot_be_meant_are_refused(given, names, message):

@@ -72,7 +72,7 @@ def test_damaged_blocks_are_named_and_built_anew(built, tmp_path, damage, caplog
         Corpus(corpus.path)
     again = built()
     [line] = caplog.messages
-    assert f"'{corpus.path}' is damaged, and is built anew" in line
+    assert f"'{corpus.path}' is damaged and is rebuilt" in line
     assert again.path == corpus.path and contents(tmp_path / "cache") == whole
 
 

@@ -199,7 +199,7 @@ def test_what_is_no_ordinary_file(tmp_path):
     texts, report = read(folder)
     assert texts == ["good"]
     assert report.counts == {"file of another kind, skipped": 4}
-    with pytest.raises(CorpusError, match=r"pipe\.txt' is no ordinary file"):
+    with pytest.raises(CorpusError, match=r"pipe\.txt' is not an ordinary file"):
         read(folder / "pipe.txt")
     with pytest.raises(CorpusError, match="There is no file"):
         read(folder / "itself.txt")

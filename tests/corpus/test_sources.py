@@ -61,7 +61,7 @@ def test_every_kind_of_file_and_compression(tmp_path, kind, compression):
 def test_a_name_that_may_be_a_path_or_a_data_set(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data" / "books").mkdir(parents=True)
-    with pytest.raises(CorpusError, match=r"Did you mean 'data/books'\? For the Hub's data set write 'hub:data/boks'"):
+    with pytest.raises(CorpusError, match=r"Did you mean 'data/books'\? For a Hub data set, write 'hub:data/boks'"):
         open_source("data/boks")
     assert open_source("elsewhere/boks").fingerprint()[:2] == ["hub", "elsewhere/boks"]
 

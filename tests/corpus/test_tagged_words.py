@@ -45,7 +45,7 @@ def test_every_layout_gives_the_same_sentences(tmp_path, suffix, monkeypatch):
         path.write_text("\n".join(map(json.dumps, rows)) if suffix == "jsonl" else IOB)
     found, report = read(path)
     assert found == FOUND
-    assert report.counts == {"tag that goes on with an entity that none begins": 1}
+    assert report.counts == {"tag that continues an entity that no tag begins": 1}
     assert report.examples.popitem()[1][0].endswith(", I-LOC after O")
 
 
@@ -100,7 +100,7 @@ def test_entities_and_contradictions_of_every_scheme():
     ]
     bioes = ("O", "B-X", "I-X", "E-X", "S-X")
     problems = [*inconsistencies(["B-X", "O", "B-X", "I-X"], bioes)]
-    assert problems == [("tag of an entity that none ends", place) for place in ("O after B-X", "O after I-X")]
+    assert problems == [("tag of an entity that no tag ends", place) for place in ("O after B-X", "O after I-X")]
     assert not [*inconsistencies(["B-X", "E-X", "S-X", "O", "B-X", "I-X", "E-X"], bioes)]
     assert [marks_entities(tags) for tags in (LABELS, ("NOUN", "O"), ("B-X", "I-X"), ("O",), ())] == [True] + [
         False

@@ -30,7 +30,7 @@ def test_a_kernel_that_is_wrong_is_found(monkeypatch, wrong):
     )
     found = find_error("relation_kl", "cpu")
     assert found.status == "failed"
-    assert "another backend than blocked," in found.way_out
+    assert "a backend other than blocked," in found.way_out
 
 
 def test_a_run_from_text_to_a_student(tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_inner_products_are_no_cosines_and_cells_know_it(data, models, evaluated
 
 
 def test_what_is_read_is_noted(evaluated):
-    assert "Retrieval test: 11 queries look through 150 documents" in evaluated.summary["notes"]
+    assert "Retrieval test: 11 queries search 150 documents" in evaluated.summary["notes"]
 
 
 def no_weights(*_, **__):
@@ -158,7 +158,7 @@ def no_weights(*_, **__):
 @pytest.mark.parametrize(
     ("model", "tasks", "message"),
     [
-        ("classifier", "retrieval", r"is no embedding model: it has a head \(…ForSequenceClassification\)"),
+        ("classifier", "retrieval", r"is not an embedding model: it has a head \(…ForSequenceClassification\)"),
         ("router", "stsb_cosine", "sends queries and documents to different models, and STS-B .* has neither"),
         ("parts", "retrieval", "do not lie in whole folders 'query' and 'document'"),
         ("student", "retrieval", "No file of the splits of Retrieval in"),

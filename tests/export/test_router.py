@@ -147,7 +147,7 @@ def test_students_of_other_spaces_are_refused(run, teacher, tmp_path, export):
     try:
         stage.layers, stage.method = [], "minilmv2"
         save(record, run)
-        with pytest.raises(ModelError, match="taught by minilmv2, which does not bring its sentence vectors to its"):
+        with pytest.raises(ModelError, match="taught by minilmv2, which does not align its sentence vectors with its"):
             export(run, "router")
     finally:
         stage.layers, stage.method = kept, "sentence_embedding"

@@ -56,7 +56,7 @@ def test_weights_that_overflow_are_refused(tmp_path, export):
         model.embeddings.word_embeddings.weight[0, 0] = 1e6
         model.encoder.layer[0].output.dense.bias[0] = 1e6
     model.save_pretrained(student)
-    with pytest.raises(ModelError, match="no finite numbers in float16; or too large for it, so use float32"):
+    with pytest.raises(ModelError, match="not finite numbers in float16; or too large for it, so use float32"):
         export(student, "safetensors", dtype="float16")
     assert not (tmp_path / "out").exists()
 

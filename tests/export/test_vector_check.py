@@ -94,7 +94,7 @@ def test_a_model_that_the_library_does_not_load_is_taught_and_said_so(recipe, te
     monkeypatch.setattr(vector_check, "load_in_library", lambda folder: [][0])
     found = check_vectors(plan_run(load_recipe(recipe)).vector_teachers)
     assert found == {str(teacher): None}
-    assert vector_check.describe_difference(None).startswith("not compared, since the installed release")
+    assert vector_check.describe_difference(None).startswith("not compared, since the installed sentence-transformers")
     with pytest.raises(NotLoadedError, match="sentence-transformers cannot load '.*list index out of range"):
         compare_with_sentence_transformers(teacher)
 

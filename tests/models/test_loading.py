@@ -209,7 +209,7 @@ def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch, saved, 
 def test_the_folder_of_a_run_names_its_student(folder, refused):
     run = folder.parent / "run"
     shutil.copytree(folder, run / "student")
-    with refused(f"'{run}' is the folder of a run and no model; its student is '{run / 'student'}'"):
+    with refused(f"'{run}' is the folder of a run, not of a model; its student is '{run / 'student'}'"):
         load_model(run)
 
 

@@ -107,7 +107,7 @@ def test_weights_that_are_no_numbers(folder, refused, value, dtype):
     name = sorted(weights)[-1]
     weights[name].view(-1)[-1] = float(value)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with refused(f"damaged: '.*{name}' holds values that are no finite numbers in {dtype or 'float32'}"):
+    with refused(f"damaged: '.*{name}' holds values that are not finite numbers in {dtype or 'float32'}"):
         load_model(folder, dtype=dtype)
 
 

@@ -113,7 +113,7 @@ def test_relations_are_read_where_the_tap_verifies_itself(family):
     ("deberta-v2", {}, "query", "does not take its attention from transformers' AttentionInterface"),
     ("alembic", {"oddity": "attention"}, "value", "does not take its attention from transformers' AttentionInterface"),
     ("alembic", {"oddity": "query"}, "query", "query of layer 2 .* not what a map of that block gives.*hidden states"),
-    ("alembic", {"oddity": "between"}, "hidden", "Layer 2 .* other hidden states than its output_hidden_states has"),
+    ("alembic", {"oddity": "between"}, "hidden", "Layer 2 .* hidden states that differ from its output_hidden_states"),
 ])  # fmt: skip
 def test_streams_that_cannot_be_verified_are_refused(family, changes, kind, message, refused):
     model = tiny.tiny_model(family, **changes)

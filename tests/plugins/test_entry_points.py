@@ -73,7 +73,7 @@ def test_a_broken_one_is_one_line_that_names_its_distribution(install, code, tar
 
 def test_a_name_that_is_taken_is_refused(install):
     install("plugged", ITEMS, "[limbeck.methods]\nminilm = plugged:absolute_hidden_states\n")
-    with pytest.raises(PluginError, match=r"of the distribution plugged 1\.2 adds a method that there is already"):
+    with pytest.raises(PluginError, match=r"of the distribution plugged 1\.2 adds a method that already exists"):
         METHODS["minilmv2"]
 
 

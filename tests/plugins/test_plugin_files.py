@@ -86,7 +86,7 @@ def test_a_path_that_is_no_python_file_is_refused_at_once(tmp_path, write_plugin
     text = write_plugin("", "text.txt")
     for path, said in (
         (tmp_path / "none.py", "does not exist"),
-        (text, "is no Python file"),
+        (text, "is not a Python file"),
         (tmp_path, "is a folder"),
     ):
         with pytest.raises(PluginError, match=said):
@@ -94,7 +94,7 @@ def test_a_path_that_is_no_python_file_is_refused_at_once(tmp_path, write_plugin
     assert VARIABLE not in os.environ
     for path, said in (
         (tmp_path / "gone.py", r"gone\.py' cannot be loaded: FileNotFoundError"),
-        (text, "no Python file"),
+        (text, "not a Python file"),
     ):
         monkeypatch.setenv(VARIABLE, str(path))
         with pytest.raises(PluginError, match=said):

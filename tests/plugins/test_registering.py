@@ -162,10 +162,10 @@ def test_arguments_of_other_names_are_refused(function):
     ("item", "changes", "said"),
     [
         (METHOD, {"name": "My Method"}, "small letters"),
-        (METHOD, {"options": dict}, "no subclass of limbeck.methods.MethodOptions"),
+        (METHOD, {"options": dict}, "not a subclass of limbeck.methods.MethodOptions"),
         (METHOD, {"options": Demanding}, "option 'share' has no default"),
         (METHOD, {"options": Named}, "an option is called 'name'"),
-        (METHOD, {"compose": None}, "compose is no function"),
+        (METHOD, {"compose": None}, "compose is not a function"),
         (METHOD, {"tasks": ("text", "poetry")}, "'poetry'); give some of text, classification"),
         (METHOD, {"tasks": ()}, "give some of text"),
         (OBJECTIVE, {"name": "Absolute"}, "small letters"),
@@ -187,7 +187,7 @@ def test_items_that_recipes_could_not_name_or_training_not_call(item, changes, s
 @pytest.mark.parametrize(
     ("add", "item", "said"),
     [
-        (register_as_objective(unit="token", name="mine"), 3, "its function is no function"),
+        (register_as_objective(unit="token", name="mine"), 3, "it is not a function"),
         (register_as_method(name="mine"), lambda options, pairing: [], "'mine' cannot be added: it has no summary"),
         (register_as_method(summary="Nameless."), functools.partial(compose), "small letters"),
         (functools.partial(OBJECTIVES.add, "mine"), absolute, "no limbeck.objectives.Objective. For a function, put"),

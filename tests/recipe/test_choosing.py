@@ -104,12 +104,12 @@ def test_what_is_chosen_is_told_with_its_reasons(place):
         "corpus": {"sources": [str(place / "text.txt")], "unit": "sentence", "length": 64},
         "stages": 0,
         "reasons": {
-            "student": "starts from layers 1, 4 of the teacher's 4, the start that the quickstart was found with",
+            "student": "starts from layers 1, 4 of the teacher's 4, the start of the quickstart's recipe",
             "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student has "
-            "their width, so its own take their place",
-            "corpus": "sentences, on which the recipe of `limbeck quickstart` was found; no prompt, as its files say",
-            "stages.0.training": "3 passes through 0.0172 MB of text, about 1 minute on 2 cores, guessed by sizes and "
-            "not measured; the limit is 30 minutes, and more steps make better students",
+            "their width, so its own can replace them",
+            "corpus": "sentences, as in the recipe of `limbeck quickstart`; no prompt, as its files say",
+            "stages.0.training": "3 passes through 0.0172 MB of text, about 1 minute on 2 cores, estimated from "
+            "sizes, not measured; the limit is 30 minutes, and more steps make better students",
         },
     }
 

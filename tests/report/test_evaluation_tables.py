@@ -88,7 +88,7 @@ def test_an_average_over_fewer_tasks_says_so():
     assert row["without_cola"] == pytest.approx((68.9 + 91.3) / 2)
     assert row["computed"] == ["average", "without_cola"]
     text = shown(summary, 120)
-    assert "67.3 †" in text and "† is computed from the published figures" in text
+    assert "67.3 †" in text and "† is not printed in the paper" in text
     assert make_summary(tasks=("rte",))["models"][0]["averages"]["average"] is None
 
 

@@ -129,7 +129,7 @@ def test_a_search_that_changes_nothing_ends_too():
 def test_what_cannot_be_searched_is_refused():
     with pytest.raises(ValueError, match="maximises one fitness"):
         suggest(optuna.create_study(sampler=sampler()).ask(), SPACE)
-    with pytest.raises(ValueError, match="'width' is no part of a layer mapping"):
+    with pytest.raises(ValueError, match="'width' is not part of a layer mapping"):
         new_study().ask().suggest_int("width", 1, 3)
     with pytest.raises(TypeError, match="GeneticSampler"):
         run_search(optuna.create_study(), evaluate, generations=1, batch=1)

@@ -99,7 +99,9 @@ def test_the_first_episode_is_drawn_at_random_whatever_the_rewards():
 
 
 def test_what_is_no_shape_and_what_is_not_maximised_is_refused():
-    with pytest.raises(ValueError, match="parameter 'vocabulary' is no size of a shape; the sizes are layers, hidden"):
+    with pytest.raises(
+        ValueError, match="parameter 'vocabulary' is not a size of a shape; the sizes are layers, hidden"
+    ):
         make_study().ask().suggest_categorical("vocabulary", [1, 2])
     several = optuna.create_study(directions=["maximize", "minimize"], sampler=make_study().sampler)
     with pytest.raises(ValueError, match="KD-NAS maximises one reward"):

@@ -66,7 +66,7 @@ def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
 def test_counts_have_letters(text, count):
     assert shape_space.parse_count("--max-parameters", text) == count
     for other in ("", "M", "-3M", "0", "30 million", "1e6", "nan"):
-        with pytest.raises(RecipeError, match="--max-parameters '.*' is no number of parameters"):
+        with pytest.raises(RecipeError, match="--max-parameters '.*' is not a number of parameters"):
             shape_space.parse_count("--max-parameters", other)
 
 

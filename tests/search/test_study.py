@@ -86,7 +86,7 @@ def test_an_unfinished_last_line_of_a_journal_costs_only_itself(tmp_path, monkey
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a diary without a line end", "is no search journal; it is left as it is"),
+        (b"a diary without a line end", "is not a search journal; it is left unchanged"),
         (b'{"op_code":0,"worker_id"\n{"op_code":1}\n', "is damaged"),
         (b'{"op_code":99}\n{"op_code":1}\n', "is damaged"),
         (b"SQLite format 3\0", "write sqlite:///"),

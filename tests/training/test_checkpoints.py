@@ -67,7 +67,7 @@ def harm(path, content):
         (MANIFEST, '{"files": {}}', MANIFEST),
         (MANIFEST, '{"files": {"model.safetensors": 7}}', "model.safetensors"),
         *((MANIFEST, json.dumps({"files": {name: {}}}), said) for said, names in LISTED.items() for name in names),
-        *(("model.safetensors", make, "is no file") for make in NO_FILES),
+        *(("model.safetensors", make, "is not a file") for make in NO_FILES),
     ],
 )
 def test_a_damaged_one_is_skipped_and_named(tmp_path, place, content, named):
@@ -181,7 +181,7 @@ def test_a_pickle_with_code_is_not_run(killed, tmp_path, monkeypatch, name):
     torch.save({"state": Bomb()}, checkpoint / name)
     (checkpoint / MANIFEST).unlink()
     checkpoints.seal(checkpoint, {"step": 4})
-    with refused("checkpoint-4' cannot be taken up: Weights only load failed"):
+    with refused("checkpoint-4' cannot be resumed: Weights only load failed"):
         limbeck.distill(killed, resume=True)
     assert not (tmp_path / "exploded").exists()
     with pytest.raises(FileNotFoundError):  # The bomb is one.

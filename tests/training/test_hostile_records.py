@@ -60,5 +60,5 @@ def test_files_without_end_are_not_read(tmp_path: Path) -> None:
 
 def test_folders_that_no_file_system_has() -> None:
     for name in ("x" * 5000, "a\0b"):
-        with pytest.raises(OutputError, match="is no folder"):
+        with pytest.raises(OutputError, match="is not a folder"):
             find_runs([Path(name)])

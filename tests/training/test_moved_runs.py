@@ -92,7 +92,7 @@ def other_teacher(recipe, place):
     weights = load_file(place / "teacher" / "model.safetensors")
     first = next(iter(weights))
     save_file({**weights, first: weights[first] + 1e-3}, place / "teacher" / "model.safetensors", {"format": "pt"})
-    return "The teacher is not that with which the run in"
+    return "The teacher is not the one with which the run in"
 
 
 def other_key(recipe, place):
@@ -140,4 +140,6 @@ def test_what_a_run_needs_elsewhere_is_said(moved, limbeck, tmp_path):
     assert told["by_content"] and told["teacher_hash"] == record_of(whole)["teacher"]["weights"]
     assert told["versions"]["torch"] == record_of(whole)["versions"]["torch"]
     text = limbeck.shown("status", str(place / "run"), "--portable")
-    assert f"go on: limbeck distill --resume --output {place}/run --set teacher.model=PLACE" in " ".join(text.split())
+    assert f"continue: limbeck distill --resume --output {place}/run --set teacher.model=PLACE" in " ".join(
+        text.split()
+    )

@@ -210,7 +210,7 @@ REFUSED = {
     "leave nothing for those without one": ["corpus.sources.1.share=0.75"],
     "the shares of sources add up to 1.2: let them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
     "units: Input should be a valid list (got 'sentence'; write [sentence])": ["corpus.units=sentence"],
-    "student_prompts is false, which means nothing here: give teacher or none": ["corpus.student_prompts=no"],
+    "student_prompts is false, which has no meaning here: give teacher or none": ["corpus.student_prompts=no"],
     "corpus.sources.0: unknown key 'path'. Known: role, share, source, units. source is missing (and 1 more)": [
         "corpus.sources=[{path: TEXT, role: document}, {path: TEXT}]"
     ],

@@ -199,7 +199,8 @@ def check_memory(options: str, least_bytes: float, device: torch.device) -> None
     free = free_bytes(device)
     if least_bytes > free:
         raise RecipeError(
-            f"{options} take at least {least_bytes / 1e9:,.0f} GB of memory, and {free / 1e9:,.0f} GB of {device.type} "
+            f"{options} take at least {least_bytes / 1e9:,.0f} GB of memory, but only {free / 1e9:,.0f} GB of "
+            f"{device.type} "
             "memory are free; use smaller numbers."
         )
 

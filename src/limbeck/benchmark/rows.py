@@ -158,8 +158,9 @@ def step_table(rows: Rows) -> RenderableType:
         extra = _number(whole["peak_extra_mb"], 4)
         found += f"; peak memory {_number(whole['peak_mb'], 4)} MB ({extra} MB of it extra)"
     floor = (
-        f"Floor: the matrix products alone at the rate of a large one, {rates}, and the optimizer's bytes at that of a "
-        f"large copy, {_number(rows[-1]['ceiling_gbytes'])} GB/s; in % of the time."
+        f"Floor: the matrix products at the rate of a large one ({rates}) and the optimizer's memory traffic at "
+        "that of a "
+        f"large copy ({_number(rows[-1]['ceiling_gbytes'])} GB/s), in % of the measured time."
     )
     columns: dict[str, Column] = {
         "part": "part",
@@ -197,7 +198,7 @@ def model_table(rows: Rows) -> RenderableType:
     return console(
         Paragraph(f"Forward passes in {first['dtype']} on {first['device_type']}"),
         _table(columns, rows),
-        Notes((f"Speedup: how many times as fast as {first['model']}.",)),
+        Notes((f"Speedups are relative to {first['model']}.",)),
         Paragraph("Size"),
         _size_table(rows),
     )

@@ -136,8 +136,7 @@ def set_up_step(request: StepRequest) -> StepSetup:
     """
     if choose_device(request.device).index:
         raise RecipeError(
-            f"A step is taken on the first device that is visible, not on '{request.device}'; say which that is with "
-            "CUDA_VISIBLE_DEVICES."
+            f"Steps run on the first visible device, not on '{request.device}'; choose it with CUDA_VISIBLE_DEVICES."
         )
     setup = _from_recipe(request) if request.recipe is not None else _from_shapes(request)
     for owner, shape in zip(("student", "teacher"), setup.shapes, strict=True):
@@ -264,7 +263,9 @@ def _arguments(request: StepRequest, training: dict[str, Any], teacher_dtype: st
         changed.setdefault("bf16", False)  # What is fast on the accelerator may not be here.
     if request.dtype != "auto":
         if as_dtype(request.dtype) not in (torch.float32, torch.bfloat16):
-            raise RecipeError(f"A step in {request.dtype} is not measured; give float32 or bfloat16, or leave it out.")
+            raise RecipeError(
+                f"Steps in {request.dtype} cannot be measured; give float32 or bfloat16, or leave it out."
+            )
         changed |= {"bf16": as_dtype(request.dtype) == torch.bfloat16, "fp16": False}
     low = changed.get("bf16", bf16_is_fast() and not changed.get("fp16"))
     asked = "auto" if request.dtype != "auto" else teacher_dtype

@@ -215,7 +215,7 @@ def parse_layers(option: str, text: str) -> list[int]:
             raise ValueError(part)
         return range(start, end + 1)
 
-    refusal = f"{option} '{text}' cannot be read; give layers and ranges by commas, such as 1-8,10."
+    refusal = f"{option} '{text}' cannot be read; give layers and ranges separated by commas, such as 1-8,10."
     return list(dict.fromkeys(parse_list(text, read, refusal)))
 
 

@@ -144,7 +144,7 @@ def steps_of_stages(
         count = round((wanted - read) / per_step)
         if count < 1:
             raise RecipeError(
-                f"budget.tokens {tokens} gives a stage {share * tokens:.0f} tokens, and a step reads about "
+                f"budget.tokens {tokens} gives a stage {share * tokens:.0f} tokens, but a step reads about "
                 f"{per_step:.0f}; raise the budget, or lower training.per_device_train_batch_size."
             )
         steps.append(count)
@@ -248,7 +248,7 @@ def _refusal(impossible: Sequence[tuple[Combination, str]], count: int, *, skipp
         f"({number}) {', '.join(titles)}: {reason}" for number, (reason, titles) in enumerate(reasons.items(), 1)
     )
     way_out = "change the plan" if skipping else "change them, or leave them out with skip_impossible: true"
-    return f"{len(impossible)} of {count} combinations cannot be: {listed}. Please {way_out}."
+    return f"{len(impossible)} of {count} combinations are impossible: {listed}. Please {way_out}."
 
 
 def _refuse_twins(combinations: Sequence[Combination], plan: ComparisonPlan) -> None:

@@ -37,7 +37,9 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
     """
     fixed = saved.get("fixed", {})
     if not isinstance(fixed, dict):
-        raise OutputError(f"'{folder / studies.Comparison.FILE}' is no record of a comparison; choose another folder.")
+        raise OutputError(
+            f"'{folder / studies.Comparison.FILE}' is not the record of a comparison; choose another folder."
+        )
     common = [name for name in fixed if name in asked]
     before, now = ({name: values[name] for name in common} for values in (fixed, asked))
     if fixed_at_first(saved):
@@ -47,8 +49,8 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
         name, _, below = difference.place.partition(".")
         old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
         raise OutputError(
-            f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' is {old}, and now {new}: its runs could "
-            "not be compared with new ones; put it back, or give another --output."
+            f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' was {old} and is now {new}, so new runs "
+            "could not be compared with its own; put it back, or give another --output."
         )
 
 

@@ -138,7 +138,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
         return comparison.carry_out(distil)
     except (Interrupted, KeyboardInterrupt) as error:
         comparison.note_interruption()
-        message = str(error) or f"Stopped; what is done is kept in '{folder}'; the same command goes on from there."
+        message = str(error) or f"Stopped; finished work is kept in '{folder}'; the same command continues from there."
         raise (type(error) if isinstance(error, Interrupted) else Interrupted)(message) from None
 
 
@@ -232,7 +232,7 @@ class _Comparison:
                 kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has its own code.
                 raise kind(
                     f"Stopped at {cell.title}; {done} of {len(self.cells)} runs are done and kept in '{self.folder}'; "
-                    "the same command goes on from there."
+                    "the same command continues from there."
                 ) from None
             except Exception as error:  # A fault in one run must not take the others with it.
                 problem = describe_error(error)

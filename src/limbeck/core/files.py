@@ -175,7 +175,7 @@ def record_damage(folder: Path) -> str | None:
     # A record that is whole is never empty.
     if not path.is_file() or read_json(path):
         return None
-    return f"'{path}' is damaged and cannot be read: what the run was and how it ended is not known from it."
+    return f"'{path}' is damaged and cannot be read, so it does not say what the run was or how it ended."
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def build_once(
         with _locked(lock, waiting):
             found = _examine(folder / MANIFEST)  # Another process may have built or checked it meanwhile.
             if found.damage is not None:
-                _logger.warning("The cache '%s' is damaged, and is built anew: %s.", folder, found.damage)
+                _logger.warning("The cache '%s' is damaged and is rebuilt: %s.", folder, found.damage)
             return found.listing if found.listing is not None else _build(folder, aside, build, goes_on)
     except (OSError, NotImplementedError) as error:
         manifest = read_manifest(folder)
@@ -400,7 +400,7 @@ def _examine(path: Path, *, reading: bool = True) -> _Examined:
         return _Examined(damage=f"'{path.name}' has changed since it was written, or cannot be read")
     is_folder = path.name == MANIFEST
     if is_folder and (others := _members(path.parent) - {*files}):
-        return _Examined(damage=f"it holds {min(others)!r:.80}, which is not of it")
+        return _Examined(damage=f"it holds {min(others)!r:.80}, which does not belong to it")
     known = _known_states(path.parent) if is_folder else {}
     states: dict[str, list[Any]] = {}
     did_read = False
@@ -437,7 +437,7 @@ def _members(folder: Path) -> set[str]:
 def _state(path: Path) -> tuple[int, ...]:
     """Return what changes when a file does, its size first and the time of its last change of any kind last."""
     if path.exists() and not path.is_file():  # Of a pipe or a device there is no end.
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "it is not a file")
     stat = path.stat()
     return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
 

@@ -94,7 +94,7 @@ def _read(file: Path) -> dict[str, torch.Tensor]:
         raise ModelError(f"'{file}' holds more than tensors, or is damaged; it is not read.") from None
     named = isinstance(found, dict) and found and all(isinstance(name, str) for name in found)
     if not named or not all(_is_plain(tensor) for tensor in found.values()):
-        raise ModelError(f"'{file}' holds something else than named tensors, such as a whole checkpoint of a training.")
+        raise ModelError(f"'{file}' holds something other than named tensors, such as a whole training checkpoint.")
     return dict(found)
 
 

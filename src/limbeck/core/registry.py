@@ -47,7 +47,7 @@ def use_plugins(paths: Iterable[str | Path]) -> None:
             problem = "is a folder" if file.is_dir() else "does not exist"
             raise PluginError(f"The plugin '{path}' {problem}; give the path of a Python file.")
         if file.suffix != ".py":
-            raise PluginError(f"The plugin '{path}' is no Python file; give one that ends in .py.")
+            raise PluginError(f"The plugin '{path}' is not a Python file; give one that ends in .py.")
         if os.pathsep in str(file):
             raise PluginError(f"The plugin '{path}' has a '{os.pathsep}' in its path, which separates files; move it.")
         named.append(str(file))
@@ -98,7 +98,7 @@ def _run(path: Path) -> str | PluginError:
     name = f"limbeck_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        return PluginError(f"The plugin '{path}' ({VARIABLE}) is no Python file; give one that ends in .py.")
+        return PluginError(f"The plugin '{path}' ({VARIABLE}) is not a Python file; give one that ends in .py.")
     module = util.module_from_spec(spec)
     # Where pydantic and dataclasses look up the names in annotations.
     sys.modules[name] = module
@@ -267,7 +267,7 @@ class Registry(Generic[T]):
         try:
             found: object = item.load()
         except Exception as error:
-            reason = f"{_reason(error)}; mend the distribution, or uninstall it."
+            reason = f"{_reason(error)}; repair the distribution, or uninstall it."
             raise PluginError(f"{describe_entry_point(item)} cannot be loaded: {reason}") from error
         note_distribution(item)
         registered = self._items[name]  # By a decorator, as the module was imported.
@@ -298,7 +298,7 @@ class Registry(Generic[T]):
         for entry_point in sorted(entry_points(group=self._plugins.group), key=lambda one: one.name):
             if entry_point.name in self._items or entry_point.name in found:
                 raise PluginError(
-                    f"{describe_entry_point(entry_point)} adds a {self.kind} that there is already; uninstall one of "
+                    f"{describe_entry_point(entry_point)} adds a {self.kind} that already exists; uninstall one of "
                     "the two, or give it another name."
                 )
             found[entry_point.name] = entry_point

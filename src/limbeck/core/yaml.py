@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
         self._depth = 0
 
     def fetch_tag(self) -> None:
-        raise _problem("tags (!) are not read", self.get_mark())
+        raise _problem("tags (!) are not supported", self.get_mark())
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
@@ -65,7 +65,7 @@ class _Loader(yaml.SafeLoader):
             key = None if key_node.tag == _MERGE else self.construct_object(key_node, deep=True)
             if key is not None and isinstance(key, Hashable):
                 if key in seen:
-                    raise _problem(f"the key '{str(key)[:80]}' stands twice", key_node.start_mark)
+                    raise _problem(f"the key '{str(key)[:80]}' appears twice", key_node.start_mark)
                 seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -196,7 +196,7 @@ class Strict(BaseModel):
                 kind = cls.model_fields[key].annotation
                 if isinstance(data[key], bool) and not _takes_truth(kind):
                     raise ValueError(
-                        f"{key} is {str(data[key]).lower()}, which means nothing here: give {_choices(kind)}"
+                        f"{key} is {str(data[key]).lower()}, which has no meaning here: give {_choices(kind)}"
                     )
         return data
 

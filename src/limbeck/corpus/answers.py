@@ -54,7 +54,7 @@ def find_frame(backend: Tokenizer) -> PairFrame:
             parts = slice(0, first), slice(first + texts.count(0), second), slice(second + texts.count(1), None)
             ids, types = ([values[part] for part in parts] for values in (encoding.ids, encoding.type_ids))
             return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
-    raise CorpusError("The tokenizer gives no token for any plain text: it is empty or broken.")
+    raise CorpusError("The tokenizer makes no tokens of plain text: it is empty or broken.")
 
 
 class Question(NamedTuple):

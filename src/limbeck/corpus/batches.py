@@ -397,12 +397,16 @@ class PadCollator:
         self, features: Sequence[Mapping[str, Any]], lengths: NDArray[np.int64], valid: NDArray[np.bool_]
     ) -> NDArray[Any]:
         if not all("labels" in feature for feature in features):
-            raise CorpusError(f"A row has no labels, but labels of the kind '{self.labels}' are asked of this batch.")
+            raise CorpusError(
+                f"A row has no labels, but labels of the kind '{self.labels}' are required of this batch."
+            )
         given = [feature["labels"] for feature in features]
         if self.labels == "token":
             rows = [np.asarray(labels, dtype=np.int64) for labels in given]
             if [len(row) for row in rows] != lengths[:, 0].tolist():
-                raise CorpusError("A row has not as many labels as tokens: with labels='token' every token has one.")
+                raise CorpusError(
+                    "A row has a different number of labels and tokens: with labels='token' every token has one."
+                )
             return _fill(rows, valid, IGNORED_LABEL)
         if self.labels in ("value", "classes", "relevance"):
             return np.asarray(given, dtype=np.float32)

@@ -128,7 +128,8 @@ class Corpus:
             if count == 0:
                 name = self.titles[number]
                 raise CorpusError(
-                    f"The source '{one_line(name)}' has no block to train on, without repeated and held-out documents: "
+                    f"The source '{one_line(name)}' has no block to train on once repeated and held-out documents "
+                    "are left out: "
                     "give more of its text, or leave it out of the mix."
                 )
         return RowMix(rows, self.mix.shares(rows), seed)

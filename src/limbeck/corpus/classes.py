@@ -102,12 +102,12 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
             weight that is not above 0.
     """
     if not names:
-        raise RecipeError(f"{where} weighs classes, and these labels have none: leave it out.")
+        raise RecipeError(f"{where} weighs classes, but these labels have none: leave it out.")
     if given == "balanced":
         return "balanced"
     if isinstance(given, Mapping):
         if unknown := [str(name) for name in given if str(name) not in names]:
-            raise RecipeError(f"{where} names '{unknown[0]}', which is no class.{suggestion(unknown[0], names)}")
+            raise RecipeError(f"{where} names '{unknown[0]}', which is not a class.{suggestion(unknown[0], names)}")
         by_name = {str(name): weight for name, weight in given.items()}
         given = [by_name.get(name, 1.0) for name in names]
     if isinstance(given, str) or not isinstance(given, Sequence):

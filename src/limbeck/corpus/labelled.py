@@ -409,7 +409,9 @@ def documents_of(row: PlacedRow, columns: Sequence[str], label_column: str) -> l
         texts = value if isinstance(value, list | tuple) else [value] if value is not None else []
         for text in texts:
             if not isinstance(text, str):
-                raise CorpusError(f"{row.where} has a document that is no text in its column '{column}': {text!r:.40}.")
+                raise CorpusError(
+                    f"{row.where} has a document that is not text in its column '{column}': {text!r:.40}."
+                )
             found.append((text, float(place == 0) if len(columns) > 1 else None))
     given: Any = row.values.get(label_column)
     if is_missing(given):

@@ -370,8 +370,8 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
     content = stream.read(documents.LARGEST_WHOLE + 1)
     if len(content) > documents.LARGEST_WHOLE:
         raise CorpusError(
-            f"'{one_line(path)}' has to be read as a whole, and holds more than {documents.LARGEST_WHOLE:,} bytes; "
-            "give it in parts, or as .jsonl or uncompressed .parquet."
+            f"'{one_line(path)}' has to be read as a whole, but holds more than {documents.LARGEST_WHOLE:,} bytes; "
+            "split it, or give it as .jsonl or uncompressed .parquet."
         )
     return content
 
@@ -415,7 +415,7 @@ def read_texts(path: Path, most: int | None = None) -> list[str]:
     with _plain_text(path) as file:
         texts = list(islice(filter(None, map(str.strip, file)), most))
     if not texts:
-        raise CorpusError(f"'{path}' holds no text; give a file with one sentence or paragraph a line.")
+        raise CorpusError(f"'{path}' holds no text; give a file with one sentence or paragraph per line.")
     return texts
 
 

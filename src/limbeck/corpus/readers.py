@@ -143,7 +143,9 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
             yield from documents.split_documents(found, where, cursor, report)
             most -= len(found.text)
             if most < 0:  # A dictionary of parquet can name one long text again and again.
-                report.note(opening.DAMAGED, f"{path}: it gives more than {documents.MOST_EXPANSION} times its size")
+                report.note(
+                    opening.DAMAGED, f"{path}: it unpacks to more than {documents.MOST_EXPANSION} times its size"
+                )
                 return
 
 

@@ -155,7 +155,7 @@ class LabelledSettings:
         if len(set(self.header)) < len(self.header):
             raise CorpusError(f"columns are {', '.join(self.header)}: give each field a different name.")
         if self.augment is not None and KINDS[self.task].label in ("token", "relevance"):
-            raise CorpusError(f"Copies with other words would tear rows of {self.task} apart: leave out augment.")
+            raise CorpusError(f"Copies with other words would break up rows of {self.task}: leave out augment.")
         if self.development is not None and self.held_out:
             raise CorpusError(f"held_out is {self.held_out}, and there are development rows: leave one of them out.")
         _check_least(self, 0, "stride")
@@ -243,7 +243,7 @@ class Mix:
             if len(given) < len(self.weights) and math.fsum(given) >= 1:
                 raise CorpusError(
                     f"The shares of sources add up to {math.fsum(given):g} and leave nothing for those without one: "
-                    "give smaller ones, or all a share."
+                    "give smaller ones, or give every source a share."
                 )
         elif self.exponent is not None and not 0 <= self.exponent <= 1:
             raise CorpusError(f"The exponent of a mix is {self.exponent}: give a number from 0 to 1, such as 0.3.")
@@ -289,7 +289,7 @@ class Mix:
         """Say what the shares follow, for records."""
         if not self.reads_sizes:
             return "weights"
-        unit = "bytes of text, judged by the beginning of up to 16 files a source" if streamed else "blocks"
+        unit = "bytes of text, judged by the beginning of up to 16 files per source" if streamed else "blocks"
         if self.weights is not None:
             return f"shares, the rest by size, in {unit}"
         return f"size^{self.exponent:g}, in {unit}"
@@ -330,7 +330,7 @@ class LengthSchedule:
         """
         lengths, parts = tuple(given), [_part_of(length, part) for length, part in given.items()]
         if len(lengths) < 2:
-            raise CorpusError(f"lengths {dict(given)} is no schedule: give two lengths or more, or length alone.")
+            raise CorpusError(f"lengths {dict(given)} is not a schedule: give two lengths or more, or length alone.")
         if list(lengths) != sorted(lengths):
             raise CorpusError(f"lengths {list(lengths)} fall; a schedule goes from short to long: reverse their order.")
         if len({in_epochs for _, in_epochs in parts}) > 1:
@@ -359,7 +359,9 @@ class LengthSchedule:
         ends = [round(total * until / sums[-1]) for until in sums]
         for length, (begin, end) in zip(self.lengths, pairwise([0, *ends]), strict=True):
             if begin == end:
-                raise CorpusError(f"Of {total:,} steps length {length} has none: give more steps, or leave it out.")
+                raise CorpusError(
+                    f"Length {length} gets none of the {total:,} steps: give more steps, or leave it out."
+                )
         return ends
 
     def __str__(self) -> str:
@@ -486,7 +488,7 @@ class CorpusSettings:
         _check_least(self, 0, "held_out_documents")
         _check_least(self, 1, "max_documents", "minimum_tokens", "shuffle_buffer")
         if self.streaming and self.max_documents is not None:
-            raise CorpusError("max_documents is for a corpus that is built; a stream is as long as its training.")
+            raise CorpusError("max_documents is for built corpora; a stream is as long as its training.")
         weights = self.mix.weights if self.mix is not None else None
         if weights is not None and len(weights) != len(self.sources):
             raise CorpusError(f"The mix has {len(weights)} weights for {len(self.sources)} sources: give one each.")

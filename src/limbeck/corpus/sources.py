@@ -436,7 +436,7 @@ def find_files(text: str, text_column: str | None = None) -> Files:
         return Files(*_sort_out([path], text, suffixes), text_column)
     if _GLOB_CHARACTERS.intersection(text):
         return Files(*_sort_out(_match(path), text, suffixes), text_column)
-    on_hub = f" For the Hub's data set write '{_HUB}{one_line(text)}'." if _HUB_NAME.fullmatch(text) else ""
+    on_hub = f" For a Hub data set, write '{_HUB}{one_line(text)}'." if _HUB_NAME.fullmatch(text) else ""
     raise CorpusError(f"There is no file, folder or data set '{one_line(text)}'.{_nearby(path)}{on_hub}")
 
 
@@ -462,7 +462,7 @@ def find_parts(pattern: str) -> dict[str, str]:
         found = f"the placeholders {', '.join(names)}" if names else "no placeholder"
         raise CorpusError(f"{shown} has {found}: write one, as in data/{{language}}.txt.xz, and * for all else.")
     if source_kind(pattern) is not SOURCES["files"]:
-        raise CorpusError(f"{shown} is no path or address: list other sources in corpus.sources, with weights.")
+        raise CorpusError(f"{shown} is not a path or address: list other sources in corpus.sources, with weights.")
     if re.search(r"[*?\]]\{|\}[*?[{]", pattern):
         raise CorpusError(f"{shown} does not say where {names[0]} begins and ends: put a / - _ or . beside it.")
     try:
@@ -613,7 +613,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
             (files if suffix_of(file) in suffixes and file.is_file() else ignored).append(file)
     if not files:
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
-            raise CorpusError(f"'{one_line(text)}' is no ordinary file: give a file with text.")
+            raise CorpusError(f"'{one_line(text)}' is not an ordinary file: give a file with text.")
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
         raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
     # Links, and patterns that match a folder and its files, name a file more than once.

@@ -93,6 +93,6 @@ def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple
         if _goes_on(before, tag):
             continue
         if split_tag(tag)[0] in ("I", "E"):
-            yield "tag that goes on with an entity that none begins", f"{tag} after {before}"
+            yield "tag that continues an entity that no tag begins", f"{tag} after {before}"
         if has_ends and split_tag(before)[0] in ("B", "I"):
-            yield "tag of an entity that none ends", f"{tag} after {before}"
+            yield "tag of an entity that no tag ends", f"{tag} after {before}"

@@ -118,7 +118,9 @@ class VectorFile:
                 row = _numbers(numbers)
                 width = width or len(row)
                 if len(row) != width or not width or not np.isfinite(row).all():
-                    own.note("line of word vectors that is no word with as many numbers", f"{self.path}:{number}")
+                    own.note(
+                        "line that is not a word and the same number of values as the others", f"{self.path}:{number}"
+                    )
                     continue
                 names.append(word.decode(errors="replace"))
                 rows.append(row)

@@ -96,7 +96,9 @@ def _find(place: str, *arguments: str) -> Iterator[Finding]:
         yield from resolve_name(place)(*arguments)
     except Exception as error:
         text = describe_error(error)
-        yield Finding("failure", "failed", text, "if the lines above do not explain it, report it with all of them")
+        yield Finding(
+            "failure", "failed", text, "if the lines above do not explain it, report it together with all of them"
+        )
 
 
 NAME = "limbeck"
@@ -123,7 +125,7 @@ def find_packages() -> Iterator[Finding]:
         if extra in extras:
             yield find_extra(extra, use, requirements)
         else:
-            text = f"for {use}: what is installed of limbeck does not know this extra"
+            text = f"for {use}: the installed limbeck does not know this extra"
             yield Finding(f"extra {extra}", "warning", text, f'pip install --upgrade "limbeck[{extra}]"')
 
 

@@ -79,7 +79,7 @@ def _without_accelerator() -> Finding:
     facts = {"torch": torch.__version__, "torch_cuda": cuda, "driver": driver}
     if not driver:
         return Finding("accelerator", "absent", "none: limbeck computes on the processor", facts=facts)
-    text = f"there is an NVIDIA driver, and torch {torch.__version__}"
+    text = f"there is an NVIDIA driver, but torch {torch.__version__}"
     if cuda is None:
         text, way_out = f"{text} was built without CUDA", "install a CUDA build of torch: https://pytorch.org"
     elif hidden is not None and not hidden.strip("- 1"):

@@ -83,7 +83,7 @@ def find_error(objective: str, kind: str) -> Finding:
     shown = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
     name, text = f"{objective} on {kind}", f"relative errors against float64: {shown}"
     if wrong:
-        return Finding(name, "failed", text, f"choose another backend than {', '.join(wrong)}, and {_REPORT}", errors)
+        return Finding(name, "failed", text, f"choose a backend other than {', '.join(wrong)}, and {_REPORT}", errors)
     return Finding(name, "ok", text, facts=errors)
 
 
@@ -104,7 +104,7 @@ def find_run() -> Iterator[Finding]:
         saved = load_model(run.student_folder, pooler=True).state_dict()
         trained = student.state_dict()
         same = saved.keys() == trained.keys() and all(torch.equal(saved[key], trained[key].cpu()) for key in saved)
-    fine = Finding("student", "ok", f"saved, and loaded back the same; {time.monotonic() - started:.1f} s in all")
+    fine = Finding("student", "ok", f"saved, and loaded back unchanged; {time.monotonic() - started:.1f} s in all")
     yield fine if same else Finding("student", "failed", "what is loaded is not what was saved", _REPORT)
 
 
@@ -122,7 +122,7 @@ def find_vectors(model: str) -> Iterator[Finding]:
     """Compare the sentence vectors of a model with those that sentence-transformers makes."""
     name, difference = f"sentence vectors of {model}", vector_check.compare_with_sentence_transformers(model)
     if difference is None:
-        text = "the model's files say nothing of them"
+        text = "the model's files say nothing about them"
         if not vector_check.is_installed():
             text = "not compared: sentence-transformers is not installed"
         yield Finding(name, "absent", text)

@@ -199,7 +199,7 @@ def read_outputs(
             scores = given[name].float().cpu().numpy()
             if not np.isfinite(scores).all():
                 raise ModelError(
-                    f"'{model.name_or_path}' gives rows of {prepared.task.title} scores that are no finite numbers: "
+                    f"'{model.name_or_path}' gives rows of {prepared.task.title} scores that are not finite numbers: "
                     "its weights are too large for their type, or damaged; copy the model again, or train it anew."
                 )
             values.extend(scores if classes is None else scores[..., list(classes)])

@@ -273,9 +273,7 @@ class FineTuner:
         elif self._last is not None:
             model.load_state_dict(self._last)
         if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-            raise TrainingError(
-                "A weight became infinite or no number; use a lower learning rate, or --set bf16=false."
-            )
+            raise TrainingError("A weight became infinite or NaN; use a lower learning rate, or --set bf16=false.")
 
     def predict(self, prepared: PreparedTask, split: str) -> Predictions:
         """Predict a split of a task: a class or a value per row, or an answer per row id."""

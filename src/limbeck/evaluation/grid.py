@@ -436,7 +436,7 @@ def _carry_out(
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped; {count - sum(left.values())} of {count} cells are done and kept in '{folder}'; the same command "
-            "goes on from there."
+            "continues from there."
         ) from None
 
 

@@ -193,7 +193,7 @@ class Planner:
             if model.queries != model.documents and not (kind.of_vectors and kind.has_queries):
                 raise ModelError(
                     f"'{model.name}' sends queries and documents to different models, and {task.title} has neither; "
-                    f"give one of both: '{model.queries}' or '{model.documents}'."
+                    f"give one of the two: '{model.queries}' or '{model.documents}'."
                 )
             for place in (model.queries, model.documents) if kind.of_vectors else ():
                 vectors_of(place, self.protocol.settings(task, self._overrides).pooling)
@@ -296,7 +296,7 @@ class Planner:
         width, other, notes = read[0].width(model.shape.hidden), 0, []
         similarity = read[-1].similarity
         if searched and similarity not in (None, "cosine", "dot"):
-            notes = [f"{task.title}: by the cosine, though the folder of '{model.name}' says {similarity}"]
+            notes = [f"{task.title}: scored by the cosine, although the folder of '{model.name}' says {similarity}"]
         if teacher is not None and model is not first:
             read.append(vectors_of(first.documents, base.pooling))
         if searched and teacher is not None:

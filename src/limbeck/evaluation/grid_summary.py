@@ -17,10 +17,11 @@ from limbeck.evaluation.tasks import Task
 
 FINISHED, FAILED = "finished", "failed"
 _COLA = "cola"
-COMPUTED_NOTE = "† is computed from the published figures, over the columns of the measured average; not printed."
+COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
 
 _TASK_NOTE = (
-    "Published rows left out: {}, of students distilled on their tasks; they stand beside students of runs on labelled "
+    "Published rows left out: {}, of students distilled on the tasks; they are shown beside students of runs on "
+    "labelled "
     "rows."
 )
 

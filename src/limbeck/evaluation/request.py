@@ -90,14 +90,14 @@ class EvaluationRequest:
             if number is not None and not 1 <= number <= most:
                 raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
         if self.as_is and self.seeds is not None:
-            raise RecipeError("--seeds is for runs of a training, and --as-is trains nothing; leave one of them out.")
+            raise RecipeError("--seeds counts trainings, but --as-is trains nothing; leave one of them out.")
         if self.classes and not self.as_is:
             raise RecipeError("--classes names the classes of heads as they are; give --as-is, or leave it out.")
         if self.keep_weights not in (None, *KEPT_WEIGHTS):
             raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
         if self.keep_weights is not None and self.as_is:
             raise RecipeError(
-                "--keep-weights keeps what is trained, and --as-is trains nothing; leave one of them out."
+                "--keep-weights keeps what is trained, but --as-is trains nothing; leave one of them out."
             )
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
@@ -187,7 +187,8 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
             raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
         if as_is and setting not in _SETTINGS_AS_IS:
             raise RecipeError(
-                f"--set '{text}' is of a training, and --as-is trains nothing; it has {', '.join(_SETTINGS_AS_IS)}."
+                f"--set '{text}' is a setting of training, but --as-is trains nothing; it has "
+                f"{', '.join(_SETTINGS_AS_IS)}."
             )
         if task and task not in tasks:
             raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")

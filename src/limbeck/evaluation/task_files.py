@@ -213,12 +213,12 @@ def _label(
     if numbers is not None and KINDS[task.kind].has_several:
         found = read_several(row, numbers, column, columns.label_columns)
         if found is None:
-            raise CorpusError(f"{row.where} is unlabelled (its {column} is null), and a labelled split is asked for.")
+            raise CorpusError(f"{row.where} is unlabelled (its {column} is null), but the split must be labelled.")
         return found
     if numbers is not None and value == UNDECIDED and UNDECIDED not in task.labels:
         return None
     if is_missing(value) or (numbers is not None and value in (-1, "-1") and value not in numbers):
-        raise CorpusError(f"{row.where} is unlabelled (its {column} is {value!r}), and a labelled split is asked for.")
+        raise CorpusError(f"{row.where} is unlabelled (its {column} is {value!r}), but the split must be labelled.")
     if numbers is None:
         return parse_value(value, row.where)
     spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
@@ -254,7 +254,7 @@ def _document_rows(
         report.note("query without a text, left out", row.where)
         return
     if KINDS[task.kind].of_vectors and row.values.get("is_impossible"):
-        report.note("question that its paragraph does not answer, not asked", row.where)
+        report.note("question that its paragraph does not answer, left out", row.where)
         query, found = "", [(text, 0.0) for text, _ in found]
     for place, (text, label) in enumerate(found):
         if label is None and KINDS[task.kind].of_vectors:
@@ -487,7 +487,7 @@ class Splits:
         if definition.kind == "retrieval":
             rows = _put_texts(rows, texts, origin)
             queries, documents = {row.keys[0] for row in rows if row.text}, {row.keys[1] for row in rows}
-            notes[f"{task.title} {split}: {len(queries)} queries look through {len(documents)} documents"] = None
+            notes[f"{task.title} {split}: {len(queries)} queries search {len(documents)} documents"] = None
         return rows
 
     def _read_parts(
@@ -562,7 +562,7 @@ def _put_texts(rows: Sequence[TaskRow], texts: Mapping[str, Mapping[str, str]], 
         found = texts[key].get(named) if key in texts and named else named
         # A document may be empty, a query not.
         if found is None or (key == "queries" and named and not found):
-            raise CorpusError(f"{origin} names '{named[:80]}', of which the file of {key} has no text.")
+            raise CorpusError(f"{origin} names '{named[:80]}', for which the file of {key} has no text.")
         return found
 
     if not texts:

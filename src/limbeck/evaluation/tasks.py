@@ -414,7 +414,7 @@ class TaskDefinition(Strict):
         texts = value.values() if isinstance(value, dict) else () if value is None else (value,)
         for text in texts:
             if not (text.isprintable() and 0 < len(text.strip()) <= _LONGEST_TITLE):
-                raise ValueError(f"{text[:40]!r} is no line of 1 to {_LONGEST_TITLE} printable characters")
+                raise ValueError(f"{text[:40]!r} is not a line of 1 to {_LONGEST_TITLE} printable characters")
         return value
 
     @model_validator(mode="after")

@@ -56,7 +56,7 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
         head = kind_of(heads.head_of(config)).head
         if pooling is None and head is not None:
             raise ModelError(
-                f"'{name}' is no embedding model: it has a head (…{head}), and its folder says nothing of sentence "
+                f"'{name}' is not an embedding model: it has a head (…{head}), and its folder says nothing of sentence "
                 "vectors. Give an embedding model, or take the mean of its last hidden states by --set pooling=mean."
             )
         return SentencePooling(pooling or "mean", normalize=False, max_length=None)
@@ -108,7 +108,7 @@ def score_vectors(cell: PreparedCell) -> dict[str, dict[str, float]]:
 
 def _pairs_of(rows: Sequence[TaskRow], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if any(row.pair is None for row in rows):
-        raise CorpusError(f"{where} has rows of one text; similarity is of pairs.")
+        raise CorpusError(f"{where} has rows of a single text; similarity needs pairs.")
     return tuple(row.text for row in rows), tuple(row.pair or "" for row in rows)
 
 
@@ -147,7 +147,7 @@ def _read_by(name: str, first: Sequence[str], second: Sequence[str], how: _Readi
     )  # fmt: skip
     if not all(vectors.isfinite().all() for vectors in found):
         raise ModelError(
-            f"'{name}' gives texts vectors that are no finite numbers: its weights are too large for their type, or "
+            f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
             "damaged; copy the model again, or train it anew."
         )
     return found

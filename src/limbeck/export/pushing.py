@@ -19,9 +19,9 @@ def check_repository(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise OutputError(f"--push '{name}' is no name of a Hub repository: {shorten_error(error)}") from None
+        raise OutputError(f"--push '{name}' is not a valid name for a Hub repository: {shorten_error(error)}") from None
     if "/" not in name:
-        raise OutputError(f"--push '{name}' does not say whose it is; give owner/name.")
+        raise OutputError(f"--push '{name}' has no owner; give owner/name.")
 
 
 def check_login() -> None:
@@ -62,7 +62,7 @@ def push_folder(folder: Path, repository: str, *, private: bool, message: str, a
         reason = error.server_message or shorten_error(error)
         status = error.response.status_code if error.response is not None else None
         hint = " Check the name and that your token may write: hf auth whoami." if status in (401, 403, 404) else ""
-        raise OutputError(f"The Hub did not take '{repository}': {reason.rstrip('.')}.{hint}") from error
+        raise OutputError(f"The Hub refused '{repository}': {reason.rstrip('.')}.{hint}") from error
     except Exception as error:  # A broken connection raises what the client's HTTP library has for it.
         raise OutputError(f"'{repository}' could not be pushed: {shorten_error(error)}; the folder is kept.") from error
     return str(address)

@@ -116,8 +116,9 @@ def open_pair(name: str, documents: str | None) -> Pair:
     taught = find_taught(Path(locate(name)).expanduser())
     if taught is not None and not taught.is_aligned:
         raise ModelError(
-            f"'{name}' was taught by {taught.method or 'no method'}, which does not bring its sentence vectors to its "
-            "teacher's place, so its queries would find nothing there; distil one by aligned_embedding or "
+            f"'{name}' was taught by {taught.method or 'no method'}, which does not align its sentence vectors "
+            "with its "
+            "teacher's, so its queries would find nothing there; distil one by aligned_embedding or "
             "sentence_embedding."
         )
     student = open_source(name)

@@ -43,7 +43,7 @@ class NotLoadedError(ModelError):
 def describe_difference(difference: float | None) -> str:
     """Say in words how far a model's sentence vectors are from those of sentence-transformers; None: not compared."""
     if difference is None:
-        return "not compared, since the installed release of sentence-transformers does not load the model"
+        return "not compared, since the installed sentence-transformers does not load the model"
     return f"at most {difference:.1e} from those of sentence-transformers, on {len(sample_texts())} texts"
 
 
@@ -125,7 +125,7 @@ def compare_with_sentence_transformers(
         theirs = library_vectors(load_in_library(folder), texts)
     except Exception as error:  # Anything that a release of it raises.
         raise NotLoadedError(
-            f"sentence-transformers cannot load '{name}', so that its sentence vectors cannot be compared: "
+            f"sentence-transformers cannot load '{name}', so its sentence vectors cannot be compared: "
             f"{describe_error(error)}"
         ) from error
     if ours.shape != theirs.shape:

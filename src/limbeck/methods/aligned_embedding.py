@@ -43,16 +43,16 @@ class AlignedEmbeddingOptions(MethodOptions):
         description="Between the finished vectors: the norm of their difference (LEAF), its square, or 1 - cos.",
     )
     pooling: Annotated[str | None, AfterValidator(_check_pooling)] = Field(
-        None, description="How the student pools its tokens; null: as the teacher."
+        None, description="How the student pools its tokens; null: as its teacher does."
     )
     map: Literal["auto", "always", "none"] = Field(
         "auto",
         description="The learned map behind the student's pooling, which it keeps: where widths differ, always, or "
         "never. Without it the student takes over the teacher's modules.",
     )
-    bias: bool = Field(False, description="Whether that map adds a vector.")
+    bias: bool = Field(False, description="Whether that map has a bias.")
     truncate: list[Annotated[int, Field(ge=1)]] = Field(
-        [], description="Widths to which the vectors will be cut too, for example [256, 128]: each adds the same loss."
+        [], description="Widths that the vectors may also be cut to, for example [256, 128]: each adds the same loss."
     )
     hidden_weight: Weight = Field(
         0.0, description="Weight of the mean squared error between last hidden states, token by token."

@@ -390,20 +390,20 @@ def _check_mapping(value: Any) -> Any:
         targets = [target if isinstance(target, list) else [target] for target in value.values()]
         if all(_whole(layer) for target in targets for layer in target):
             return value
-    raise ValueError(f"{str(value)[:80]!r} is no layer mapping; give {MAPPING_FORMS}")
+    raise ValueError(f"{str(value)[:80]!r} is not a layer mapping; give {MAPPING_FORMS}")
 
 
 def _check_layer(value: Any) -> Any:
     if _whole(value) or value in ("last", "auto"):
         return value
     forms = "a number (1 is the first block, -1 the last), 'last' or 'auto'"
-    raise ValueError(f"{str(value)[:80]!r} is no layer; give {forms}")
+    raise ValueError(f"{str(value)[:80]!r} is not a layer; give {forms}")
 
 
 def _check_count(value: Any) -> Any:
     if (_whole(value) and value >= 1) or value == "auto":
         return value
-    raise ValueError(f"{str(value)[:80]!r} is no number of heads; give a whole number, 1 or more, or 'auto'")
+    raise ValueError(f"{str(value)[:80]!r} is not a number of heads; give a whole number, 1 or more, or 'auto'")
 
 
 MappingChoice: TypeAlias = Annotated[str | list[int] | dict[int, int | list[int]], BeforeValidator(_check_mapping)]
@@ -463,7 +463,7 @@ COMPARATIVE_STUDY = paper(
 
 
 RECIPE_CARDS = {
-    "teacher_assistant": "A student between teacher and student, in a separate stage; a recipe, with any method.",
+    "teacher_assistant": "A model between teacher and student in size, in a separate stage; a recipe, with any method.",
     "truncated_teacher": "The teacher's first layers as they are, without training; a recipe without stages.",
 }
 """Ways to distil that are no method but a recipe, and have a card too: name to one sentence."""

@@ -16,7 +16,7 @@ class DirectMiniLMOptions(MethodOptions):
     """Options of DirectMiniLM (arXiv 2310.08797, section 3)."""
 
     relation_heads: composition.HeadCount = Field(
-        "auto", description="Heads with a map each; auto: the teacher's attention heads (appendix B)."
+        "auto", description="Number of heads, each with its own map; auto: the teacher's attention heads (appendix B)."
     )
     teacher_layer: composition.LayerChoice = Field(
         -2, description="Layer read in the teacher; -2 is the last but one, best in 6 of 12 rows of tables 5 to 7."

@@ -36,7 +36,7 @@ class ElmOptions(MethodOptions):
     attention_weight: Weight = Field(
         1.0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
     )
-    one_map: bool = Field(False, description="One W_h for all pairs of layers, as eq. 7 is printed; else one a pair.")
+    one_map: bool = Field(False, description="One W_h for all pairs of layers, as eq. 7 is printed; else one per pair.")
 
 
 @register_as_method(options=ElmOptions, citation=PAPER)

@@ -53,7 +53,7 @@ class MlkdBertOptions(MethodOptions):
         "features", description="Stage 1: loss on hidden states, eq. 11 or that of eq. 8 (table 6)."
     )
     one_map: bool = Field(
-        False, description="Stage 1: one W_h for all pairs of layers, as eq. 11 is printed; else one a pair."
+        False, description="Stage 1: one W_h for all pairs of layers, as eq. 11 is printed; else one per pair."
     )
     embedding_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 1.")
     attention_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 8.")

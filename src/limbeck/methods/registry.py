@@ -21,7 +21,7 @@ def _problem(method: Method[Any]) -> str | None:
     """Say why a recipe could not name a method, or could not leave its options out; None where it can."""
     options: object = method.options
     if not (isinstance(options, type) and issubclass(options, MethodOptions)):
-        return "its options are no subclass of limbeck.methods.MethodOptions"
+        return "its options are not a subclass of limbeck.methods.MethodOptions"
     if "name" in options.model_fields:
         return "an option is called 'name', which recipes call the method by; call it something else"
     try:
@@ -31,7 +31,7 @@ def _problem(method: Method[Any]) -> str | None:
         return f"its option '{place}' has no default that it accepts; give it one"
     compose: Any = method.compose
     if not callable(compose):
-        return "its compose is no function"
+        return "its compose is not a function"
     unknown = [task for task in method.tasks if task not in ALL_TASKS]
     if unknown or not method.tasks:
         return f"its tasks are {method.tasks!r}; give some of {', '.join(ALL_TASKS)}"

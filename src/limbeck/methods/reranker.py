@@ -32,7 +32,7 @@ class RerankerOptions(MethodOptions):
 
     loss: Literal["score_mse", "margin_mse", "listwise_kl"] = Field(
         "score_mse",
-        description="What of the scores is taught: the scores themselves, the differences between those of a query's "
+        description="What the student learns: the scores themselves, the differences between those of a query's "
         "documents, or their distribution.",
     )
     score_weight: Weight = Field(1.0, description="Weight of the loss on scores.")

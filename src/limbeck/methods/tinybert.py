@@ -33,7 +33,7 @@ class TinyBertOptions(MethodOptions):
         0.0, description="Weight of the soft labels (its eq. 10): 1 in a second, task-specific stage."
     )
     temperature: Temperature = Field(1.0, description="T of the soft labels.")
-    one_map: bool = Field(False, description="One W_h for all pairs of layers, as eq. 8 is printed; else one a pair.")
+    one_map: bool = Field(False, description="One W_h for all pairs of layers, as eq. 8 is printed; else one per pair.")
 
 
 @register_as_method(options=TinyBertOptions, citation=PAPER)

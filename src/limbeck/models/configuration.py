@@ -126,7 +126,7 @@ def _meant(found: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig
         if key.startswith("_") or key in _IGNORED or key in _REFUSED:
             continue
         if key not in settings and hasattr(kind, key):
-            raise ModelError(f"{owner} has '{key}', which is no setting but a part of the program; remove it.")
+            raise ModelError(f"{owner} has '{key}', which is not a setting but part of the program; remove it.")
         values[key] = value
     dtype = values.get("dtype", values.get("torch_dtype"))
     if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES):

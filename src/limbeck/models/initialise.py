@@ -61,7 +61,7 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
     if student_depth > teacher_depth:
         raise ModelError(
             f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
-            f"{teacher_depth}; list the layers (they may repeat), or start it random."
+            f"{teacher_depth}; list the layers (they may repeat), or set layers: random."
         )
     return blueprint.named_layers(strategy, student_depth, teacher_depth)
 

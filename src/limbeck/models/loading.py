@@ -164,7 +164,7 @@ def check_finite(name_or_path: str | Path, model: PreTrainedModel) -> None:
         if tensor.numel() and not all(torch.isfinite(end) for end in torch.aminmax(tensor)):
             half = "or too large for it, so use float32; else " if tensor.dtype.itemsize < 4 else ""
             raise ModelError(
-                f"The weights of '{name_or_path}' are damaged: '{key}' holds values that are no finite numbers in "
+                f"The weights of '{name_or_path}' are damaged: '{key}' holds values that are not finite numbers in "
                 f"{str(tensor.dtype).removeprefix('torch.')}; {half}copy or download the model again."
             )
 
@@ -273,7 +273,7 @@ def _check_tokenizer(name: str | Path, folder: Path, config: PreTrainedConfig) -
         for spelling in (kind, kind.removesuffix("Fast"), f"{kind}Fast"):
             found = getattr(transformers, spelling, PreTrainedTokenizerBase) if spelling.isidentifier() else None
             if not (isinstance(found, type) and issubclass(found, PreTrainedTokenizerBase)):
-                raise ModelError(f"The tokenizer of '{name}' is said to be a '{kind[:80]}', which is no tokenizer.")
+                raise ModelError(f"The tokenizer of '{name}' is said to be a '{kind[:80]}', which is not a tokenizer.")
     return [key for key in settings if key.endswith("_file")]
 
 

@@ -159,9 +159,9 @@ def _config_folder(path: Path) -> Path:
         )
     student = path / "student"
     if (student / "config.json").is_file():
-        raise ModelError(f"'{path}' is the folder of a run and no model; its student is '{student}'.")
+        raise ModelError(f"'{path}' is the folder of a run, not of a model; its student is '{student}'.")
     if (path / "model" / "config.json").is_file():
-        raise ModelError(f"'{path}' is the folder of a fine-tuning and no model; its model is '{path / 'model'}'.")
+        raise ModelError(f"'{path}' is the folder of a fine-tuning, not of a model; its model is '{path / 'model'}'.")
     raise ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
         "give a folder written by save_pretrained."

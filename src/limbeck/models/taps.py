@@ -257,7 +257,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                 wanted = wanted[:, 0] if key.kind == "cls" else wanted
                 if not _agree(found[key], wanted):
                     raise ModelError(
-                        f"Layer {key.layer} of '{name}' gives other hidden states than its output_hidden_states has, "
+                        f"Layer {key.layer} of '{name}' gives hidden states that differ from its output_hidden_states, "
                         "since the model changes them between its blocks; choose other layers."
                     )
             elif key.kind in ATTENTION_KINDS:

@@ -195,7 +195,7 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        raise PluginError(f"The objective '{name}' cannot be added: its function is no function.") from None
+        raise PluginError(f"The objective '{name}' cannot be added: it is not a function.") from None
     tensors = [parameter.name for parameter in parameters if _is_tensor(parameter)]
     keywords = {parameter.name for parameter in parameters} - set(tensors)
     student = len(list(takewhile(lambda each: each.startswith(_STUDENT_NAMES), tensors)))

@@ -163,7 +163,7 @@ class _Models:
         named = f"layer{'s' * (len(sources) > 1)} {', '.join(map(str, sources))}"
         layers = f"starts from {named} of the teacher's {theirs.layers}"
         if self.same_width:
-            return f"{layers}, the start that the quickstart was found with"
+            return f"{layers}, the start of the quickstart's recipe"
         return f"{layers}, cut from {theirs.hidden} to {own.hidden} wide along principal directions"
 
     @property
@@ -171,9 +171,9 @@ class _Models:
         """What the student has more of than its teacher; empty where it has not."""
         own, theirs = self.student.shape, self.teacher.shape
         if own.hidden > theirs.hidden:
-            return f"wider than its teacher, {own.hidden} against {theirs.hidden}; students are smaller as a rule"
+            return f"wider than its teacher, {own.hidden} against {theirs.hidden}; students are usually smaller"
         if _weights(own) > _weights(theirs):
-            return f"larger than its teacher ({own}; the teacher is a {theirs}); students are smaller as a rule"
+            return f"larger than its teacher ({own}; the teacher is a {theirs}); students are usually smaller"
         return ""
 
     @property
@@ -202,11 +202,11 @@ def _for_vectors(models: _Models, sources: list[str], said: SentencePooling) -> 
         method = {key: value for key, value in taken["method"].items() if key != "pooling"}
         if "layer_mapping" in method:
             method["layer_mapping"] = models.layer_mapping
-        why = f"{what}, and the student has their width, so its own take their place"
+        why = f"{what}, and the student has their width, so its own can replace them"
         stage |= {"method": method} | {key: taken[key] for key in ("freeze",) if key in taken}
     else:
         stage["method"] = {"name": "aligned_embedding"}
-        why = f"{what} of another width than the student's, which learns a map to them and keeps it"
+        why = f"{what} of a width other than the student's, which learns a map to them and keeps it"
     if "augment" in taken and all(source.startswith("installed-") for source in sources):
         stage["augment"] = taken["augment"]
     prompt = f"the teacher's prompt {said.prompt()!r} before each" if said.prompt() else "no prompt, as its files say"
@@ -216,7 +216,7 @@ def _for_vectors(models: _Models, sources: list[str], said: SentencePooling) -> 
     stage["training"] = {**budget, **training}
     reasons = {
         "stages.0.method": f"{stage['method']['name']}: {why}",
-        "corpus": f"{text['unit']}s, on which the recipe of `limbeck quickstart` was found; {prompt}",
+        "corpus": f"{text['unit']}s, as in the recipe of `limbeck quickstart`; {prompt}",
         "stages.0.training": how_long,
     }
     corpus = {"sources": sources, **text, "length": _length(models, text["length"])}
@@ -232,7 +232,7 @@ def _for_text(models: _Models, sources: list[str], what: str) -> _Choice:
     if models.teacher.config.model_type not in families:
         method, why = (
             "hidden_states",
-            "of a family that limbeck finds out about at load, where hidden states are certain and relations are not",
+            "of a family that limbeck examines as it loads it, where hidden states are certain and relations are not",
         )
     reasons = {
         "stages.0.method": f"{method}: {models.teacher.title} is {what}, and {why}; the student is for fine-tuning",
@@ -350,7 +350,7 @@ def _budget(
     minutes = -(-read * a_token * stages // (rate * 60))
     said += f", in each of {stages} stages" if stages > 1 else ""
     limit = f"{MINUTES} minutes{'' if minutes <= MINUTES else f' or {_LEAST_STEPS} steps'}"
-    said += f", about {minutes:,.0f} minute{'s' * (minutes > 1)} on {machine}, guessed by sizes and not measured"
+    said += f", about {minutes:,.0f} minute{'s' * (minutes > 1)} on {machine}, estimated from sizes, not measured"
     return budget, f"{said}; the limit is {limit}, and more steps make better students"
 
 
@@ -376,6 +376,6 @@ def _tokens(sources: list[str], *, of_rows: bool) -> tuple[float | None, str]:
         if source_kind(source) is SOURCES["files"] and not is_remote(source) and not named:
             found = find_files(source).stored_size() if of_rows else find_files(source, "text").size()
         if found is None:
-            return None, "text of a size that is not known"
+            return None, "text of unknown size"
         size += found
     return size / _BYTES_OF_TOKEN, f"{size / 1e6:,.3g} MB of text"

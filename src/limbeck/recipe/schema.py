@@ -51,7 +51,7 @@ def _known_home(text: str) -> str:
 
 def _no_truth_value(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} is no number")
+        raise ValueError(f"{str(value).lower()} is not a number")
     return value
 
 
@@ -118,7 +118,7 @@ class TextSpec(Grown):
     """How text is cut; a stage may set these anew."""
 
     unit: Literal["document", "paragraph", "sentence"] | None = None
-    """What is never joined with its neighbour; default: document."""
+    """Unit of text that is never joined with its neighbour; default: document."""
     length: Length | None = None
     """Longest block in tokens, special tokens included; default: 128."""
     join: bool | None = None
@@ -130,7 +130,7 @@ class TextSpec(Grown):
     units: Units | None = Field(
         None,
         description="In place of unit: several kinds of pieces that every document is cut into, such as [sentence, "
-        "paragraph, title, question]; a piece of two kinds is one of the narrower.",
+        "paragraph, title, question]; a piece of two kinds counts as the narrower.",
     )
     student_prompts: Literal["teacher", "none"] | None = Field(
         None,
@@ -367,9 +367,9 @@ class CorpusSpec(TextSpec):
     streaming: bool = False
     """Read and tokenise while training, keeping nothing on disk; needs max_steps."""
     shuffle_buffer: int | None = Field(None, ge=1, le=10_000_000)
-    """Streaming: blocks shuffled together in every process that reads; default: 10,000."""
+    """Streaming: blocks shuffled together in each reading process; default: 10,000."""
     mix: MixSpec | None = None
-    """Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes."""
+    """Shares of the sources; default: every row once per epoch, or a stream's sources by their sizes."""
     task: Annotated[TaskSpec | None, BeforeValidator(_kind_of_a_name, json_schema_input_type=TaskSpec | str | None)] = (
         None
     )
@@ -599,11 +599,11 @@ class GuardSpec(Strict):
 
     on_bad_loss: Literal["stop", "skip"] = Field(
         "stop",
-        description="At a step whose loss or gradient is infinite or no number, or whose loss explodes: stop the run, "
+        description="At a step whose loss or gradient is infinite or NaN, or whose loss explodes: stop the run, "
         "or skip the step, which leaves weights and optimizer as they are. The batch is saved either way.",
     )
     explosion_factor: float | None = Field(None, gt=1, le=MOST)
-    """A loss above so many times the median of the last 64 good steps explodes; default: none does."""
+    """A loss above this many times the median of the last 64 good steps counts as exploded; default: none does."""
     skips_in_a_row: int = Field(10, ge=1, le=MOST)
     """How many steps in a row may be skipped before the run stops."""
     on_out_of_memory: Literal["stop", "split"] = Field(
@@ -668,7 +668,7 @@ class EvaluationSpec(Grown):
     """What is measured once the student is trained, teacher beside student."""
 
     enabled: bool = True
-    """Measure at all."""
+    """Whether anything is measured."""
     quality: bool = True
     """Sentence-pair agreement and retrieval on held-out text."""
     speed: bool = True
@@ -678,11 +678,11 @@ class EvaluationSpec(Grown):
     batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field([1, 32], min_length=1)
     """Batch sizes for the latency."""
     length: Length = 128
-    """Tokens a row for the latency; longest text for the quality."""
+    """Tokens per text for the latency; longest text for the quality."""
     pairs: int = Field(1500, ge=10, le=10_000_000)
     """Sentence pairs for the agreement."""
     retrieval_pairs: int = Field(700, ge=10, le=1_000_000)
-    """Pool of the retrieval."""
+    """Texts in the pool of the retrieval."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
     """Time for all latencies together."""
     tasks: list[Name] | None = None
@@ -718,7 +718,7 @@ class Recipe(Grown):
     seed: int = Field(42, ge=0, lt=2**32)
     """Seed of every random stream of the run."""
     output: Place | None = None
-    """The run's folder; a new one."""
+    """Folder of the run, new or empty."""
     teacher: TeacherSpec
     student: Student
     corpus: CorpusSpec | None = None

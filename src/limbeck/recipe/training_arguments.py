@@ -155,7 +155,9 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
         )
     pairs = given.get("optim_args")
     if not isinstance(pairs, str | None) or any(pair.count("=") != 1 for pair in (pairs or "=").split(",")):
-        raise RecipeError(f"training.optim_args is {pairs!r}: give NAME=VALUE, several by commas, or leave it out.")
+        raise RecipeError(
+            f"training.optim_args is {pairs!r}: give NAME=VALUE, several separated by commas, or leave it out."
+        )
     try:
         kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
         if given.get("optim_args"):
@@ -177,7 +179,7 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
             optimizer.step()
             schedule.step(*metrics)
         if not all(math.isfinite(group["lr"]) for group in optimizer.param_groups):
-            raise ValueError("its learning rate is no finite number")
+            raise ValueError("its learning rate is not a finite number")
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise RecipeError(
             f"training.lr_scheduler_type '{arguments.lr_scheduler_type.value}' cannot be made: {shorten_error(error)}; "
@@ -204,7 +206,7 @@ def _check_loggers(report_to: Any, place: str) -> None:
 
 def _convert(kind: Any, value: Any, place: str) -> Any:
     if isinstance(value, bool) and bool not in (kind, *get_args(kind)):
-        raise RecipeError(f"{place} is {str(value).lower()}, which means nothing here: give a value.")
+        raise RecipeError(f"{place} is {str(value).lower()}, which has no meaning here: give a value.")
     try:
         adapter = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
         return adapter.validate_python(value)

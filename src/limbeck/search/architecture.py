@@ -132,7 +132,9 @@ class ArchitectureSearch(engine.SharedSearch):
         super().__init__(request)
         share = request.limits.latency_share
         if share is not None and not share > 0:  # NaN too.
-            raise RecipeError(f"--max-latency-share {share:g} is no share of the teacher's latency; give more than 0.")
+            raise RecipeError(
+                f"--max-latency-share {share:g} is not a share of the teacher's latency; give more than 0."
+            )
         if request.loss not in (known := get_args(requests.ShapeLoss)):
             raise RecipeError(f"Unknown loss '{request.loss}'.{suggestion(request.loss, known)}")
         self.space = shape_space.divide_shapes(request.proxy.proxy_recipe, request.sizes)
@@ -432,7 +434,7 @@ def _state(trial: FrozenTrial) -> tuple[str, str | None]:
         if key in trial.user_attrs:
             return state, trial.user_attrs[key]
     if trial.user_attrs.get(DIVERGED):
-        return "diverged", "its loss is no finite number"
+        return "diverged", "its loss is not a finite number"
     return "trained", None
 
 

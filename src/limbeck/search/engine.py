@@ -178,7 +178,7 @@ class Search(Work):
 
     kind: ClassVar[str]
     searched: ClassVar[str]
-    stopped: ClassVar[str] = "Stopped; what is {done} is kept in {place}; the same command goes on from there."
+    stopped: ClassVar[str] = "Stopped; what is {done} is kept in {place}; the same command continues from there."
     done: ClassVar[str] = "trained"
     on_tasks = False
     plan: RunPlan
@@ -308,7 +308,7 @@ class SharedSearch(Search):
         if not self.is_finished(study):
             raise TrainingError(
                 f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
-                f"{self.done} is kept in {shown(self.request.proxy.place)}; the same command goes on from there."
+                f"{self.done} is kept in {shown(self.request.proxy.place)}; the same command continues from there."
             )
         for problem in problems:
             self.say(f"  {problem}", style="yellow")

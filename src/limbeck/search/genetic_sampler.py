@@ -167,7 +167,7 @@ class GeneticSampler(BaseSampler):
             ValueError: always.
         """
         known = ", ".join(distributions(self.space))
-        raise ValueError(f"parameter '{param_name}' is no part of a layer mapping; its parameters are {known}")
+        raise ValueError(f"parameter '{param_name}' is not part of a layer mapping; its parameters are {known}")
 
     def generation(self, study: Study, last: int | None = None, log: TrialLog[Genome] | None = None) -> Generation:
         """Return the first generation that is not finished, or the last one, breeding what is due.

@@ -143,7 +143,7 @@ class ControllerSampler(BaseSampler):
         Raises:
             ValueError: always.
         """
-        raise ValueError(f"parameter '{param_name}' is no size of a shape; the sizes are {', '.join(self._choices)}")
+        raise ValueError(f"parameter '{param_name}' is not a size of a shape; the sizes are {', '.join(self._choices)}")
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
         points = {trial.number: self._point_of(trial) for trial in trials if trial.number != number}

@@ -238,7 +238,7 @@ class MappingSearch(_Generations, engine.SharedSearch):
             scores = self._scores.measure(trained.student, self.plan_of(candidate), name, trained.learned)
             fitness = scoring.mean_score(scores)
             if math.isnan(fitness):
-                raise TrainingError("a score is no number: its student gives every text the same vector")
+                raise TrainingError("a score is NaN: its student gives every text the same vector")
         except Interrupted:
             raise
         except LimbeckError as problem:

@@ -139,7 +139,7 @@ class MappingSpace:
             ValueError: for an illegal genome.
         """
         if genome not in self:
-            raise ValueError(f"{genome} is no member of the space")
+            raise ValueError(f"{genome} is not a member of the space")
         return tuple(choices[code] for code, choices in zip(genome, self.choices, strict=True))
 
     def encode(self, mapping: MappingTuple) -> Genome:

@@ -177,7 +177,7 @@ class SearchRequest:
                 raise RecipeError(f"{flag} {value} is more than any {work} takes; give at most {most:,}.")
         share = self.proxy.share
         if not 0 < share <= 1:
-            raise RecipeError(f"--share {share} is no share of the corpus; give more than 0 and at most 1.")
+            raise RecipeError(f"--share {share} is not a share of the corpus; give more than 0 and at most 1.")
         if not self.proxy.name.strip():
             raise RecipeError("--name is empty; give the study a name, or leave it out.")
 
@@ -269,7 +269,7 @@ class GeneticSettings:
     def __post_init__(self) -> None:
         for name in _PROBABILITIES:
             if not 0 <= getattr(self, name) <= 1:
-                raise RecipeError(f"{name} {getattr(self, name)} is no probability; give a number from 0 to 1.")
+                raise RecipeError(f"{name} {getattr(self, name)} is not a probability; give a number from 0 to 1.")
         if self.population < 2:
             raise RecipeError(f"A population of {self.population} cannot breed; give at least 2.")
         if not 0 <= self.elite < self.population:
@@ -318,7 +318,7 @@ class ProxyTasks:
         none = tasks.strip().lower() == "none"
         names = [] if none else [name.strip() for name in tasks.split(",") if name.strip()]
         if not names and not none:
-            raise RecipeError("--tasks names no task; give some by commas, or none for held-out text.")
+            raise RecipeError("--tasks names no task; give some, separated by commas, or none for held-out text.")
         if not names and self.settings:
             raise RecipeError("--set-task changes how tasks are fine-tuned, and there is none; give --tasks or --data.")
         if self.seeds < 1:

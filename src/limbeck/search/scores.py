@@ -50,7 +50,9 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
     planned = check_tasks(spec, read=True)
     for one in planned:
         if not one.task.scored:
-            raise CorpusError(f"{one.task.title} has no labelled split to score, so it is no proxy task; leave it out.")
+            raise CorpusError(
+                f"{one.task.title} has no labelled split to score, so it is not a proxy task; leave it out."
+            )
     rows = {one.task.name: one.data for one in planned}
     return {"tasks": rows, "preset": spec.preset, "seeds": spec.seeds, "settings": spec.settings}
 

@@ -157,7 +157,7 @@ def parse_count(option: str, text: str) -> int:
     # More than twenty digits are no number of parameters, and may be more than a float holds.
     count = 0 if found is None or len(found[1]) > 20 else round(float(found[1]) * _FACTORS[found[2].lower()])
     if count < 1:
-        raise RecipeError(f"{option} '{text[:80]}' is no number of parameters; write it like 30M, 1.5B or 30000000.")
+        raise RecipeError(f"{option} '{text[:80]}' is not a number of parameters; write it like 30M, 1.5B or 30000000.")
     return count
 
 

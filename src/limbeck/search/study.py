@@ -88,7 +88,7 @@ def _check_journal(path: Path) -> None:
     if start.startswith(b"SQLite"):
         raise OutputError(f"{path} is an SQLite database, not a search journal; write sqlite:///{path}.")
     if start != _JOURNAL_START:
-        raise OutputError(f"{path} is no search journal; it is left as it is, name another file.")
+        raise OutputError(f"{path} is not a search journal; it is left unchanged, name another file.")
     lock = JournalFileSymlinkLock(str(path))
     lock.acquire()
     try:

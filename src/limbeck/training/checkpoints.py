@@ -129,7 +129,7 @@ def file_damage(path: Path, facts: Any) -> str | None:
     """Compare a file with its size and hash; None if it is as it was written."""
     try:
         if path.exists() and not path.is_file():  # Of a pipe or a device there is no end.
-            return f"'{path.name}' is no file"
+            return f"'{path.name}' is not a file"
         found = file_facts(path)
     except (OSError, ValueError) as error:
         return f"{path.name!r:.80} cannot be read ({getattr(error, 'strerror', None) or error})"
@@ -248,7 +248,10 @@ def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) 
         if name in before and before[name] != fact
     ]
     if changed:
-        warn(f"Other than in '{checkpoint.name}': {', '.join(changed)}; the run goes on, but not to the same last bit.")
+        warn(
+            f"Different from '{checkpoint.name}': {', '.join(changed)}; the run continues, but not identical to "
+            "the last bit."
+        )
 
 
 # Saving what is trained, also where it is sharded over processes (FSDP2): gathered to be saved, and put back.
@@ -353,7 +356,7 @@ def loading(checkpoint: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
         raise OutputError(
-            f"Checkpoint '{checkpoint}' cannot be taken up: {_first_line(error)}. Remove it to go on from the one "
+            f"Checkpoint '{checkpoint}' cannot be resumed: {_first_line(error)}. Remove it to go on from the one "
             "before it, or start again with --overwrite."
         ) from error
 

@@ -688,7 +688,7 @@ class StreamLoader:
         if state["layout"] != self._layout:
             before, now = (", ".join(f"{k} {v}" for k, v in found.items()) for found in (state["layout"], self._layout))
             raise TrainingError(
-                f"The stream was read with {before}, and now it would be with {now}, which meets other batches: resume "
+                f"The stream was read with {before}, and now it would be with {now}, which gives other batches: resume "
                 "with the same, or start again with --overwrite."
             )
         self._taken = state["taken"]

@@ -50,7 +50,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
         def see() -> None:
             if not (folder / RECIPE).is_file():
                 raise OutputError(
-                    f"Output folder '{folder}' is not to be seen on {socket.gethostname()}; a run on several machines "
+                    f"Output folder '{folder}' is not visible on {socket.gethostname()}; a run on several machines "
                     "needs a folder that all of them share."
                 )
 

@@ -277,7 +277,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for folder in folders:
         if not os.path.isdir(folder):  # noqa: PTH112 - no error for names that no file system has
-            raise OutputError(f"'{folder}' is no folder; give a run's folder, or one with runs in it.")
+            raise OutputError(f"'{folder}' is not a folder; give a run's folder, or one with runs in it.")
         runs = list(_runs_in(folder))
         if not runs:
             is_other = (Path(folder) / EvaluationRequest.FILE).is_file()

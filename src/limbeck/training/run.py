@@ -220,7 +220,7 @@ class Run:
         # Some releases of PyTorch with CUDA fail here where there is no driver.
         devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
         if ranks.process_count() == 1 and devices > 1:
-            self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
+            self._warn(f"  one of {devices} devices is used; torchrun uses them all (docs/scaling.md)")
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
         self.heartbeat.begin("corpus")
         with self.record.timed("corpus"):
@@ -293,8 +293,8 @@ class Run:
             if self._is_begun and before.get(stage) not in (None, found):
                 where = f"stages.{[choice.spec.title for choice in self.plan.stages].index(stage)}." if stage else ""
                 raise OutputError(
-                    f"The teacher{f' of stage {stage!r}' if stage else ''} is not that with which the run in "
-                    f"'{self.folder}' was begun: its weights, configuration or tokenizer are others. Give that one by "
+                    f"The teacher{f' of stage {stage!r}' if stage else ''} is not the one with which the run in "
+                    f"'{self.folder}' was started: its weights, configuration or tokenizer differ. Give that one with "
                     f"--set {where}teacher.model=PLACE, or start again with --overwrite."
                 )
 
@@ -327,7 +327,8 @@ class Run:
                 way_out = "put it back where it was, with its dates"
             if changed is not None:
                 raise OutputError(
-                    f"{changed} has changed since the run in '{self.folder}' was begun, so it cannot be resumed to the "
+                    f"{changed} has changed since the run in '{self.folder}' was started, so it cannot be "
+                    "resumed to the "
                     f"same result; {way_out}, or start again with --overwrite."
                 )
 

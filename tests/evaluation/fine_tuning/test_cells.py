@@ -207,7 +207,7 @@ def test_weights_and_scores_that_are_no_numbers_give_no_figure(tmp_path):
     scored = load_task_model(str(folder), data.task, seed=1)
     with torch.no_grad():
         scored.classifier.weight.fill_(torch.inf)
-    with pytest.raises(ModelError, match="teacher-bert' gives rows of Classification scores that are no finite"):
+    with pytest.raises(ModelError, match="teacher-bert' gives rows of Classification scores that are not finite"):
         read_outputs(scored, load_tokenizer(folder), ready(folder, data, POINT, tmp_path), "validation")
 
 
@@ -219,7 +219,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(CorpusError, match="no rows to train on"):
         ready(folder, TaskData(data.task, {"validation": data.splits["validation"]}), POINT, tmp_path)
     wild = replace(POINT, learning_rate=1e30, weight_decay=1e30)
-    with pytest.raises(TrainingError, match="infinite or no number"):
+    with pytest.raises(TrainingError, match="infinite or NaN"):
         run(folder, data, wild, tmp_path)
     single = make_data("similarity", paired=False)
     point = SimilarityPoint(16, None, None)

@@ -147,10 +147,10 @@ def test_descriptions_that_do_not_fit_are_refused(tmp_path, changes, message):
         (
             "regression",
             "class_weights=balanced",
-            r"--set tiny_regression.class_weights weighs classes, and these labels",
+            r"--set tiny_regression.class_weights weighs classes, but these labels",
         ),
         ("classification", "class_weights=[1,2,3]", "has 3 weights, but there are 2 classes"),
-        ("classification", "class_weights={maybe: 2}", "names 'maybe', which is no class"),
+        ("classification", "class_weights={maybe: 2}", "names 'maybe', which is not a class"),
         (
             "classification",
             "class_weights=even",
