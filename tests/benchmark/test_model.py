@@ -6,9 +6,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from limbeck.benchmark.model import load_or_make, measure_models, measure_size, names_shape, read_config
+from limbeck.benchmark.model import load_or_make, measure_models, measure_size, read_config
 from limbeck.benchmark.rows import model_table
 from limbeck.errors import RecipeError
+from limbeck.models.blueprint import names_shape
 from tests.support.models import make_teacher
 
 CPU = torch.device("cpu")

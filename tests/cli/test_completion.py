@@ -7,6 +7,7 @@ from limbeck.cli import options
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
+from limbeck.export.request import DTYPES
 from limbeck.methods.composition import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
@@ -25,7 +26,7 @@ from limbeck.search.shape_space import SAMPLERS
         (options.FORMATS, FORMATS),
         (options.OBJECTIVES, measured_objectives()),
         (options.SAMPLERS, SAMPLERS),
-        (options.DTYPES, FORMATS["safetensors"].dtypes),
+        (options.DTYPES, DTYPES["safetensors"]),
     ],
 )
 def test_what_is_written_down_is_what_there_is(names, registry):

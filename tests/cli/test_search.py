@@ -86,6 +86,8 @@ def test_a_run_is_described_by_options_alone(
     limbeck, recipes, text_folder, tmp_path, monkeypatch, kind, options, wanted
 ):
     asked = []
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tasks").mkdir()
     monkeypatch.setattr("limbeck.cli.search._runner", lambda name: lambda request, console: asked.append(request))
     method = "direct_minilm" if kind == "teacher-layer" else "hidden_states"
     teacher = yaml.safe_load(recipes[kind].read_text())["teacher"]["model"]

@@ -17,7 +17,8 @@ from limbeck.api import distill
 from limbeck.core.files import HEARTBEAT, RECORD
 from limbeck.core.folders import LOCK, folder_lock
 from limbeck.errors import OutputError
-from limbeck.training.record import SILENT_AFTER, Heartbeat, ProgressReporter, find_runs, status_of
+from limbeck.training.callbacks import ProgressReporter
+from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of
 from limbeck.training.trainer import DistillationTrainer
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)

@@ -7,11 +7,12 @@ import pytest
 
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
-from limbeck.evaluation.grid import MANIFEST, RESULTS, ResultsFile, prepare_folder, save_predictions, write_submissions
+from limbeck.evaluation.grid import MANIFEST, prepare_folder, save_predictions, write_submissions
 from limbeck.evaluation.grid_plan import Planner
 from limbeck.evaluation.grid_summary import average, choose, gather_notes
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest, parse_overrides
+from limbeck.evaluation.results_file import RESULTS, ResultsFile
 from limbeck.evaluation.tasks import TASKS
 
 

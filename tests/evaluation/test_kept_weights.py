@@ -16,12 +16,13 @@ from limbeck.evaluation import as_is, grid, kept_weights
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import train_once
-from limbeck.evaluation.grid import RESULTS, ResultsFile, run_evaluation
+from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.grid_plan import PlannedTask
 from limbeck.evaluation.kept_weights import WEIGHTS, candidates, find_weights, save_weights
 from limbeck.evaluation.metrics import score
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest
+from limbeck.evaluation.results_file import RESULTS, ResultsFile
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.loading import load_tokenizer
 from tests.support.task_files import write_tasks

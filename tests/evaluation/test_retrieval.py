@@ -10,8 +10,8 @@ from torch.nn import functional
 
 import limbeck
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.grid import ResultsFile
 from limbeck.evaluation.inference import encode
+from limbeck.evaluation.results_file import ResultsFile
 from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.models import loading
 from limbeck.models.heads import model_class

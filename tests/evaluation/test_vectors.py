@@ -13,8 +13,8 @@ from torch.nn import functional
 import limbeck
 from limbeck.errors import CorpusError
 from limbeck.evaluation.encoding import drawn_rows
-from limbeck.evaluation.grid import ResultsFile
 from limbeck.evaluation.inference import encode
+from limbeck.evaluation.results_file import ResultsFile
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import TaskRow
 from limbeck.evaluation.vectors import Search

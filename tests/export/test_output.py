@@ -12,15 +12,14 @@ from limbeck.errors import ModelError, OutputError, RecipeError
 from limbeck.export import exporting
 from limbeck.export.batches import ExportMismatchError, largest_share
 from limbeck.export.exporting import (
-    check_output,
     check_packages,
     compare_folder,
     compare_in_fresh_process,
-    default_output,
     list_files,
 )
 from limbeck.export.formats import FORMATS
-from limbeck.export.source import locate, open_source
+from limbeck.export.request import check_output, default_output, locate
+from limbeck.export.source import open_source
 from limbeck.training.checkpoints import save_weights
 from tests.support.models import make_teacher, tiny_model, tiny_tokenizer
 from tests.support.students import sentence_student

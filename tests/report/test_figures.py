@@ -10,6 +10,7 @@ from limbeck.core.records import plain
 from limbeck.core.studies import Search
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report import inspection as pictured
+from limbeck.report import plots
 from limbeck.report.figures import Measured, plot_figure, quality_figures
 from limbeck.report.plot_drawing import drawn, svg_of
 from limbeck.report.plots import Axis, Plot, Series
@@ -180,8 +181,8 @@ def test_a_folder_holds_all_and_a_file_what_its_suffix_says(tmp_path):
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
-        pictured.check_output(tmp_path / "file")
+        plots.check_output(tmp_path / "file")
     with pytest.raises(RecipeError, match=r"ends with '\.pgn'.*Did you mean '\.png'"):
-        pictured.check_output(tmp_path / "a.pgn")
+        plots.check_output(tmp_path / "a.pgn")
     with pytest.raises(OutputError, match="cannot be written"):
         pictured.write_inspection(tmp_path / "file" / "a.json", "x", {}, {})

@@ -17,13 +17,13 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture import ArchitectureSearch, MeasuringRequest, search_architecture
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
+from limbeck.search.pareto import pareto_front
 from limbeck.search.scores import loss_batches, taught_layers
 from limbeck.search.shape_space import (
     SAMPLERS,
     ShapeLimits,
     ShapePoint,
     ShapeSizes,
-    pareto_front,
     shape_points,
     with_shape,
 )

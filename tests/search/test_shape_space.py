@@ -13,7 +13,7 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
-from limbeck.search import shape_space
+from limbeck.search import pareto, requests, shape_space
 from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
 from limbeck.search.requests import ShapeSizes
 from tests.support.shape_search import SIZES, recipe_data, write_teacher
@@ -64,10 +64,10 @@ def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
     ("text", "count"), [("30M", 30_000_000), ("1.5b", 1_500_000_000), (" 250 k", 250_000), ("1234", 1234)]
 )
 def test_counts_have_letters(text, count):
-    assert shape_space.parse_count("--max-parameters", text) == count
+    assert requests.parse_count("--max-parameters", text) == count
     for other in ("", "M", "-3M", "0", "30 million", "1e6", "nan"):
         with pytest.raises(RecipeError, match="--max-parameters '.*' is not a number of parameters"):
-            shape_space.parse_count("--max-parameters", other)
+            requests.parse_count("--max-parameters", other)
 
 
 def test_reward_is_equation_12():
@@ -94,7 +94,7 @@ def test_front_is_what_no_point_beats():
     for size in range(40):
         points = [tuple(point) for point in random.integers(0, 8, size=(size, 2)).astype(float).tolist()]
         points += [(math.nan, 0.0), (0.0, math.nan)] * (size % 2)
-        front = shape_space.pareto_front(points)
+        front = pareto.pareto_front(points)
         assert sorted(front) == sorted(naive_front(points))
         assert [points[i][1] for i in front] == sorted(points[i][1] for i in front)
 

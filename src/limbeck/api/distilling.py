@@ -124,7 +124,8 @@ def _given_or_chosen(
 
 
 def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> RunResult:
-    from limbeck.training.run import Run, evaluate_student
+    from limbeck.training.evaluation import evaluate_student
+    from limbeck.training.run import Run
 
     run = Run(plan, folder, record, console)
     run.train()

@@ -13,6 +13,7 @@ from limbeck.comparison.folder import check_places
 from limbeck.comparison.plan import ComparisonPlan, load_plan
 from limbeck.core.machine import check_device, choose_device
 from limbeck.core.progress import ProgressBar
+from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError
 from limbeck.evaluation.request import FINE_TUNING_PRESET, EvaluationRequest, fine_tuned_task
 
@@ -196,10 +197,10 @@ def finetune(
     )
     definition = fine_tuned_task(request)
     # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.grid import ResultsFile, run_evaluation
+    from limbeck.evaluation.grid import run_evaluation
     from limbeck.evaluation.grid_plan import check_fine_tuned
-    from limbeck.evaluation.grid_summary import FAILED
     from limbeck.evaluation.kept_weights import place_model
+    from limbeck.evaluation.results_file import ResultsFile
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
 

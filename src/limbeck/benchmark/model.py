@@ -1,9 +1,7 @@
 """`limbeck benchmark model`: size, latency and throughput of any models, side by side."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,14 +15,8 @@ from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_
 from limbeck.errors import RecipeError
 from limbeck.evaluation import costs, inference, protocols
 from limbeck.models import blueprint, families, locating, streams, taps
+from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
-
-_SIZE = re.compile(r"\d+\s*[x×]\s*\d+(h\d+)?", re.IGNORECASE)
-
-
-def names_shape(name: str) -> bool:
-    """Whether text names a shape (`"12x768"`, `"12x768h6"`, a preset) and no saved model; an existing folder wins."""
-    return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in blueprint.presets)
 
 
 def read_config(name: str, length: int) -> PreTrainedConfig:

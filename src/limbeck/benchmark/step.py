@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig
 
 from limbeck.benchmark import measuring
 from limbeck.benchmark.measuring import Peak, forward_cost, loss_operations
-from limbeck.benchmark.model import names_shape, read_config
+from limbeck.benchmark.model import read_config
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core import IGNORED_LABEL, progress
 from limbeck.core.kinds import LabelKind, kind_of
@@ -24,7 +24,7 @@ from limbeck.corpus.batches import LABELS_OF_TASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Term
 from limbeck.methods.registry import METHODS, read_method
-from limbeck.models.blueprint import build_student, parse_blueprint, student_config
+from limbeck.models.blueprint import build_student, names_shape, parse_blueprint, student_config
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype

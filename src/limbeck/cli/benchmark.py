@@ -11,6 +11,7 @@ import typer
 from rich.console import RenderableType
 
 from limbeck.cli import options
+from limbeck.cli.given import check_models, check_name, check_recipe
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import LONGEST_SECONDS, MOST, command, measuring_option, parse_numbers
 from limbeck.errors import RecipeError
@@ -40,13 +41,16 @@ class _Rows:
     ] = None
     messages: Messages = field(default_factory=Messages)
 
-    def begin(self) -> ProgressBar:
-        """Check that rows can be written, and return the progress of a benchmark."""
+    def begin(self, device: str, dtype: str = "float32") -> ProgressBar:
+        """Refuse devices, dtypes and outputs that cannot be, without torch, and return the progress of a benchmark."""
         from limbeck.benchmark.rows import check_output
+        from limbeck.core.machine import check_device
         from limbeck.core.progress import ProgressBar
 
         console = self.messages.console()
         check_output(self.output)
+        check_device(device)
+        check_name("dtype", dtype, (*options.DTYPES, "float64"))
         return ProgressBar(console)
 
     def finish(self, name: str, rows: Sequence[Row], device: str, table: RenderableType) -> None:
@@ -105,11 +109,12 @@ def loss(
     result: _Rows,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
+    progress = result.begin(device, dtype)
+    check_name("objective", objective, options.OBJECTIVES)
     from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
     from limbeck.benchmark.rows import loss_table
     from limbeck.core.machine import choose_device
 
-    progress = result.begin()
     chosen = choose_device(device)
     both = parse_numbers("--widths", widths)
     if len(both) != 2:
@@ -186,16 +191,23 @@ def step(
 
     Weights and tokens are random, which does not change the times: nothing is downloaded.
     """
-    from limbeck.benchmark.rows import step_table
-    from limbeck.benchmark.step import StepRequest, measure_step
-
-    progress = result.begin()
+    progress = result.begin(device)
     named = {"teacher": teacher, "student": student, "method": method, "vocabulary": vocabulary}
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if recipe is not None and given:
         raise RecipeError(f"--{next(iter(given))} and a recipe do not go together; use --set to change the recipe.")
     if recipe is None and overrides:
         raise RecipeError("--set changes a recipe, and none is given.")
+    if recipe is not None:
+        check_recipe(recipe, overrides or ())
+    check_models(teacher, shapes=True)
+    if method is not None:
+        from limbeck.methods.registry import METHODS
+
+        METHODS[method]
+    from limbeck.benchmark.rows import step_table
+    from limbeck.benchmark.step import StepRequest, measure_step
+
     request = StepRequest(
         recipe=None if recipe is None else str(recipe), overrides=tuple(overrides or ()), stage=stage, batch=batch,
         length=length, ragged=ragged, dtype=dtype, device=device, **given,
@@ -227,12 +239,14 @@ def model(
     result: _Rows,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
+    progress = result.begin(device, dtype)
+    check_models(*models, shapes=True)
     from limbeck.benchmark.model import measure_models
     from limbeck.benchmark.rows import model_table
     from limbeck.core.machine import choose_device
     from limbeck.models.loading import as_dtype
 
-    progress, chosen = result.begin(), choose_device(device)
+    chosen = choose_device(device)
     with progress as bar:
         rows = measure_models(
             models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),

@@ -1,12 +1,17 @@
 """`limbeck doctor`: whether limbeck works on this machine, devices and kernels in use, missing packages by feature."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from limbeck.cli.given import check_models
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import command
-from limbeck.diagnosis.checks import Finding, Status, worst
+
+if TYPE_CHECKING:
+    from limbeck.diagnosis.checks import Finding, Status
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
 _ENDS: dict[Status, str] = {
@@ -29,9 +34,10 @@ def doctor(
 
     The exit code is 0 if limbeck works here, even with warnings, and 1 if something failed.
     """
-    from limbeck.diagnosis.checks import examine
+    from limbeck.diagnosis.checks import examine, worst
 
     console = messages.console()
+    check_models(teacher)
     found: list[tuple[str, Finding]] = []
     for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim"), teacher):
         if not messages.as_json:

@@ -1,5 +1,6 @@
 """`limbeck export`: a student as ONNX, int8, sentence-transformers, router or half precision, checked and pushed."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from limbeck.cli import options
+from limbeck.cli.given import check_text
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import measuring_option
 from limbeck.errors import RecipeError
@@ -84,24 +86,31 @@ def export(
 ) -> None:
     """Export a student to another format, measure how far the export is from the student, and push it to the Hub."""
     from limbeck.core.progress import ProgressBar, line_by_line
-    from limbeck.corpus.opening import read_texts
-    from limbeck.export.exporting import ExportRequest, export_model
-    from limbeck.export.pushing import check_login, check_repository, push_folder
-    from limbeck.report.model_card import card_writer, run_problem
+    from limbeck.export.request import ExportRequest
 
     console = messages.console()
     for flag, given in (("--dry-run", dry_run), ("--private", private)):
         if given and push is None:
             raise RecipeError(f"{flag} is for pushing only; give --push owner/name too, or leave it out.")
+    check_text(text)
     if push is not None:
+        from limbeck.export.pushing import check_login, check_repository, push_folder
+
         check_repository(push)
         if not dry_run:
             check_login()
     request = ExportRequest(
         student, export_format, output=output, dtype=dtype, opset=opset, verify=verify, overwrite=overwrite,
-        texts=None if text is None else read_texts(text, _MOST_TEXTS), seconds=seconds,
-        read_pickled=read_pickled, documents=documents,
+        seconds=seconds, read_pickled=read_pickled, documents=documents,
     )  # fmt: skip
+    request.check()
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.corpus.opening import read_texts
+    from limbeck.export.exporting import export_model
+    from limbeck.report.model_card import card_writer, run_problem
+
+    if text is not None:
+        request = replace(request, texts=read_texts(text, _MOST_TEXTS))
     if problem := run_problem(student):
         print_line(problem, console, style="yellow")
     with ProgressBar(console) as bar:

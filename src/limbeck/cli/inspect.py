@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import RenderableType
 
+from limbeck.cli.given import check_models, check_text
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import LAST_SEED, MOST, Device, command, command_group, parse_list, result_option, whole_number
 from limbeck.errors import RecipeError
@@ -58,13 +59,17 @@ class _Files:
     ] = None
     messages: Messages = field(default_factory=Messages)
 
-    def begin(self) -> ProgressBar:
-        """Check that results can be written, and return the progress of an inspection."""
+    def begin(self, *models: str | None, texts: Path | None = None) -> ProgressBar:
+        """Refuse models, texts, devices and outputs that cannot be, without torch, and return the progress."""
+        from limbeck.core.machine import check_device
         from limbeck.core.progress import ProgressBar
-        from limbeck.report.inspection import check_output
+        from limbeck.report.plots import check_output
 
         console = self.messages.console()
         check_output(self.output)
+        check_device(self.device)
+        check_models(*models)
+        check_text(texts)
         return ProgressBar(console)
 
     def load(self, *models: str | None) -> list[Subject]:
@@ -123,10 +128,10 @@ def phrases(
     files: _Files,
 ) -> None:
     """Cluster the vectors of phrases by k-means: how much each layer knows about phrases (MiniLM, table 10)."""
-    from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
-    from limbeck.report.inspection import phrase_table
+    with files.begin(model, teacher, texts=data) as bar:
+        from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
+        from limbeck.report.inspection import phrase_table
 
-    with files.begin() as bar:
         text = read_chunks(data)
         sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
         found = cluster_phrases(files.load(model, teacher), text, sample, report=bar)
@@ -160,16 +165,16 @@ def attention(
     files: _Files,
 ) -> None:
     """Draw attention maps of a sentence; with a teacher, measure how far it is from the teacher's, head by head."""
-    from limbeck.inspection import draw_maps, measure_divergence
-    from limbeck.report.inspection import divergence_table, maps_note
-
     if sentence is not None and not sentence.strip():
         raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
-    with files.begin() as bar:
+    with files.begin(model, teacher, texts=texts.texts) as bar:
         if files.output is None and teacher is None and not files.messages.as_json:
             raise RecipeError(
                 "Without a teacher there are only maps to draw: give --output FOLDER (or --teacher, or --json)."
             )
+        from limbeck.inspection import draw_maps, measure_divergence
+        from limbeck.report.inspection import divergence_table, maps_note
+
         read = texts.read()
         subjects = files.load(model, teacher)
         beside = subjects[1] if len(subjects) > 1 else None
@@ -189,10 +194,10 @@ def attention(
 )
 def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
     """Compare every layer with every layer of the teacher, or of the model itself: linear centred kernel alignment."""
-    from limbeck.inspection import measure_similarity
-    from limbeck.report.inspection import similarity_table
+    with files.begin(model, teacher, texts=texts.texts) as bar:
+        from limbeck.inspection import measure_similarity
+        from limbeck.report.inspection import similarity_table
 
-    with files.begin() as bar:
         read = texts.read()
         subjects = files.load(model, teacher)
         found = measure_similarity(subjects[0], subjects[-1], read, length=texts.length, report=bar)
@@ -204,11 +209,11 @@ def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _
 )
 def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
     """Measure how much each layer changes its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
-    from limbeck.core.progress import part_of
-    from limbeck.inspection import measure_contribution
-    from limbeck.report.inspection import contribution_table
+    with files.begin(model, teacher, texts=texts.texts) as bar:
+        from limbeck.core.progress import part_of
+        from limbeck.inspection import measure_contribution
+        from limbeck.report.inspection import contribution_table
 
-    with files.begin() as bar:
         read = texts.read()
         subjects = files.load(model, teacher)
         parts = [part_of(bar, i / len(subjects), (i + 1) / len(subjects)) for i in range(len(subjects))]

@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import typer
-from rich.markdown import Markdown
 
 from limbeck.cli.messages import print_json, print_line, print_result
 from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, command, complete
@@ -42,7 +41,7 @@ def methods(
         if as_json:
             print_json({"name": name, "summary": cards.RECIPE_CARDS[name], "card": cards.read_card(name)})
         else:
-            TerminalConsole().print(Markdown(cards.read_card(name)))
+            _print_card(cards.read_card(name))
     else:
         _print_method(name, recipe, as_json)
 
@@ -78,7 +77,7 @@ def _list(as_json: bool) -> None:
 
 def _show(method: dict[str, Any], recipe: str) -> None:
     console = TerminalConsole()
-    console.print(Markdown(method["card"]))
+    _print_card(method["card"])
     if cited := method["citation"]:
         print_line("\n{authors} ({year}). {title}, {place}. {url}".format(**cited), console)
     console.print("\n[bold]Options[/bold]")
@@ -91,3 +90,9 @@ def _show(method: dict[str, Any], recipe: str) -> None:
         print_line(f"  {term['method']}: {term['weight']:g} x {term['objective']}({student}{arrow})", console)
     console.print(f"\n[bold]Recipe[/bold] (limbeck methods {method['name']} --recipe > recipe.yaml)")
     print_line(recipe.rstrip(), console)
+
+
+def _print_card(text: str) -> None:
+    from rich.markdown import Markdown
+
+    TerminalConsole().print(Markdown(text))

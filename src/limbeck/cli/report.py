@@ -48,6 +48,9 @@ def report(
 
     The exit code is 0 if the page was written, and 2 for a folder without results of limbeck.
     """
+    from limbeck.report.collect import check_folders
+
+    check_folders(folders)
     from limbeck.report.page import write_report
 
     written = write_report(folders, output, markdown=markdown, figures=figures)

@@ -13,6 +13,7 @@ import typer
 
 from limbeck.cli import options
 from limbeck.cli.distill import recipe_data
+from limbeck.cli.given import check_name
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import complete, complete_list, parse_list, training_option, whole_number
 from limbeck.search import requests
@@ -148,7 +149,6 @@ def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
 def _search(name: str, kind: _Kind, described: dict[str, requests.Option], values: dict[str, Any]) -> None:
     """Make the request of the options, run the search, write and print the result."""
     from limbeck.recipe.load import load_recipe
-    from limbeck.report.search import search_table, write_search
 
     messages: Messages = values["messages"]
     read = {key: _read(key, described[key], value) for key, value in values.items() if key in described}
@@ -161,18 +161,39 @@ def _search(name: str, kind: _Kind, described: dict[str, requests.Option], value
         # A file's run has steps of its own; without one, the run that is found is as long as its candidates.
         run["steps"] = read["steps"]
     recipe = load_recipe(base_recipe(values["recipe"], values["overrides"], output=read["output"], **run))
-    record = _runner(name)(requests.make_request(kind.request, {**read, "recipe": recipe}), console)
+    request = requests.make_request(kind.request, {**read, "recipe": recipe})
+    _check(request, values)
+    from limbeck.report.search import search_table, write_search
+
+    record = _runner(name)(request, console)
     if not record:
         return  # The main process of several writes and reports.
     files = write_search(read["output"].expanduser(), record)
     print_result(messages.as_json, {**record, "files": files}, search_table(record), f"Recipe: {files[1]}")
 
 
-def _read(name: str, option: requests.Option, value: Any) -> Any:
-    from limbeck.search.shape_space import parse_count
+def _check(request: requests.SearchRequest, values: Mapping[str, Any]) -> None:
+    """Refuse what the request alone shows to be wrong; torch is imported behind it."""
+    from limbeck.comparison.folder import request_evaluation
+    from limbeck.core.machine import check_device
+    from limbeck.recipe.places import check_places
 
+    request.check()
+    if "device" in values:
+        check_device(values["device"])
+    if "sampler" in values:
+        check_name("sampler", values["sampler"], options.SAMPLERS)
+    measures = getattr(request, "measures", None)
+    if measures is not None and measures.tasks:
+        request_evaluation(measures, Path(), teacher=None, students=[]).check_tasks()
+    check_places(request.proxy.recipe)
+    requests.SEARCH.look(request.proxy.output.expanduser())
+
+
+def _read(name: str, option: requests.Option, value: Any) -> Any:
     readers: Mapping[str, Callable[[str, str], Any]] = {
-        "numbers": options.parse_numbers, "multiples": parse_multiples, "layers": parse_layers, "count": parse_count,
+        "numbers": options.parse_numbers, "multiples": parse_multiples, "layers": parse_layers,
+        "count": requests.parse_count,
     }  # fmt: skip
     if value is None or not option.reads:
         return value

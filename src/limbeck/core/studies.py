@@ -240,6 +240,10 @@ class EvaluationRequest(File):
     as_is: bool = False
 
 
+FINISHED, FAILED = "finished", "failed"
+"""Statuses of a cell."""
+
+
 class EvaluationCell(Record):
     """A row of `results.jsonl`: a model, as it is or fine-tuned on a task with one seed at one grid point.
 
@@ -683,6 +687,10 @@ Search.KINDS = {"mapping": MappingSearch, "architecture": ArchitectureSearch, "t
 
 
 # Inspections: a file each, named after the inspection.
+
+
+MEAN_HEAD = 0
+"""Stands for the mean over all heads where a head is asked for."""
 
 
 class Inspection(File):

@@ -1,15 +1,19 @@
 """Repeated measurements: warm-up, variants in turns, device synchronisation, median and spread."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from limbeck.core.machine import synchronise
 from limbeck.core.progress import Count, Report
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]

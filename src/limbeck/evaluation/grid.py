@@ -6,7 +6,6 @@ the same training are one `SharedTraining`, run in this process or in several; `
 
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,77 +21,21 @@ from limbeck.core import folders, machine, records, studies
 from limbeck.core.files import atomic_text
 from limbeck.core.kinds import KINDS
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.studies import EvaluationCell
+from limbeck.core.studies import FAILED, FINISHED, EvaluationCell
 from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, OutputError, describe_error
 from limbeck.evaluation import encoding, grid_plan, kept_weights
 from limbeck.evaluation.cell import Cell, settings_of
 from limbeck.evaluation.fine_tuning import CellResult, Trained, select_split, train_once
-from limbeck.evaluation.grid_summary import FAILED, FINISHED, Cells, Choices, best_run, choose_all, summarise
+from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose_all, summarise
 from limbeck.evaluation.metrics import THRESHOLDS, given_classes
 from limbeck.evaluation.request import EVALUATION, EvaluationRequest
+from limbeck.evaluation.results_file import RESULTS, ResultsFile
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Submission, Task
 
-RESULTS = "results.jsonl"
 _PLANNING = 0.05
 """Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""
 Found = TypeVar("Found")
-
-
-class ResultsFile:
-    """The rows of all cells that ever ran in a folder.
-
-    Args:
-        folder: Of the evaluation.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / RESULTS
-
-    def read(self) -> list[EvaluationCell]:
-        """Return the rows, in order; a line that was not written to its end is skipped.
-
-        Raises:
-            OutputError: if the file cannot be read.
-        """
-        if not self._path.exists():
-            return []
-        try:
-            lines = self._path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise OutputError(f"'{self._path}' cannot be read: {error.strerror}.") from None
-        return [cell for cell in map(_parse, lines) if cell.id]
-
-    def finished(self) -> dict[str, EvaluationCell]:
-        """Return the finished cells by their identity."""
-        return {cell.id: cell for cell in self.read() if cell.status == FINISHED}
-
-    def append(self, cell: EvaluationCell) -> None:
-        """Write a row and wait until it is on disk.
-
-        Raises:
-            OutputError: if it cannot be written.
-        """
-        line = json.dumps(cell.to_dict(), ensure_ascii=False, allow_nan=False).encode()
-        try:
-            with self._path.open("a+b") as file:
-                # A line that an earlier process left unfinished must not swallow this one.
-                torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
-                file.write((b"\n" if torn else b"") + line + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise OutputError(f"'{self._path}' cannot be written: {error.strerror}.") from None
-
-
-def _parse(line: bytes) -> EvaluationCell:
-    try:
-        cell = EvaluationCell.read(json.loads(line), RESULTS)
-    except (ValueError, RecursionError):
-        return EvaluationCell()
-    scores = (one for split in cell.scores.values() for one in split.items() if not one[0].endswith(THRESHOLDS))
-    # No metric gives more: the line was damaged, or changed by hand.
-    return cell if all(value is None or abs(value) <= 1 for _, value in scores) else EvaluationCell()
 
 
 MANIFEST = studies.EvaluationRequest.FILE

@@ -9,13 +9,12 @@ from typing import TypeAlias
 
 from limbeck.core import records, studies
 from limbeck.core.kinds import kind_of
-from limbeck.core.studies import Column
+from limbeck.core.studies import FINISHED, Column
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.metrics import THRESHOLDS
 from limbeck.evaluation.protocols import PAPERS, FineTuning, Protocol, PublishedRow, matching_rows
 from limbeck.evaluation.tasks import Task
 
-FINISHED, FAILED = "finished", "failed"
 _COLA = "cola"
 COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
 

@@ -8,11 +8,11 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from limbeck.core import files, folders
-from limbeck.core.studies import EvaluationCell
+from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.cell import Cell, TrainingPoint, model_fingerprint
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
-from limbeck.evaluation.grid_summary import FINISHED, Cells, Choices, best_run, choose, points_of
+from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose, points_of
 from limbeck.models import loading, locating
 
 WEIGHTS = "weights"

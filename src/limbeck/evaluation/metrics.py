@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import pearsonr, spearmanr
 
 from limbeck.core.kinds import KINDS
 from limbeck.core.registry import Registry
@@ -404,12 +403,12 @@ def _mean_average_precision(predictions: Predictions, rows: Sequence[TaskRow], t
     return float(average_precision(labels[:, found], scores[:, found], average="macro")) if found.any() else 0.0
 
 
-def _correlation(function: Callable[..., Any]) -> Metric:
+def _correlation(name: str) -> Metric:
     def correlate(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
         ours, theirs = np.asarray(predictions).astype(np.float64), _labels(rows).astype(np.float64)
         if len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
             return 0.0
-        return float(function(ours, theirs).statistic)
+        return float(getattr(import_module("scipy.stats"), name)(ours, theirs).statistic)
 
     return correlate
 
@@ -491,8 +490,8 @@ METRICS.register("matthews", _of_classes("matthews_corrcoef"))
 METRICS.register("micro_f1", _of_classes("f1_score", lambda _: {"average": "micro", "zero_division": 0.0}))
 METRICS.register("macro_f1", _of_classes("f1_score", lambda _: {"average": "macro", "zero_division": 0.0}))
 METRICS.register("mean_average_precision", _mean_average_precision)
-METRICS.register("pearson", _correlation(pearsonr))
-METRICS.register("spearman", _correlation(spearmanr))
+METRICS.register("pearson", _correlation("pearsonr"))
+METRICS.register("spearman", _correlation("spearmanr"))
 for _number, _name in enumerate(RETRIEVAL_METRICS):
     METRICS.register(_name, _of_queries(_number))
 METRICS.register("exact_match", _of_answers("exact_match"))

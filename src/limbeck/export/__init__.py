@@ -4,11 +4,28 @@ The flow: a `Format` loads the model (`open_source`), writes a folder and runs i
 beside its source; `export_model` does all three. `push_folder` uploads the result.
 """
 
+from typing import TYPE_CHECKING
+
+from limbeck.core import import_when_used
 from limbeck.core.exports import Differences
-from limbeck.export.batches import ExportMismatchError
-from limbeck.export.exporting import Export, ExportRequest, export_model
-from limbeck.export.formats import write_sentence_transformers_files
-from limbeck.export.pushing import push_folder
+
+if TYPE_CHECKING:
+    from limbeck.export.batches import ExportMismatchError
+    from limbeck.export.exporting import Export, export_model
+    from limbeck.export.formats import write_sentence_transformers_files
+    from limbeck.export.pushing import push_folder
+    from limbeck.export.request import ExportRequest
+
+__getattr__, __dir__ = import_when_used(
+    __name__,
+    {
+        "batches": "ExportMismatchError",
+        "exporting": "Export export_model",
+        "formats": "write_sentence_transformers_files",
+        "pushing": "push_folder",
+        "request": "ExportRequest",
+    },
+)
 
 __all__ = [
     "Differences",

@@ -17,12 +17,13 @@ import torch
 from limbeck.core import exports, folders, progress, records, workers
 from limbeck.core.exports import Differences
 from limbeck.core.files import atomic_folder
-from limbeck.errors import CorpusError, OutputError, RecipeError
-from limbeck.export import batches, formats, onnx
+from limbeck.errors import CorpusError, RecipeError
+from limbeck.export import batches, formats
 from limbeck.export.batches import ExportMismatchError, Text
+from limbeck.export.request import DEFAULT_OPSET, DTYPES, ExportRequest, default_output, locate
 from limbeck.export.router import Pair
-from limbeck.export.source import OutputModule, Source, locate, safe_copy
-from limbeck.models import families, loading, locating
+from limbeck.export.source import OutputModule, Source, safe_copy
+from limbeck.models import families, loading
 
 
 def compare_folder(
@@ -81,45 +82,6 @@ def _compare(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Te
     return compare_folder(chosen.open(name), chosen, folder, texts)
 
 
-def default_output(located: str, export_format: str) -> Path:
-    """Return where an export goes by default: beside the model's folder, or here for a package or a Hub name.
-
-    Args:
-        located: The model, as `limbeck.export.source.locate` gives it.
-        export_format: Name of the format.
-    """
-    folder = Path(located).expanduser()
-    if folder.is_dir():
-        folder = folder.resolve()
-        return folder.with_name(f"{folder.name}-{export_format}")
-    return Path(f"{located.removeprefix(locating.PACKAGE_PREFIX).replace('/', '-')}-{export_format}")
-
-
-def check_output(output: Path, source: str, *, overwrite: bool) -> None:
-    """Refuse a folder that must not be written, before anything is computed.
-
-    Args:
-        output: The export's folder.
-        source: The model, as it was located; never replaced.
-        overwrite: An earlier export may be replaced.
-
-    Raises:
-        OutputError: for a file, a folder that holds something, or one that the source is in.
-    """
-    output = output.expanduser()
-    if output.exists() and not output.is_dir():
-        raise OutputError(f"Output '{output}' is a file; give a folder.")
-    origin = Path(source).expanduser().resolve()
-    if origin.is_dir() and origin.is_relative_to(output.resolve()):
-        raise OutputError(f"Output '{output}' holds the model that is exported; choose another folder.")
-    if not output.is_dir() or not any(output.iterdir()):
-        return
-    if not (output / exports.Export.FILE).is_file():
-        raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")
-    if not overwrite:
-        raise OutputError(f"Output folder '{output}' holds an export; replace it with --overwrite, or choose another.")
-
-
 def list_files(folder: Path) -> dict[str, int]:
     """Return the bytes of every file below a folder, by relative name in order."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -149,37 +111,6 @@ class Export:
     files: dict[str, int]
 
 
-@dataclass(frozen=True)
-class ExportRequest:
-    """The request of an export.
-
-    Attributes:
-        student: A run's folder, a model's folder, `package:NAME` or a Hub name.
-        format: `"onnx"`, `"onnx-int8"`, `"sentence-transformers"`, `"router"` or `"safetensors"`.
-        output: The folder; None is beside the model's, see `default_output`.
-        dtype: Of the weights; None is the format's own.
-        opset: Operator set of ONNX; None is 17.
-        texts: Sample text to compare on; None is the built-in one.
-        verify: Compare in a fresh process too, on all of the text.
-        overwrite: Replace an earlier export.
-        seconds: For the latencies of int8.
-        read_pickled: The weights are pickles, and are read as `limbeck.export.source.safe_copy` says.
-        documents: Of a router, the model for documents; None takes the teacher that the student's run names.
-    """
-
-    student: str
-    format: str
-    output: Path | None = None
-    dtype: str | None = None
-    opset: int | None = None
-    texts: Sequence[Text] | None = None
-    verify: bool = False
-    overwrite: bool = False
-    seconds: float = 20.0
-    read_pickled: bool = False
-    documents: str | None = None
-
-
 def export_model(
     request: ExportRequest, *, finish: Finish | None = None, report: progress.Report = progress.no_progress
 ) -> Export:
@@ -200,13 +131,12 @@ def export_model(
         OutputError: if the folder must not be written.
         ExportMismatchError: if the outputs of the export are not those of the student.
     """
-    chosen = formats.choose_format(request.format, request.documents)
-    dtype = formats.choose_dtype(chosen, request.dtype)
-    opset = _choose_opset(chosen, request.opset)
+    request.check()
+    chosen = formats.FORMATS[request.format] if request.documents is None else formats.Router(request.documents)
+    dtype = request.dtype or DTYPES[request.format][0]
     check_packages(chosen.packages)
     located = locate(request.student)
     output = (request.output or default_output(located, chosen.name)).expanduser()
-    check_output(output, located, overwrite=request.overwrite)
     report(0.0, f"Loading {located}")
     with safe_copy(located, output) if request.read_pickled else nullcontext(located) as readable:
         source = chosen.open(readable)
@@ -214,7 +144,9 @@ def export_model(
         given, built_in = request.texts, batches.built_in_texts(pairs=source.sentence is None)
         texts, few = (built_in, built_in) if given is None else (list(given), list(given[:CHECKED_TEXTS]))
         with folders.writing(output), atomic_folder(output, shared=True) as folder:
-            options = formats.Writing(dtype, opset, few, request.seconds, progress.part_of(report, _LOADED, _WRITTEN))
+            options = formats.Writing(
+                dtype, request.opset or DEFAULT_OPSET, few, request.seconds, progress.part_of(report, _LOADED, _WRITTEN)
+            )
             options.report(0.0, f"Writing {chosen.name}")
             facts = chosen.write(source, folder, options)
             found = compare_folder(source, chosen, folder, few, progress.part_of(report, _WRITTEN, _COMPARED))
@@ -244,16 +176,6 @@ def check_packages(names: Sequence[str]) -> None:
         raise RecipeError(
             f'This format needs {" and ".join(missing)}, which {are} not installed: pip install "limbeck[export]"'
         )
-
-
-def _choose_opset(chosen: formats.Format, opset: int | None) -> int:
-    if opset is not None:
-        if not chosen.onnx_file:
-            raise RecipeError(f"--opset is for ONNX, not for --format {chosen.name}; leave it out.")
-        if opset not in onnx.OPSETS:
-            first, last = onnx.OPSETS[0], onnx.OPSETS[-1]
-            raise RecipeError(f"--opset {opset} is not one of {first} to {last}; leave it out for 17.")
-    return opset or onnx.DEFAULT_OPSET
 
 
 def _describe(

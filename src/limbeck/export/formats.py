@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from limbeck.core import exports, files, progress, registry
-from limbeck.errors import ModelError, RecipeError, suggestion
+from limbeck.errors import ModelError
 from limbeck.export import batches, onnx, router, vector_check
 from limbeck.export.batches import Batch, Runner, Text
 from limbeck.export.source import SENTENCE, OutputModule, Source, open_source
@@ -133,7 +133,6 @@ class Format(ABC):
 
     Attributes:
         name: As the user writes it.
-        dtypes: Of the weights; the first is the default.
         packages: Packages it needs, as they are imported.
         onnx_file: Where the graph is in the folder, under the name that Optimum, sentence-transformers and
             transformers.js look for; empty for PyTorch's formats.
@@ -142,7 +141,6 @@ class Format(ABC):
     """
 
     name: ClassVar[str]
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16", "bfloat16")
     packages: ClassVar[tuple[str, ...]] = ()
     onnx_file: ClassVar[str] = ""
     reads_text: ClassVar[bool] = False
@@ -250,7 +248,6 @@ class Router(Safetensors):
     """
 
     name = "router"
-    dtypes: ClassVar[tuple[str, ...]] = ("float32",)
     packages = ("sentence_transformers",)
     reads_text = True
     tokenizer_folder = "query"
@@ -295,7 +292,6 @@ class Onnx(Format):
     """An ONNX graph beside configuration and tokenizer."""
 
     name = "onnx"
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")
     packages = ("onnx", "onnxruntime")
     onnx_file = "onnx/model.onnx"
 
@@ -327,7 +323,6 @@ class OnnxInt8(Onnx):
     """An ONNX graph with weights of 8 bits, whose gain is measured."""
 
     name = "onnx-int8"
-    dtypes: ClassVar[tuple[str, ...]] = ("int8",)
     onnx_file = "onnx/model_quantized.onnx"
 
     def write_graph(
@@ -363,39 +358,6 @@ FORMATS: registry.Registry[Format] = registry.Registry(
     ),
 )
 """Name to format."""
-
-
-def choose_format(name: str, documents: str | None) -> Format:
-    """Return a format by its name.
-
-    Args:
-        name: Of the format.
-        documents: The model for documents, which a router alone has; or None.
-
-    Raises:
-        RecipeError: for an unknown name, and a model for documents that the format does not take.
-    """
-    chosen = FORMATS[name]
-    if documents is None:
-        return chosen
-    if not isinstance(chosen, Router):
-        raise RecipeError(f"--documents is for --format router, not for --format {name}; leave it out.")
-    return Router(documents)
-
-
-def choose_dtype(chosen: Format, name: str | None) -> str:
-    """Return the weights' dtype, the format's own where none is asked for.
-
-    Raises:
-        RecipeError: for one that the format does not have, with the reason where it is not obvious.
-    """
-    if name is None:
-        return chosen.dtypes[0]
-    if name in chosen.dtypes:
-        return name
-    if chosen.name == "onnx" and name == "bfloat16":
-        raise RecipeError("ONNX Runtime has no bfloat16 on a CPU, so it could not be checked; use --dtype float16.")
-    raise RecipeError(f"--dtype '{name}' does not go with --format {chosen.name}.{suggestion(name, chosen.dtypes)}")
 
 
 def module_runner(module: OutputModule) -> Runner:

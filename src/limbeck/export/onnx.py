@@ -20,6 +20,7 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import ModelError, shorten_error
 from limbeck.evaluation.costs import measure_latency
 from limbeck.export.batches import Batch, Runner
+from limbeck.export.request import DEFAULT_OPSET
 from limbeck.export.source import OutputModule, Source, is_per_token
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 
-DEFAULT_OPSET, OPSETS = 17, range(14, 21)
-"""The operator set of ONNX: 17 has LayerNormalization; 20 is the last that PyTorch's tracer writes."""
 LARGEST_FILE = 2_000_000_000
 """Bytes; protobuf ends at 2 GiB, so heavier weights go into a file beside the graph."""
 

@@ -14,9 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
-from limbeck.core.records import RUN_STUDENT
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encoder_of, longest_input
+from limbeck.export.request import locate
 from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, has_head, head_of, model_class
 from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
@@ -59,23 +59,6 @@ class Source:
     sentence: SentencePooling | None
     longest: int
     revision: str | None = None
-
-
-def locate(name: str | Path) -> str:
-    """Return where the model is: for a run's folder its student, anything else unchanged.
-
-    Raises:
-        ModelError: for the folder of a run that has no student yet.
-    """
-    folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
-        if (folder / RUN_STUDENT / "config.json").is_file():
-            return str(folder / RUN_STUDENT)
-        if (folder / "run.json").is_file():
-            raise ModelError(
-                f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
-            )
-    return str(name)
 
 
 @contextmanager

@@ -1,24 +1,39 @@
 """Inspection of a model's layers, attention and phrases, alone or beside its teacher."""
 
-from limbeck.inspection.attention import (
-    MEAN_HEAD,
-    AttentionDivergence,
-    AttentionMap,
-    AttentionMaps,
-    draw_maps,
-    measure_divergence,
+from typing import TYPE_CHECKING
+
+from limbeck.core import import_when_used
+
+if TYPE_CHECKING:
+    from limbeck.inspection.attention import (
+        MEAN_HEAD,
+        AttentionDivergence,
+        AttentionMap,
+        AttentionMaps,
+        draw_maps,
+        measure_divergence,
+    )
+    from limbeck.inspection.layers import Contribution, LayerSimilarity, measure_contribution, measure_similarity
+    from limbeck.inspection.phrases import (
+        ChunkedText,
+        LayerScores,
+        PhraseClustering,
+        Span,
+        SpanSample,
+        cluster_phrases,
+        read_chunks,
+    )
+    from limbeck.inspection.subject import SENTENCES, Subject, load_subject, read_texts
+
+__getattr__, __dir__ = import_when_used(
+    __name__,
+    {
+        "attention": "MEAN_HEAD AttentionDivergence AttentionMap AttentionMaps draw_maps measure_divergence",
+        "layers": "Contribution LayerSimilarity measure_contribution measure_similarity",
+        "phrases": "ChunkedText LayerScores PhraseClustering Span SpanSample cluster_phrases read_chunks",
+        "subject": "SENTENCES Subject load_subject read_texts",
+    },
 )
-from limbeck.inspection.layers import Contribution, LayerSimilarity, measure_contribution, measure_similarity
-from limbeck.inspection.phrases import (
-    ChunkedText,
-    LayerScores,
-    PhraseClustering,
-    Span,
-    SpanSample,
-    cluster_phrases,
-    read_chunks,
-)
-from limbeck.inspection.subject import SENTENCES, Subject, load_subject, read_texts
 
 __all__ = [
     "MEAN_HEAD",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress
+from limbeck.core.studies import MEAN_HEAD as MEAN_HEAD
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.inference import Batch, batches
 from limbeck.inspection.subject import Subject, check_comparable, tokenise
@@ -266,10 +267,6 @@ def divergence_sums(student: Tensor, teacher: Tensor, valid: Tensor) -> tuple[Te
 
 
 # Attention maps of one sentence: which token looks at which, teacher beside student.
-
-
-MEAN_HEAD = 0
-"""Stands for the mean over all heads where a head is asked for."""
 
 
 @dataclass(frozen=True)

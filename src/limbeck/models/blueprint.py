@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -99,6 +100,11 @@ class StudentBlueprint(BaseModel):
 
 
 BlueprintSource: TypeAlias = int | str | Mapping[str, Any] | StudentBlueprint
+
+
+def names_shape(name: str) -> bool:
+    """Whether text names a shape (`"12x768"`, `"12x768h6"`, a preset) and no saved model; an existing folder wins."""
+    return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in presets)
 
 
 def depth_alone(source: object) -> int | None:

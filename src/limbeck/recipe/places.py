@@ -15,6 +15,9 @@ from limbeck.models.locating import check_not_pickled
 from limbeck.recipe.schema import CorpusSpec, Recipe, ShapeSpec, StudentSpec
 from limbeck.recipe.training_fields import check_fields
 
+_NO_PATHS = ("installed-docs", "installed-text", "hub")
+"""Beginnings of sources that are no paths."""
+
 
 def check_places(recipe: Recipe) -> None:
     """Refuse models and text that are nowhere, shapes that cannot be read, and training arguments that no run has.
@@ -90,7 +93,9 @@ def check_corpus(corpus: CorpusSpec) -> None:
 
 
 def _check_source(source: str) -> None:
-    if not has_magic(source) and not Path(source).expanduser().exists():
+    if has_magic(source) or source.partition(":")[0] in _NO_PATHS:
+        return
+    if not Path(source).expanduser().exists():
         from limbeck.corpus.sources import check_source  # It knows what is no path, and how to say what is near.
 
         check_source(source)

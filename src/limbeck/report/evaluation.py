@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table
 from limbeck.core.kinds import kind_of
-from limbeck.evaluation.grid_summary import FINISHED
+from limbeck.core.studies import FINISHED
 from limbeck.evaluation.metrics import THRESHOLDS
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.findings import EvaluationFound, last_part, without_path

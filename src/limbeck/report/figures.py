@@ -16,7 +16,7 @@ from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.report import plot_drawing, plots
 from limbeck.report.findings import RATE, Curve, RunFound, StageFound, StageLog
-from limbeck.search.shape_space import pareto_front
+from limbeck.search.pareto import pareto_front
 
 T = TypeVar("T")
 MOST_ROWS = 200

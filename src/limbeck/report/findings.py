@@ -17,7 +17,6 @@ from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, Evaluat
 from limbeck.report.plots import Point
 from limbeck.report.quality import metric_name
 from limbeck.training.record import LOG, RunStatus
-from limbeck.training.stage import DONE
 
 # The course of a stage: its log as curves, thinned to what a figure can show.
 
@@ -82,7 +81,7 @@ class StageLog:
 def read_stage_log(folder: Path) -> StageLog:
     """Read the log of a stage as far as it goes; where there is none, that of its last checkpoint."""
     path = folder / LOG
-    found = _gather(_lines(path, whole=(folder / DONE).is_file()), LOG) if path.is_file() else StageLog()
+    found = _gather(_lines(path, whole=(folder / Stage.FILE).is_file()), LOG) if path.is_file() else StageLog()
     if found.lines:
         return found
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step_of, reverse=True):

@@ -3,6 +3,8 @@
 Page and file show the same figure; a file gathers as panels what the page shows one by one.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +17,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from limbeck import inspection
-from limbeck.core import files, records
+from limbeck.core import files, records, studies
 from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Paragraph, Table, console
-from limbeck.errors import OutputError, RecipeError, suggestion
 from limbeck.report import findings, plots
 from limbeck.report.figures import heat_figure, plot_figure
-from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
+from limbeck.report.plot_drawing import write_figure
+from limbeck.report.plots import DATA_SUFFIX, FILE_SUFFIXES
 
 
 def short_name(name: str) -> str:
@@ -158,7 +160,7 @@ def map_figures(maps: Mapping[str, Any]) -> list[Figure]:
     high = max(max(map(max, one["values"])) for one in shown)
     figures = []
     for one in shown:
-        head = "mean of heads" if one["head"] == inspection.MEAN_HEAD else f"head {one['head']}"
+        head = "mean of heads" if one["head"] == studies.MEAN_HEAD else f"head {one['head']}"
         owner = "" if one["role"] == "model" else f"{one['role']}, "
         most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
         found = (f"{token} attends most to {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
@@ -276,30 +278,6 @@ def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
 # The files of an inspection: its data as JSON and its pictures, in a folder or one of them in a file.
 
 
-_DATA_SUFFIX = ".json"
-
-
-def check_output(path: Path | None) -> None:
-    """Refuse a place that could not be written, before anything is measured.
-
-    Raises:
-        RecipeError: for a file of another kind than data or a picture.
-        OutputError: for a file where a folder is meant, or where nothing can be written.
-    """
-    if path is None:
-        return
-    if not path.suffix and not path.is_dir():
-        if path.exists():
-            raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
-    elif not path.is_dir() and path.suffix not in (_DATA_SUFFIX, *FILE_SUFFIXES):
-        raise RecipeError(
-            f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
-            "or a file."
-            f"{suggestion(path.suffix, (_DATA_SUFFIX, *FILE_SUFFIXES))}"
-        )
-    files.check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
-
-
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
     """Write data and pictures into a folder, or one kind of them into a file.
 
@@ -313,14 +291,14 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
         The files.
 
     Raises:
-        RecipeError: see `check_output`.
+        RecipeError: see `plots.check_output`.
         OutputError: if a file cannot be written.
     """
-    check_output(path)
+    plots.check_output(path)
     whole = path.is_dir() or not path.suffix
     written: list[Path] = []
-    if whole or path.suffix == _DATA_SUFFIX:
-        file = path / f"{name}{_DATA_SUFFIX}" if whole else path
+    if whole or path.suffix == DATA_SUFFIX:
+        file = path / f"{name}{DATA_SUFFIX}" if whole else path
         with files.writing(file):
             file.write_text(records.text_of(data), encoding="utf-8")
         written.append(file)

@@ -18,7 +18,7 @@ from limbeck.core.records import RUN_STUDENT, STAGES, Run, Stage, run_of
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.agreement import ROLES
 from limbeck.evaluation.metrics import METRICS
-from limbeck.export.source import locate
+from limbeck.export.request import locate
 from limbeck.models import heads, loading, locating
 from limbeck.models.sentences import SentencePooling, prompt_names, sentence_pooling
 from limbeck.report import card_parts, findings

@@ -33,7 +33,6 @@ from limbeck.core import blocks, files
 from limbeck.core.escaping import printable
 from limbeck.report import plots
 
-FILE_SUFFIXES = (".png", ".svg", ".pdf")
 WIDTH = 400.0
 """Of a figure, and of each panel."""
 _HEIGHT, _GAP, _TEXT = 200.0, 16.0, 11.0

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from limbeck.core import files
 from limbeck.core.yaml import read_document
+from limbeck.errors import OutputError, RecipeError, suggestion
 
 Point: TypeAlias = tuple[float, float]
 SCORES = -1
@@ -236,3 +238,31 @@ THEMES = {
     theme: _with_inks({role: inks[place] for role, inks in _INKS.items()})
     for place, theme in enumerate(("light", "dark"))
 }
+
+
+# The files that figures and their data are written to.
+
+
+FILE_SUFFIXES = (".png", ".svg", ".pdf")
+DATA_SUFFIX = ".json"
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a place that could not be written, before anything is measured.
+
+    Raises:
+        RecipeError: for a file of another kind than data or a picture.
+        OutputError: for a file where a folder is meant, or where nothing can be written.
+    """
+    if path is None:
+        return
+    if not path.suffix and not path.is_dir():
+        if path.exists():
+            raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
+    elif not path.is_dir() and path.suffix not in (DATA_SUFFIX, *FILE_SUFFIXES):
+        raise RecipeError(
+            f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
+            "or a file."
+            f"{suggestion(path.suffix, (DATA_SUFFIX, *FILE_SUFFIXES))}"
+        )
+    files.check_writable(path, path if path.is_dir() or not path.suffix else path.parent)

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from limbeck.search.genetic_sampler import GeneticSampler
     from limbeck.search.mapping import Candidate, GenerationRow, generation_rows, run_search
     from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space
+    from limbeck.search.pareto import pareto_front
     from limbeck.search.requests import GeneticSettings
-    from limbeck.search.shape_space import pareto_front, shape_reward
+    from limbeck.search.shape_space import shape_reward
     from limbeck.search.study import open_study
     from limbeck.search.teacher_layer import Rung, halving_rungs, survivors
 
@@ -32,7 +33,10 @@ __all__ = [
     "survivors",
 ]
 
-_HOMES = ("requests", "mapping_space", "genetic", "genetic_sampler", "study", "shape_space", "mapping", "teacher_layer")
+_HOMES = (
+    "requests", "mapping_space", "pareto", "genetic", "genetic_sampler", "study", "shape_space", "mapping",
+    "teacher_layer",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine, requests, shape_space
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
+from limbeck.search.pareto import pareto_front
 from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy, taught_layers
@@ -403,7 +404,7 @@ def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | Non
     trained = [shape for shape in shapes if shape.state == "trained"]
     costs = [(shape.loss or 0.0, shape.latency_share or 0.0) for shape in trained]
     best = max(trained, key=lambda shape: shape.reward if shape.reward is not None else -math.inf, default=None)
-    return best, [trained[index].trial for index in shape_space.pareto_front(costs)]
+    return best, [trained[index].trial for index in pareto_front(costs)]
 
 
 def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:

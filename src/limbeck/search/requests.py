@@ -14,6 +14,8 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
+from limbeck.core import studies
+from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from limbeck.recipe.schema import Recipe
 
 JOURNAL = "search.journal"
+SEARCH = FolderKind("search", studies.Search.FILE, beside=frozenset({JOURNAL}))
+"""The folder of a search."""
 MOST_STEPS = 10**9
 MOST_TRIALS = 10**6
 """Of trials, generations, and what else is counted beside steps."""
@@ -148,6 +152,28 @@ def make_request(kind: Any, values: Mapping[str, Any], make: Callable[..., Any] 
         else:
             found[name] = values[name if note is None else note.name or name]
     return (make or kind)(**found)
+
+
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmb]?)", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+
+
+def parse_count(option: str, text: str) -> int:
+    """Read a number of parameters such as `30M`, `1.5b` or `30000000`.
+
+    Args:
+        option: What the number is of, for the message.
+        text: The number.
+
+    Raises:
+        RecipeError: for anything else, and for 0.
+    """
+    found = _COUNT.fullmatch(text.strip())
+    # More than twenty digits are no number of parameters, and may be more than a float holds.
+    count = 0 if found is None or len(found[1]) > 20 else round(float(found[1]) * _FACTORS[found[2].lower()])
+    if count < 1:
+        raise RecipeError(f"{option} '{text[:80]}' is not a number of parameters; write it like 30M, 1.5B or 30000000.")
+    return count
 
 
 class SearchRequest:

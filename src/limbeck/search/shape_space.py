@@ -1,8 +1,6 @@
 """The shapes that a search may try, their limits and rewards, and the samplers that choose among them."""
 
 import json
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import product, starmap
@@ -139,28 +137,6 @@ def with_shape(recipe: Recipe, point: ShapePoint) -> Recipe:
     return load_recipe(recipe, [f"student.shape={json.dumps(shape)}"])
 
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmb]?)", re.IGNORECASE)
-_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
-
-
-def parse_count(option: str, text: str) -> int:
-    """Read a number of parameters such as `30M`, `1.5b` or `30000000`.
-
-    Args:
-        option: What the number is of, for the message.
-        text: The number.
-
-    Raises:
-        RecipeError: for anything else, and for 0.
-    """
-    found = _COUNT.fullmatch(text.strip())
-    # More than twenty digits are no number of parameters, and may be more than a float holds.
-    count = 0 if found is None or len(found[1]) > 20 else round(float(found[1]) * _FACTORS[found[2].lower()])
-    if count < 1:
-        raise RecipeError(f"{option} '{text[:80]}' is not a number of parameters; write it like 30M, 1.5B or 30000000.")
-    return count
-
-
 def refuse_parameters(limits: ShapeLimits, shape: KnownShape) -> str | None:
     """Return why a shape is too large, or None."""
     if limits.parameters is None or shape.parameters <= limits.parameters:
@@ -290,23 +266,3 @@ def shape_reward(loss: float, latency: float, teacher_latency: float) -> float:
     if not (latency > 0 and teacher_latency > 0):
         raise ValueError(f"latencies are above 0, not {latency} and {teacher_latency}")
     return float((1 - loss) * (latency / (TARGET_SHARE * teacher_latency)) ** EXPONENT)
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the indices of the points that no other beats, the fastest first.
-
-    A point is beaten by one that is no worse in both and better in one. Equal points are all on the front or all off
-    it. Points with a value that is not a number are never on it.
-
-    Args:
-        points: (loss, latency) of each student; less is better of both.
-    """
-    by_latency = sorted(
-        (index for index, point in enumerate(points) if not any(math.isnan(value) for value in point)),
-        key=lambda index: (points[index][1], points[index][0]),
-    )
-    front: list[int] = []
-    for index in by_latency:
-        if not front or points[index][0] < points[front[-1]][0] or points[index] == points[front[-1]]:
-            front.append(index)
-    return front

@@ -29,9 +29,9 @@ from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
 from limbeck.training.module import Learned, freeze_unreached, untrained_names
-from limbeck.training.record import ProgressReporter
 from limbeck.training.run import build_corpora, load_tokenizer_of
 from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype, weigh_classes
 from limbeck.training.students import StudentMaker

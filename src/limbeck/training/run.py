@@ -17,29 +17,27 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck import corpus as texts
 from limbeck.core import machine, ranks, records
 from limbeck.core.files import atomic_text
-from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
-from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, PadCollator, StreamedCorpus
+from limbeck.core.progress import CorpusProgress, Told
+from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
-from limbeck.evaluation import compare_models, measure_task
 from limbeck.evaluation.cell import fingerprint_beside
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
 from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
-from limbeck.models.locating import fetch_weights, is_local, resolve_model
+from limbeck.models.locating import fetch_weights
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
+from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.checkpoints import disk_problem, sync_tree
 from limbeck.training.data import AnyCorpus
-from limbeck.training.development import measure_tasks
 from limbeck.training.guard import Terminated, is_out_of_memory, terminable
 from limbeck.training.output_folder import keep_recipe
-from limbeck.training.record import Heartbeat, ProgressReporter, RunRecord
+from limbeck.training.record import Heartbeat, RunRecord
 from limbeck.training.stage import (
     StageTraining,
     describe_classes,
-    label_kind,
     learned_in,
     load_finished,
     teacher_dtype,
@@ -481,70 +479,3 @@ def _note(record: RunRecord, status: str, problem: Any) -> None:
     """Write the record, unless the disk that failed the run fails this too."""
     with suppress(OSError):
         record.set(status, problem=str(problem))
-
-
-# Measuring a run's student beside its teacher, as anyone would load them.
-
-
-def _reads_rows_first(run: Run) -> bool:
-    return bool(run.corpora) and isinstance(run.corpora[0], LabelledCorpus)
-
-
-def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
-    """Measure the saved student, as anyone would load it, beside the teacher, both in float32.
-
-    Args:
-        run: With its student saved.
-        report: Receives progress.
-    """
-    spec = run.plan.recipe.evaluation
-    teacher: PreTrainedModel = run.load_teacher()
-    student = load_model(str(run.student_folder))
-    located = resolve_model(run.plan.recipe.teacher.model)
-    documents = run.corpora[0].held_out_documents() if run.corpora else []
-    held_out = [(document.title, document.body) if document.title else document.text for document in documents]
-    pooling, student_pooling = run.plan.vectors_of_both(run.student_folder)
-    comparison = compare_models(
-        teacher,
-        student,
-        run.tokenizer,
-        held_out,
-        pooling=pooling,
-        student_pooling=student_pooling,
-        asymmetric=bool(run.plan.vector_stages),
-        widths=[width for choice in run.plan.vector_stages for width in choice.spec.method.get("truncate") or ()],
-        max_length=spec.length,
-        pairs=spec.pairs if spec.quality else 0,
-        # Labelled rows have no titles to find them by.
-        retrieval_pairs=spec.retrieval_pairs if spec.quality and not _reads_rows_first(run) else 0,
-        latency_batch_sizes=spec.batch_sizes,
-        latency_length=spec.length,
-        latency_seconds=spec.latency_seconds if spec.speed else 0.0,
-        seed=run.plan.recipe.seed,
-        teacher_folder=located if is_local(located) else None,
-        student_folder=run.student_folder,
-        report=report,
-    )
-    development = measure_tasks(run.plan, run.tokenizer, run.student_folder, run.load_teacher)
-    found = {"development": [figures.to_dict() for figures in development]} if development else {}
-    return comparison.to_dict() | (found or _score_task(run))
-
-
-def _score_task(run: Run) -> dict[str, Any]:
-    """Score a task-specific student on its last stage's held-out rows, beside the teacher if that has the head too."""
-    scored = [
-        (choice, corpus)
-        for choice, corpus in zip(run.plan.stages, run.corpora, strict=True)
-        if choice.student is None and choice.student_head is not None and choice.pairing.task != "text"
-    ]
-    if not scored:
-        return {}
-    choice, corpus = scored[-1]
-    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
-    student = load_model(str(run.student_folder), head=choice.student_head)
-    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
-    try:
-        scores = measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task)
-        return {"task": {**scores.to_dict(), "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
-    except LimbeckError as error:
-        return {"task": {"unavailable": str(error)}}

@@ -28,9 +28,10 @@ from limbeck.models.families import base_model, family_of
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints, data, guard
+from limbeck.training.callbacks import LiveLog, ProgressReporter
 from limbeck.training.development import scores_by_step
 from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
-from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
+from limbeck.training.record import LOG, log_lines
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 

@@ -1,0 +1,60 @@
+"""Arguments that are wrong by themselves, whatever the machine: told before torch is imported, which takes seconds."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from limbeck.errors import RecipeError, suggestion
+
+
+def check_models(*names: str | None, shapes: bool = False) -> None:
+    """Refuse models that are nowhere.
+
+    Args:
+        names: Folders, `package:NAME` or Hub names; None is no model.
+        shapes: Whether a shape such as `12x768`, or the name of a preset, may stand for a model.
+
+    Raises:
+        ModelError: for the first.
+    """
+    from limbeck.models.blueprint import names_shape
+    from limbeck.models.locating import is_local, resolve_model
+
+    for name in names:
+        if name is not None and not is_local(name) and not (shapes and names_shape(name)):
+            resolve_model(name)
+
+
+def check_text(path: Path | None) -> None:
+    """Refuse a file of texts that is not there; None is no file.
+
+    Raises:
+        CorpusError: for such a path.
+    """
+    if path is None or path.is_file():
+        return
+    from limbeck.corpus.opening import read_texts
+
+    read_texts(path, 1)
+
+
+def check_name(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is none of those there are.
+
+    Raises:
+        RecipeError: with the nearest.
+    """
+    names = sorted(known)
+    if name not in names:
+        raise RecipeError(f"Unknown {kind} '{name}'.{suggestion(name, names)}")
+
+
+def check_recipe(path: Path, overrides: Iterable[str] = ()) -> None:
+    """Refuse a recipe that a mistake of its own keeps from being run; see `limbeck.recipe.places`.
+
+    Raises:
+        LimbeckError: one line for the first mistake.
+    """
+    from limbeck.recipe.load import load_recipe
+    from limbeck.recipe.places import check_places
+
+    check_places(load_recipe(path, tuple(overrides)))

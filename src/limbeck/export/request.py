@@ -1,0 +1,159 @@
+"""The request of an export: the model, the format and the folder, and what is wrong with them by themselves.
+
+Nothing heavy is imported, so that a mistake is told at once; `limbeck.export.exporting` carries a request out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from limbeck.core import exports
+from limbeck.core.records import RUN_STUDENT
+from limbeck.errors import ModelError, OutputError, RecipeError, suggestion
+from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
+
+if TYPE_CHECKING:
+    from limbeck.export.batches import Text
+
+ROUTER = "router"
+DEFAULT_OPSET, OPSETS = 17, range(14, 21)
+"""The operator set of ONNX: 17 has LayerNormalization; 20 is the last that PyTorch's tracer writes."""
+_ANY = ("float32", "float16", "bfloat16")
+DTYPES: Mapping[str, tuple[str, ...]] = {
+    "onnx": ("float32", "float16"),
+    "onnx-int8": ("int8",),
+    "sentence-transformers": _ANY,
+    ROUTER: ("float32",),
+    "safetensors": _ANY,
+}
+"""Number formats of the weights by the name of the format; the first is the default."""
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """The request of an export.
+
+    Attributes:
+        student: A run's folder, a model's folder, `package:NAME` or a Hub name.
+        format: `"onnx"`, `"onnx-int8"`, `"sentence-transformers"`, `"router"` or `"safetensors"`.
+        output: The folder; None is beside the model's, see `default_output`.
+        dtype: Of the weights; None is the format's own.
+        opset: Operator set of ONNX; None is 17.
+        texts: Sample text to compare on; None is the built-in one.
+        verify: Compare in a fresh process too, on all of the text.
+        overwrite: Replace an earlier export.
+        seconds: For the latencies of int8.
+        read_pickled: The weights are pickles, and are read as `limbeck.export.source.safe_copy` says.
+        documents: Of a router, the model for documents; None takes the teacher that the student's run names.
+    """
+
+    student: str
+    format: str
+    output: Path | None = None
+    dtype: str | None = None
+    opset: int | None = None
+    texts: Sequence[Text] | None = None
+    verify: bool = False
+    overwrite: bool = False
+    seconds: float = 20.0
+    read_pickled: bool = False
+    documents: str | None = None
+
+    def check(self) -> None:
+        """Refuse what is wrong whatever the model is: names and places; torch is not imported.
+
+        Raises:
+            RecipeError: for an unknown format or dtype, and a model for documents that the format does not take.
+            ModelError: for a model that is nowhere.
+            OutputError: if the folder must not be written.
+        """
+        if self.format not in DTYPES:
+            raise RecipeError(f"Unknown format '{self.format}'.{suggestion(self.format, DTYPES)}")
+        check_dtype(self.format, self.dtype)
+        if self.opset is not None and not self.format.startswith("onnx"):
+            raise RecipeError(f"--opset is for ONNX, not for --format {self.format}; leave it out.")
+        if self.opset is not None and self.opset not in OPSETS:
+            first, last = OPSETS[0], OPSETS[-1]
+            raise RecipeError(
+                f"--opset {self.opset} is not one of {first} to {last}; leave it out for {DEFAULT_OPSET}."
+            )
+        if self.documents is not None and self.format != ROUTER:
+            raise RecipeError(f"--documents is for --format router, not for --format {self.format}; leave it out.")
+        for name in filter(None, (located := locate(self.student), self.documents)):
+            if not is_local(name):
+                resolve_model(name)
+        output = self.output or default_output(located, self.format)
+        check_output(output.expanduser(), located, overwrite=self.overwrite)
+
+
+def check_dtype(export_format: str, name: str | None) -> None:
+    """Refuse a dtype that a format does not have.
+
+    Raises:
+        RecipeError: with the reason where it is not obvious.
+    """
+    if name is None or name in DTYPES[export_format]:
+        return
+    if export_format == "onnx" and name == "bfloat16":
+        raise RecipeError("ONNX Runtime has no bfloat16 on a CPU, so it could not be checked; use --dtype float16.")
+    near = suggestion(name, DTYPES[export_format])
+    raise RecipeError(f"--dtype '{name}' does not go with --format {export_format}.{near}")
+
+
+def locate(name: str | Path) -> str:
+    """Return where the model is: for a run's folder its student, anything else unchanged.
+
+    Raises:
+        ModelError: for the folder of a run that has no student yet.
+    """
+    folder = Path(name).expanduser()
+    if not (folder / "config.json").is_file():
+        if (folder / RUN_STUDENT / "config.json").is_file():
+            return str(folder / RUN_STUDENT)
+        if (folder / "run.json").is_file():
+            raise ModelError(
+                f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
+            )
+    return str(name)
+
+
+def default_output(located: str, export_format: str) -> Path:
+    """Return where an export goes by default: beside the model's folder, or here for a package or a Hub name.
+
+    Args:
+        located: The model, as `locate` gives it.
+        export_format: Name of the format.
+    """
+    folder = Path(located).expanduser()
+    if folder.is_dir():
+        folder = folder.resolve()
+        return folder.with_name(f"{folder.name}-{export_format}")
+    return Path(f"{located.removeprefix(PACKAGE_PREFIX).replace('/', '-')}-{export_format}")
+
+
+def check_output(output: Path, source: str, *, overwrite: bool) -> None:
+    """Refuse a folder that must not be written, before anything is computed.
+
+    Args:
+        output: The export's folder.
+        source: The model, as it was located; never replaced.
+        overwrite: An earlier export may be replaced.
+
+    Raises:
+        OutputError: for a file, a folder that holds something, or one that the source is in.
+    """
+    output = output.expanduser()
+    if output.exists() and not output.is_dir():
+        raise OutputError(f"Output '{output}' is a file; give a folder.")
+    origin = Path(source).expanduser().resolve()
+    if origin.is_dir() and origin.is_relative_to(output.resolve()):
+        raise OutputError(f"Output '{output}' holds the model that is exported; choose another folder.")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not (output / exports.Export.FILE).is_file():
+        raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")
+    if not overwrite:
+        raise OutputError(f"Output folder '{output}' holds an export; replace it with --overwrite, or choose another.")
