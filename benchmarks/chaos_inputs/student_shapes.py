@@ -13,7 +13,7 @@ from benchmarks.chaos_inputs.trial import EQUAL, SILENT, Trial
 
 from limbeck.api import validate
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
-from limbeck.search.shape_space import parse_count
+from limbeck.search.requests import parse_count
 
 
 def _text(random: Random) -> str:
