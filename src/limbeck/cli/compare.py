@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import command
+from limbeck.cli.options import Device, command
 from limbeck.errors import RecipeError
 
 
@@ -24,6 +24,7 @@ def compare(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
     ] = None,
+    device: Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the plan and list its runs; run nothing.")] = False,
     *,
     messages: Messages,

@@ -33,6 +33,7 @@ def distill(
     length: Annotated[int | None, training_option(min=4, help="Longest block in tokens.")] = None,
     seed: Annotated[int | None, training_option(min=0, help="Seed of the run.")] = None,
     overrides: shared.Overrides = None,
+    device: shared.Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the output folder.")] = False,
     overwrite: shared.Overwrite = False,
     *,

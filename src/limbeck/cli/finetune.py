@@ -39,6 +39,7 @@ def finetune(
         ),
     ] = None,
     workers: Annotated[int, training_option(min=1, help="Processes that train side by side; one per GPU.")] = 1,
+    device: options.Device = "auto",
     *,
     messages: Messages,
 ) -> None:

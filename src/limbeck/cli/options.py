@@ -104,10 +104,25 @@ Method = Annotated[
     run_option(help="Method, with all its stages; see `limbeck methods`.", autocompletion=complete(METHODS)),
 ]
 LearningRate = Annotated[float | None, training_option(help="Peak learning rate of every stage.")]
+
+
+def _send_to_device(context: typer.Context, name: str) -> str:
+    """Send all that a command computes to a device, before torch looks for any."""
+    if context.resilient_parsing or name == "auto":
+        return name
+    from limbeck.core.machine import computing_on
+    from limbeck.core.ranks import process_count
+
+    if ":" in name and process_count() > 1:
+        raise RecipeError(f"--device {name} is one device for all processes of a launcher; leave it out.")
+    return context.with_resource(computing_on(name))
+
+
 Device = Annotated[
     str,
-    measuring_option(
-        help="cpu, cuda, cuda:1 …; auto: the accelerator where there is one.",
+    typer.Option(
+        help="Where everything is computed: cpu, cuda, cuda:1 …; auto: the accelerator where there is one.",
+        callback=_send_to_device,
         autocompletion=complete(("auto", "cpu", "cuda")),
     ),
 ]

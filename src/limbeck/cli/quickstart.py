@@ -7,7 +7,7 @@ import typer
 
 from limbeck.cli.distill import merge_options, print_run
 from limbeck.cli.messages import Messages
-from limbeck.cli.options import Overrides, Overwrite, command
+from limbeck.cli.options import Device, Overrides, Overwrite, command
 
 
 @command("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
@@ -20,6 +20,7 @@ def quickstart(
         typer.Option(help="Output folder of the run; default: runs/quickstart, or one named after the corpus."),
     ] = None,
     overrides: Overrides = None,
+    device: Device = "auto",
     overwrite: Overwrite = False,
     *,
     messages: Messages,

@@ -22,7 +22,6 @@ _COMPLETIONS: dict[str, options.Complete] = {
     "parents": complete(("generation", "best")),
     "tasks": complete_list(("none", *options.TASKS)),
     "preset": complete(options.PROTOCOLS),
-    "device": complete(("auto", "cpu", "cuda")),
     "sampler": complete(options.SAMPLERS),
     "loss": complete(("normalised", "hidden_states")),
 }
@@ -48,6 +47,7 @@ def _in_order(
     name: None = None,
     workers: None = None,
     overrides: options.Overrides = None,
+    device: options.Device = "auto",
     *,
     messages: Messages,
 ) -> None:
@@ -129,7 +129,8 @@ def _command(name: str, kind: _Kind) -> Callable[..., None]:
         if key not in order:
             order.insert(order.index(option.after or before) + 1, key)
             before = key
-        parameters[key] = _parameter(key, option)
+        if key not in parameters or parameters[key].annotation is None:
+            parameters[key] = _parameter(key, option)
     command.__name__, command.__doc__ = name, kind.help
     return options.with_parameters(command, (parameters[key] for key in order))
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
 from limbeck.core.kinds import KINDS
+from limbeck.core.machine import has_accelerator
 from limbeck.corpus.classes import ClassWeights, balance, count_classes, labels_of
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation import as_is, task_files
@@ -148,7 +149,7 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
         point: The settings.
         seed: Of the order of rows and of dropout.
     """
-    accelerated = torch.accelerator.is_available()
+    accelerated = has_accelerator()
     return TrainingArguments(
         output_dir=tempfile.gettempdir(),  # The loop wants one that is there; nothing is written.
         seed=seed,

@@ -8,11 +8,10 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from limbeck.core import files, records
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import bf16_is_fast
+from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.core.studies import Column, EvaluationCell
 from limbeck.corpus.classes import balance, count_classes
 from limbeck.errors import CorpusError, ModelError, RecipeError, suggestion
@@ -242,7 +241,7 @@ class Planner:
             )
         untrained = self._request.as_is
         runs = grid_cell.seeds(task, self._request.seeds or settings.seeds, as_is=untrained)
-        bf16 = torch.accelerator.is_available() and bf16_is_fast()
+        bf16 = has_accelerator() and bf16_is_fast()
         points = grid_cell.grid(task, settings, bf16=bf16, as_is=untrained)
         count = len(points) * len(runs)
         if self._request.keep_weights == "best" and count > 1 and not task.scored:

@@ -15,7 +15,7 @@ from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames, trainer_log_levels
 
-from limbeck.core.machine import bf16_is_fast
+from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.errors import RecipeError, shorten_error, suggestion
 from limbeck.recipe.training_fields import DEFAULTS, REFUSED, check_fields, check_range
 
@@ -233,7 +233,7 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
         RecipeError: see `check_training`, and for values that TrainingArguments refuses.
     """
     asked = check_training(training, "training")
-    accelerated = torch.accelerator.is_available()
+    accelerated = has_accelerator()
     # Pinned memory speeds up the way to an accelerator; without one torch only warns of it.
     merged = {**DEFAULTS, "dataloader_pin_memory": accelerated, "use_cpu": not accelerated, **asked}
     if asked.get("fp16") and merged["use_cpu"]:

@@ -216,7 +216,7 @@ class Run:
         teachers = ranks.on_main_rank(self._teacher_hashes)
         ranks.on_all_ranks(partial(self._check_same_teachers, teachers))
         # Some releases of PyTorch with CUDA fail here where there is no driver.
-        devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+        devices = torch.accelerator.device_count() if machine.has_accelerator() else 0
         if ranks.process_count() == 1 and devices > 1:
             self._warn(f"  one of {devices} devices is used; torchrun uses them all (docs/scaling.md)")
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
