@@ -46,6 +46,8 @@ SHORT_FILES: dict[str, str] = {
     "cli/report.py": COMMAND,
     "core/kinds.py": "a table that rooms of every floor read",
     "corpus/mixing.py": "what needs NumPy of a mix, whose settings recipes check without it",
+    "core/lists.py": "text of options, as commands and Python read it",
+    "recipe/options.py": "laid over recipes by commands and Python alike",
     "core/exports.py": "a kind of record, beside those of runs and studies",
     "search/pareto.py": "of searches and reports, without Optuna",
     "export/pushing.py": "the only file that writes to the Hub",

@@ -13,9 +13,8 @@ from benchmarks.chaos_inputs.scene import Scene
 from benchmarks.chaos_inputs.trial import EQUAL, SILENT, Trial
 
 from limbeck.api import validate
-from limbeck.cli.inspect import read_heads, read_layers
-from limbeck.cli.options import parse_numbers
-from limbeck.cli.search import parse_layers
+from limbeck.api.inspecting import read_heads, read_layers
+from limbeck.core.lists import parse_layers, parse_numbers
 from limbeck.models.loading import load_config
 from limbeck.recipe.plan import RunPlan
 

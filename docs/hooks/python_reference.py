@@ -63,6 +63,8 @@ def _public(parent: griffe.Module | griffe.Class) -> Iterator[griffe.Object]:
         if member is None or name.startswith("_") or (member.is_alias and exported is None):
             continue
         found = member.final_target if isinstance(member, griffe.Alias) else member
+        if found.is_module and parent.path == "limbeck":  # It is called as the function of its name.
+            found = _package()["limbeck.api"].members[name].final_target
         if found.docstring is not None and not found.is_module:
             yield found
 
@@ -78,9 +80,21 @@ def _object(found: griffe.Object, name: str, level: str) -> Iterator[str]:
         values = [member for member in members if isinstance(member, griffe.Attribute)]
         if values:
             yield "**Attributes**\n\n" + "\n".join(map(_value, values))
+        if inherited := list(_inherited(found)):
+            yield "**Also**\n\n" + "\n".join(inherited)
         for member in members:
             if member not in values:
                 yield from _object(member, f"{name}.{member.name}", level + "#")
+
+
+def _inherited(found: griffe.Class) -> Iterator[str]:
+    """List what a result has of the kinds of results, a line each."""
+    for name, member in found.inherited_members.items():
+        target = member.final_target
+        is_told = isinstance(target, griffe.Function) and target.path.startswith("limbeck.api.")
+        if is_told and not name.startswith("_") and target.docstring is not None:
+            call = " ".join(_signature(target).removeprefix("def ").split()).replace("( ", "(").replace(", )", ")")
+            yield f"- `{call}`: {_one_line(target.docstring.value.split(chr(10) * 2)[0])}"
 
 
 def _value(found: griffe.Attribute) -> str:

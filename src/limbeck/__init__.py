@@ -1,36 +1,85 @@
 """limbeck distils pretrained Transformer encoders into small, fast students."""
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from limbeck.version import __version__
 
 if TYPE_CHECKING:
     from limbeck.api import (
+        BenchmarkResult,
         ComparisonResult,
         EvaluationResult,
+        ExportResult,
         FineTuningResult,
+        InspectionResult,
         RunResult,
+        SearchResult,
+        benchmark,
         compare,
         distill,
         evaluate,
+        export,
         finetune,
+        inspect,
+        report,
+        search,
         validate,
     )
     from limbeck.recipe.schema import Recipe
 
 __all__ = [
+    "BenchmarkResult",
     "ComparisonResult",
     "EvaluationResult",
+    "ExportResult",
     "FineTuningResult",
+    "InspectionResult",
     "Recipe",
     "RunResult",
+    "SearchResult",
     "__version__",
+    "benchmark",
     "compare",
     "distill",
     "evaluate",
+    "export",
     "finetune",
+    "inspect",
+    "report",
+    "search",
     "validate",
 ]
+_ROOMS = ("benchmark", "export", "report", "search")
+"""Names of functions of `limbeck.api` that are packages too: these can be called."""
+
+
+class _Room(ModuleType):
+    """A package below limbeck that is called as the function of its name in `limbeck.api`."""
+
+    def _function(self) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module("limbeck.api"), self.__name__.rpartition(".")[2])
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._function()(*args, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect as standard
+
+        return standard.signature(self._function())
+
+
+class _Package(ModuleType):
+    """limbeck itself: whatever imports a package below it first, the package can be called."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _ROOMS and type(value) is ModuleType:
+            value.__class__ = _Room
+        super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> Any:
@@ -39,9 +88,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'limbeck' has no attribute '{name}'")
     from importlib import import_module
 
+    if name in _ROOMS:
+        return import_module(f"limbeck.{name}")
     return getattr(import_module("limbeck.recipe.schema" if name == "Recipe" else "limbeck.api"), name)
 
 
 def __dir__() -> list[str]:
     """List the public names, which are not there before they are used."""
     return sorted(__all__)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.cli.search import KINDS, base_recipe, parse_layers, parse_multiples
+from limbeck.cli.search import KINDS, base_recipe
+from limbeck.core.lists import parse_layers, parse_multiples
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import load_recipe, read_recipe
 from limbeck.recipe.plan import plan_run

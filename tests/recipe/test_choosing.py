@@ -11,23 +11,8 @@ from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
 from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.plan import summarise
 from limbeck.recipe.schema import Recipe, StudentSpec
-from tests.support.models import make_teacher
+from tests.support.models import make_embedding, make_teacher
 from tests.support.task_files import CHUNKS, write_table
-
-
-def make_embedding(folder, family="bert", **config):
-    """A tiny sentence-transformers folder; `config` is that of its pooling."""
-    place = make_teacher(folder, family)
-    pooling = {"word_embedding_dimension": 48, "pooling_mode_mean_tokens": True} | config
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    listed = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(modules)
-    ]
-    (place / "1_Pooling").mkdir()
-    (place / "modules.json").write_text(json.dumps(listed))
-    (place / "1_Pooling/config.json").write_text(json.dumps(pooling))
-    return place
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +238,6 @@ def test_the_same_from_python(place, tmp_path):
     assert json.loads((result.student / "config.json").read_text())["num_hidden_layers"] == 2
     again = limbeck.distill(overrides=small, **asked, output=tmp_path / "run", resume=True)
     assert again.record == result.record, "it is not trained anew"
-    with pytest.raises(RecipeError, match="A recipe is given and teacher too"):
-        limbeck.distill({}, teacher=asked["teacher"])
+    assert limbeck.distill(output=tmp_path / "run", resume=True).record == result.record, "by its own recipe"
     with pytest.raises(RecipeError, match="Without a recipe student, output must be given too"):
         limbeck.distill(teacher=asked["teacher"], corpus=asked["corpus"])

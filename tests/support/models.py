@@ -8,6 +8,7 @@ The models are `TINY` shaped: 4 layers, 48 wide, 4 heads, FFN 96, some 130 token
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,21 @@ def make_teacher(
 ) -> Path:
     """Save a tiny teacher under `parent/teacher-FAMILY`, and return the folder."""
     return save_folder(tiny_model(family, seed=seed, head=head, **changes), parent / f"teacher-{family}", family)
+
+
+def make_embedding(folder: Path, family: str = "bert", **config: Any) -> Path:
+    """A tiny sentence-transformers folder; `config` is that of its pooling."""
+    place = make_teacher(folder, family)
+    pooling = {"word_embedding_dimension": 48, "pooling_mode_mean_tokens": True} | config
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(modules)
+    ]
+    (place / "1_Pooling").mkdir()
+    (place / "modules.json").write_text(json.dumps(listed))
+    (place / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    return place
 
 
 def tiny_batch(family: str = "bert", *, rows: int = 3, length: int = 12, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from limbeck.api.objects import Objects, callbacks_of, method_of, note_of_callbacks, training_of
+from limbeck.api.showing import ModelResult, chosen_console
 from limbeck.core import records
+from limbeck.core.blocks import Block, Notes
 from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
 from limbeck.errors import RecipeError
-from limbeck.recipe.load import load_recipe
+from limbeck.recipe.load import load_recipe, read_recipe
+from limbeck.recipe.options import merge_options
 from limbeck.recipe.places import check_choice, check_places
 from limbeck.recipe.schema import Recipe
-from limbeck.training.output_folder import check_output, claimed_output
+from limbeck.training.output_folder import RECIPE, check_free, check_output, claimed_output
 
 if TYPE_CHECKING:
+    from transformers import TrainerCallback, TrainingArguments
+
     from limbeck.recipe.plan import RunPlan
     from limbeck.training.record import RunRecord
+    from limbeck.training.run import Run
 
 
-@dataclass(frozen=True)
-class RunResult:
+@dataclass(frozen=True, repr=False)
+class RunResult(ModelResult):
     """What a run leaves.
 
     Args:
@@ -38,34 +46,75 @@ class RunResult:
     record: dict[str, Any]
     metrics: dict[str, Any]
 
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.student.parent
+
+    @property
+    def _model(self) -> Path:
+        return self.student
+
+    def _blocks(self) -> Iterator[Block]:
+        from limbeck.report.quality import comparison_notes, quality_table
+
+        if self.metrics:
+            yield quality_table(self.metrics)
+            yield Notes(tuple(comparison_notes(self.metrics)))
+
+    def _csv(self) -> str:
+        from limbeck.report.quality import comparison_csv
+
+        return comparison_csv(self.metrics)
+
 
 def distill(
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     *,
-    teacher: str | Path | None = None,
-    student: int | str | Mapping[str, Any] | None = None,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    teacher: Any = None,
+    student: Any = None,
+    corpus: Any = None,
+    development: Any = None,
+    tokenizer: Any = None,
+    method: Any = None,
+    training: Mapping[str, Any] | TrainingArguments | None = None,
+    seed: int | None = None,
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
     output: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     console: Console | None = None,
 ) -> RunResult:
-    """Distil a student as a recipe says, or by a recipe that is chosen by what the teacher is.
+    """Distil a student as a recipe says, by what is given beside or in place of one, or both.
+
+    Without a recipe and a method, all that is left out is chosen by what the teacher is. The recipe that comes of it is
+    in the run's folder: models, texts and data sets are kept there too, in `inputs`, and callbacks by their hash.
 
     Under a launcher of several processes (`torchrun`, `accelerate launch`) all of them call this and share the work.
 
     Args:
-        recipe: A `Recipe`, a dict, or the path of a YAML file.
-        overrides: `path.to.key=value` each; they change a chosen recipe too.
-        teacher: In place of a recipe, with the three below: a folder, `package:NAME` or a Hub name. See
-            `limbeck.recipe.choose_recipe`, which returns the recipe.
-        student: A shape such as `"3x384"`; a number is that many of the teacher's layers.
-        corpus: Files, folders or data sets of text; of labelled rows where the teacher does a task.
+        recipe: A `Recipe`, a dict (with objects in the places of names), or the path of a YAML file.
+        overrides: `path.to.key=value` each, or one alone; they win.
+        teacher: A folder, `package:NAME` or a Hub name; or a model of transformers, alone or with its tokenizer as
+            (model, tokenizer), a pipeline, a `SentenceTransformer` or a `CrossEncoder`; or a recipe's teacher.
+        student: A shape such as `"3x384"`; a number is that many of the teacher's layers. A model, or a path of one,
+            is the start; or a recipe's student.
+        corpus: Files, folders or data sets by name; or a list of texts, rows as dicts, a `datasets.Dataset` or
+            `DatasetDict` (its validation split is `development`), a pandas table, any iterable of texts or rows; or a
+            recipe's corpus. Of labelled rows where the teacher does a task.
+        development: Labelled rows that teacher and student are scored on, given as those to train on.
+        tokenizer: Of a teacher that is a model without one; by default that of where it was loaded from.
+        method: A method's name, or a dict of it and its options; or a function under `register_as_method`. Its training
+            is not chosen.
+        training: Arguments of every stage; of `transformers.TrainingArguments` what differs from their defaults.
+        seed: Seed of the run.
+        callbacks: For the trainer of every stage, `transformers.TrainerCallback` objects or classes.
         output: The run's folder.
-        resume: Continue the run in the output folder; a finished one is returned as it is.
+        resume: Continue the run in the output folder, by its own recipe if nothing else is given; a finished one is
+            returned as it is.
         overwrite: Replace the run in the output folder.
-        console: Where progress goes; nowhere by default.
+        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
 
     Returns:
         The student's folder, the run's record and its metrics.
@@ -73,22 +122,29 @@ def distill(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    console = console if console is not None and is_main() else Console(quiet=True)
+    console, called = chosen_console(console), callbacks_of(callbacks)
     connect()
-    asked = {"teacher": teacher, "student": student, "corpus": corpus, "output": output}
+    asked = {"teacher": teacher, "student": student, "corpus": corpus, "development": development}
+    asked |= {"method": method_of(method), "training": training_of(training), "seed": seed, "output": output}
+    given = {
+        name: value for name, value in asked.items() if value is not None and not (name == "training" and not value)
+    }
 
-    def load() -> Recipe:
-        found = load_recipe(_given_or_chosen(recipe, asked, resume=resume), overrides)
-        check_places(found)
-        check_output(found, resume=resume, overwrite=overwrite)
-        return found
+    def check() -> Recipe:
+        found = _asked_for(recipe, given, tokenizer, resume=resume, overwrite=overwrite)
+        if isinstance(found, Mapping) and called:
+            found = {**found, "reasons": {**(found.get("reasons") or {}), **note_of_callbacks(called)}}
+        loaded = load_recipe(found, overrides)
+        check_places(loaded)
+        check_output(loaded, resume=resume, overwrite=overwrite)
+        return loaded
 
-    checked = on_main_rank(load)
+    checked = on_main_rank(check)
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
     from limbeck.models.loading import quiet
     from limbeck.recipe.plan import plan_run
     from limbeck.training.record import RunRecord
-    from limbeck.training.run import endings_recorded
+    from limbeck.training.run import Run, endings_recorded
 
     plan = on_all_ranks(lambda: plan_run(checked))
     for key, reason in (checked.reasons or {}).items():
@@ -101,42 +157,122 @@ def distill(
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
             record.set("running", seeds={"run": checked.seed}, plugins=plugins_in_use(), processes=process_count())
-            return _carry_out(plan, folder, record, console)
+            run = Run(plan, folder, record, console)
+            run.callbacks = called
+            return _carry_out(run, record)
 
 
-def _given_or_chosen(
-    recipe: Recipe | Mapping[str, Any] | str | Path | None, asked: Mapping[str, Any], *, resume: bool
-) -> Recipe | Mapping[str, Any] | str | Path:
-    """Return the recipe that is given, or one that is chosen for what is asked."""
-    missing = [name for name, value in asked.items() if value is None]
-    if recipe is not None and len(missing) < len(asked):
-        given = next(name for name in asked if name not in missing)
-        raise RecipeError(f"A recipe is given and {given} too; give {', '.join(asked)} alone, or change the recipe.")
-    if recipe is not None:
+_CHOSEN_BY = ("teacher", "student", "corpus")
+
+
+def _asked_for(
+    recipe: Recipe | Mapping[str, Any] | str | Path | None,
+    given: dict[str, Any],
+    tokenizer: Any,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> Recipe | Mapping[str, Any]:
+    """Return the recipe that is given, or made for what is given, with names in the places of objects."""
+    if recipe is None and resume and set(given) == {"output"}:
+        recipe = Path(given["output"]).expanduser() / RECIPE
+    if isinstance(recipe, Recipe) and not given:
         return recipe
-    if missing:
+    if recipe is None and (missing := [name for name in (*_CHOSEN_BY, "output") if name not in given]):
         raise RecipeError(f"Without a recipe {', '.join(missing)} must be given too.")
-    sources = asked["corpus"]
-    check_choice(asked["teacher"], asked["student"], [sources] if isinstance(sources, str | Path) else sources)
+    return named_recipe(
+        recipe,
+        given,
+        tokenizer=tokenizer,
+        resume=resume,
+        before=partial(check_free, resume=resume, overwrite=overwrite),
+    )
+
+
+def named_recipe(
+    recipe: Recipe | Mapping[str, Any] | str | Path | None,
+    given: Mapping[str, Any],
+    *,
+    tokenizer: Any = None,
+    kept_in: Path | None = None,
+    resume: bool = False,
+    before: Callable[[str | Path], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Return a recipe with what is given beside it, or chosen where no method is, with names in the places of objects.
+
+    Args:
+        recipe: The recipe, if any.
+        given: Options over it; see `merge_options`.
+        tokenizer: Of a teacher that is a model object.
+        kept_in: Where objects are kept; None is the run's folder, or limbeck's cache without one.
+        resume: Whether a run is continued.
+        before: Called with the run's folder before anything is kept there.
+
+    Raises:
+        LimbeckError: for objects that are none of a model or a text, and all that a choice refuses.
+    """
+    data = read_recipe(recipe) if isinstance(recipe, str | Path) else recipe or {}
+    whole = data.model_dump(exclude_unset=True) if isinstance(data, Recipe) else dict(data)
+    output = kept_in or given.get("output") or whole.get("output")
+    objects = Objects(output, (lambda: None) if output is None else partial(before, output))
+    whole, said = objects.document(whole), _named(given, objects, tokenizer)
+    if recipe is None and "method" not in given:
+        whole = _choose(said, resume=resume)
+    merged = merge_options(whole, said)
+    corpus = merged.get("corpus")
+    if "development" not in given and isinstance(corpus, dict) and not corpus.get("task"):
+        corpus.pop("development", None)  # Of a data set with several splits: text has held-out documents.
+    if objects.notes:
+        merged["reasons"] = {**(merged.get("reasons") or {}), **objects.notes}
+    return merged
+
+
+def _named(given: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[str, Any]:
+    """Return what is given with names in the places of objects: as options over a recipe."""
+    said = dict(given)
+    if "teacher" in said:
+        said["teacher"] = objects.teacher(said["teacher"], tokenizer)
+    if "student" in said:
+        said["student"] = objects.student(said["student"], tokenizer=tokenizer)
+    if "corpus" in said:
+        said["corpus"] = objects.corpus(said["corpus"])
+        inside = said["corpus"].get("development")
+        if "development" not in said and inside is not None:
+            said["development"] = said["corpus"].pop("development")
+    if "development" in said:
+        said["development"] = objects.sources(said["development"], "corpus.development")
+    if "output" in said:
+        said["output"] = str(said["output"])
+    return said
+
+
+def _choose(said: dict[str, Any], *, resume: bool) -> dict[str, Any]:
+    """Choose a recipe by teacher, student and corpus; what these say besides is laid over it later."""
+    sources = said["corpus"].get("sources")
+    if sources is None:
+        raise RecipeError("corpus has no sources: a recipe is chosen by its files or texts; give them.")
+    teacher, student = (said.pop(name) for name in ("teacher", "student"))
+    shape = student.get("shape") if isinstance(student, Mapping) and "shape" in student else student
+    check_choice(teacher["model"], shape, sources)
     from limbeck.recipe.choosing import choose_recipe
 
-    return choose_recipe(**asked, resume=resume)
+    data = choose_recipe(teacher, student, sources, output=said.get("output"), resume=resume)
+    said["corpus"] = {name: value for name, value in said["corpus"].items() if name != "sources"}
+    return data
 
 
-def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> RunResult:
+def _carry_out(run: Run, record: RunRecord) -> RunResult:
     from limbeck.training.evaluation import evaluate_student
-    from limbeck.training.run import Run
 
-    run = Run(plan, folder, record, console)
     run.train()
     metrics: dict[str, Any] = {}
-    if plan.recipe.evaluation.enabled:
-        console.print("Comparing teacher and student …", highlight=False)
+    if run.plan.recipe.evaluation.enabled:
+        run.console.print("Comparing teacher and student …", highlight=False)
         run.heartbeat.begin("evaluation")
-        with record.timed("evaluation"), ProgressBar(console) as bar:
+        with record.timed("evaluation"), ProgressBar(run.console) as bar:
             metrics = on_main_rank(lambda: evaluate_student(run, bar))
     record.set("running", evaluation=metrics)
-    on_main_rank(lambda: _write_tables(metrics, record, folder))
+    on_main_rank(lambda: _write_tables(metrics, record, run.folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.
     return RunResult(run.student_folder, record.run.to_dict(), metrics)
 
@@ -156,13 +292,18 @@ def _finished(folder: Path) -> RunResult:
     return RunResult(folder / "student", run.to_dict(), metrics)
 
 
-def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> RunPlan:
+def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> RunPlan:
     """Check a recipe against its models' configurations, and the first rows of labelled files; no weights are loaded.
+
+    Args:
+        recipe: As `distill` takes it; objects in it are kept in limbeck's cache.
+        overrides: `path.to.key=value` each, or one alone.
 
     Raises:
         RecipeError: and the other errors of `limbeck.errors`, in one line.
     """
-    checked = load_recipe(recipe, overrides)
+    named = Objects().document(recipe) if isinstance(recipe, Mapping) else recipe
+    checked = load_recipe(named, overrides)
     check_places(checked)
     from limbeck.recipe.plan import plan_run
 

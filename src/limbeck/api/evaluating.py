@@ -1,6 +1,6 @@
 """`evaluate` models, `finetune` one, `compare` methods side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,8 +9,12 @@ from typing import Any
 from rich.console import Console
 
 from limbeck.api.distilling import distill
+from limbeck.api.objects import Objects, listed
+from limbeck.api.showing import ModelResult, Result, chosen_console
 from limbeck.comparison.folder import check_places
 from limbeck.comparison.plan import ComparisonPlan, load_plan
+from limbeck.core import studies
+from limbeck.core.blocks import Block, Notes
 from limbeck.core.machine import check_device, choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.core.studies import FAILED
@@ -18,8 +22,8 @@ from limbeck.errors import TrainingError
 from limbeck.evaluation.request import FINE_TUNING_PRESET, EvaluationRequest, fine_tuned_task
 
 
-@dataclass(frozen=True)
-class EvaluationResult:
+@dataclass(frozen=True, repr=False)
+class EvaluationResult(Result):
     """What an evaluation leaves.
 
     Args:
@@ -34,10 +38,36 @@ class EvaluationResult:
     failed: int
     files: tuple[Path, ...]
 
+    @property
+    def folder(self) -> Path:
+        """The evaluation's folder."""
+        return self.files[0].parent
+
+    def _blocks(self) -> Iterator[Block]:
+        from limbeck.report.evaluation import cost_tables
+
+        yield from _score_tables(self.summary)
+        if self.costs is not None:
+            yield from cost_tables(studies.Costs.read(self.costs))
+
+    def _csv(self) -> str:
+        from limbeck.report.evaluation import evaluation_csv
+
+        return evaluation_csv(self.summary)
+
+
+def _score_tables(summary: Mapping[str, Any]) -> Iterator[Block]:
+    from limbeck.report.evaluation import scores_table
+
+    record = studies.Evaluation.read(summary)
+    if record.columns:
+        yield scores_table(record)
+    yield Notes(tuple(record.notes_in_short))
+
 
 def evaluate(
-    models: Sequence[str | Path],
-    tasks: str = "",
+    models: Any,
+    tasks: str | Sequence[str | Path] = "",
     *,
     output: str | Path,
     data: str | Path | None = None,
@@ -46,9 +76,9 @@ def evaluate(
     preset: str | None = None,
     average: str | None = None,
     seeds: int | None = None,
-    teacher: str | Path | None = None,
+    teacher: Any = None,
     workers: int = 1,
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     keep_weights: str | None = None,
     speed: bool = False,
     batch_sizes: Sequence[int] = (1, 16, 32, 64),
@@ -63,8 +93,9 @@ def evaluate(
     goes on where an earlier one stopped, and more models, tasks or seeds leave the finished ones as they are.
 
     Args:
-        models: Folders, `package:NAME` or Hub names.
-        tasks: Names of tasks and groups, and paths of task files, by commas; may be empty with `speed`.
+        models: Folders, `package:NAME` or Hub names; models of transformers or sentence-transformers, which are kept in
+            the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.
+        tasks: Names of tasks and groups, and paths of task files, in a list or by commas; may be empty with `speed`.
         output: The evaluation's folder.
         data: Folder with the tasks' files; None for the Hub.
         as_is: Score the models by their heads as they are; nothing is trained.
@@ -73,9 +104,9 @@ def evaluate(
             `mlkd_bert`, whose students were scored so.
         average: Table of the preset's paper to average as; None for the preset's usual average.
         seeds: Runs of every grid point; None leaves it to the protocol.
-        teacher: What the others are compared with; None for the first model. It is evaluated too.
+        teacher: What the others are compared with, given as they are; None for the first model. It is evaluated too.
         workers: Processes that run cells. With more than one, a script has to call this under its main guard.
-        overrides: `setting=value` or `task.setting=value` each.
+        overrides: `setting=value` or `task.setting=value` each, or one alone.
         keep_weights: `"best"` keeps the best fine-tuned model of each model and task, `"all"` that of every cell; they
             lie in the folder `weights`. None keeps none.
         speed: Measure sizes, operations and latency too.
@@ -83,24 +114,25 @@ def evaluate(
         lengths: Tokens a text, for the latency.
         device: Where the latency is measured: `"auto"`, `"cpu"`, `"cuda"` …
         seconds: For all latencies together.
-        console: Where progress goes; nowhere by default.
+        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A cell that fails raises nothing: see `failed`.
     """
-    console = console if console is not None else Console(quiet=True)
+    console, objects = chosen_console(console), Objects(output)
+    tasks, settings = ",".join(map(str, listed(tasks))), tuple(listed(overrides))
     preset = preset or ("mlkd_bert" if as_is else "minilmv2")
     request = EvaluationRequest(
-        models=tuple(map(str, models)),
+        models=tuple(objects.models(models)),
         tasks=tasks,
         output=Path(output),
         data=None if data is None else Path(data).expanduser(),
         preset=preset,
         average=average,
         seeds=seeds,
-        teacher=None if teacher is None else str(teacher),
+        teacher=None if teacher is None else objects.model(teacher, "teacher"),
         workers=workers,
-        overrides=tuple(overrides),
+        overrides=settings,
         as_is=as_is,
         classes=classes or {},
         keep_weights=keep_weights,
@@ -123,7 +155,7 @@ def evaluate(
             outcome = run_evaluation(request, bar)
         summary, failed, files = outcome.summary.to_dict(), outcome.failed, outcome.submissions
     else:
-        prepare_folder(folder, preset=preset, overrides=sorted(overrides), as_is=as_is)
+        prepare_folder(folder, preset=preset, overrides=sorted(settings), as_is=as_is)
     if speed:
         with ProgressBar(console) as bar:
             costs = measure_costs(
@@ -132,8 +164,8 @@ def evaluate(
     return EvaluationResult(summary, costs, failed, (*write_evaluation(summary, folder, costs), *files))
 
 
-@dataclass(frozen=True)
-class FineTuningResult:
+@dataclass(frozen=True, repr=False)
+class FineTuningResult(ModelResult):
     """What a fine-tuning leaves.
 
     Args:
@@ -150,9 +182,26 @@ class FineTuningResult:
     failed: int
     files: tuple[Path, ...]
 
+    @property
+    def folder(self) -> Path:
+        """The fine-tuning's folder."""
+        return self.files[0].parent
+
+    @property
+    def _model(self) -> Path:
+        return self.model
+
+    def _blocks(self) -> Iterator[Block]:
+        yield from _score_tables(self.summary)
+
+    def _csv(self) -> str:
+        from limbeck.report.evaluation import evaluation_csv
+
+        return evaluation_csv(self.summary)
+
 
 def finetune(
-    model: str | Path,
+    model: Any,
     task: str | Path,
     *,
     output: str | Path,
@@ -160,7 +209,7 @@ def finetune(
     preset: str = FINE_TUNING_PRESET,
     seeds: int | None = None,
     workers: int = 1,
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     console: Console | None = None,
 ) -> FineTuningResult:
     """Fine-tune a model on a task and keep it: the best run of a protocol's grid on the task's development rows.
@@ -169,30 +218,30 @@ def finetune(
     where an earlier one stopped.
 
     Args:
-        model: A folder, `package:NAME` or a Hub name.
+        model: A folder, `package:NAME` or a Hub name; or a model of transformers, with its tokenizer as (model,
+            tokenizer) where that is not found where it was loaded from.
         task: Name of a task, or path of a task file.
         output: The folder; the model is `model` in it.
         data: Folder with the task's files; None for the Hub.
         preset: Name of a protocol, see `limbeck.evaluation.protocols`.
         seeds: Runs of every grid point; None leaves it to the protocol.
         workers: Processes that train. With more than one, a script has to call this under its main guard.
-        overrides: `setting=value` each; one learning rate and one number of epochs are one grid point.
-        console: Where progress goes; nowhere by default.
+        overrides: `setting=value` each, or one alone; one learning rate and one number of epochs are one grid point.
+        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing while another is finished.
     """
-    console = console if console is not None else Console(quiet=True)
-    folder = Path(output).expanduser()
+    console, folder = chosen_console(console), Path(output).expanduser()
     request = EvaluationRequest(
-        models=(str(model),),
+        models=(Objects(folder).model(model),),
         tasks=str(task),
         output=folder,
         data=None if data is None else Path(data).expanduser(),
         preset=preset,
         seeds=seeds,
         workers=workers,
-        overrides=tuple(overrides),
+        overrides=tuple(listed(overrides)),
         keep_weights="best",
     )
     definition = fine_tuned_task(request)
@@ -219,8 +268,8 @@ def finetune(
     return FineTuningResult(place, choice.best.scores, summary, outcome.failed, files)
 
 
-@dataclass(frozen=True)
-class ComparisonResult:
+@dataclass(frozen=True, repr=False)
+class ComparisonResult(Result):
     """What a comparison leaves.
 
     Args:
@@ -233,10 +282,27 @@ class ComparisonResult:
     failed: int
     files: tuple[Path, ...]
 
+    @property
+    def folder(self) -> Path:
+        """The comparison's folder."""
+        return self.files[0].parent
+
+    def _blocks(self) -> Iterator[Block]:
+        from limbeck.report.comparison import comparison_tables
+
+        summary = studies.Comparison.read(self.record).summary
+        yield from comparison_tables(summary)
+        yield Notes(tuple(summary.notes))
+
+    def _csv(self) -> str:
+        from limbeck.report.comparison import methods_csv
+
+        return methods_csv(self.record)
+
 
 def compare(
     plan: ComparisonPlan | Mapping[str, Any] | str | Path,
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     *,
     output: str | Path,
     data: str | Path | None = None,
@@ -245,17 +311,18 @@ def compare(
     """Distil students by several methods under one token budget, and evaluate them side by side.
 
     Args:
-        plan: A `ComparisonPlan`, a dict, or the path of a YAML file.
-        overrides: `path.to.key=value` each.
+        plan: A `ComparisonPlan`, a dict (with objects in the places of names), or the path of a YAML file.
+        overrides: `path.to.key=value` each, or one alone.
         output: The comparison's folder; what is finished in it is not done again.
         data: Folder with the tasks' files, or `"hub"`; wins over the plan's.
-        console: Where progress goes; nowhere by default.
+        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
     """
-    console = console if console is not None else Console(quiet=True)
-    folder, checked = Path(output).expanduser(), load_plan(plan, overrides, data=data)
+    console, folder = chosen_console(console), Path(output).expanduser()
+    named = Objects(folder).document(plan) if isinstance(plan, Mapping) else plan
+    checked = load_plan(named, overrides, data=data)
     check_places(checked, folder)
     # Torch is imported from here on, which takes seconds.
     from limbeck.comparison.run import run_comparison

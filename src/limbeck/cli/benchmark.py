@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
+from rich.console import Console
 
 from limbeck.cli import options
 from limbeck.cli.given import check_models, check_name, check_recipe
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import LONGEST_SECONDS, MOST, command, measuring_option, parse_numbers
-from limbeck.errors import RecipeError
-
-if TYPE_CHECKING:
-    from limbeck.benchmark.rows import Row
-    from limbeck.core.progress import ProgressBar
+from limbeck.cli.options import LONGEST_SECONDS, command, measuring_option
+from limbeck.core.lists import MOST
 
 Seconds = Annotated[
     float,
@@ -41,28 +36,25 @@ class _Rows:
     ] = None
     messages: Messages = field(default_factory=Messages)
 
-    def begin(self, device: str, dtype: str = "float32") -> ProgressBar:
-        """Refuse devices, dtypes and outputs that cannot be, without torch, and return the progress of a benchmark."""
+    def begin(self, device: str, dtype: str = "float32") -> Console:
+        """Refuse devices, dtypes and outputs that cannot be, without torch, and return the console of progress."""
         from limbeck.benchmark.rows import check_output
         from limbeck.core.machine import check_device
-        from limbeck.core.progress import ProgressBar
 
         console = self.messages.console()
         check_output(self.output)
         check_device(device)
         check_name("dtype", dtype, (*options.DTYPES, "float64"))
-        return ProgressBar(console)
+        return console
 
-    def finish(self, name: str, rows: Sequence[Row], device: str, table: RenderableType) -> None:
-        """Write the file, and print the result."""
-        from limbeck.benchmark.rows import describe_machine, report_dict, write_rows
-        from limbeck.core.machine import choose_device
+    def run(self, kind: str, subject: Any, **given: Any) -> None:
+        """Measure, write the file, and print the result."""
+        from limbeck.api.benchmarking import benchmark as run_benchmark
+        from limbeck.benchmark.rows import report_dict
 
-        machine = describe_machine(choose_device(device).type)
-        if self.output is not None:
-            write_rows(self.output, name, rows, machine)
+        done = run_benchmark(kind, subject, output=self.output, **given)
         written = () if self.output is None else (f"Rows: {self.output}",)
-        print_result(self.messages.as_json, report_dict(name, rows, machine), table, *written)
+        print_result(self.messages.as_json, report_dict(kind, done.rows, done.machine), done.table, *written)
 
 
 benchmark = options.command_group(
@@ -109,33 +101,13 @@ def loss(
     result: _Rows,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
-    progress = result.begin(device, dtype)
+    console = result.begin(device, dtype)
     check_name("objective", objective, options.OBJECTIVES)
-    from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
-    from limbeck.benchmark.rows import loss_table
-    from limbeck.core.machine import choose_device
-
-    chosen = choose_device(device)
-    both = parse_numbers("--widths", widths)
-    if len(both) != 2:
-        raise RecipeError(f"--widths '{widths}' must be two numbers, teacher and student: 768,384.")
-    measured = benchmark_of(objective)
-    all_heads = parse_numbers("--heads", heads or str(measured.heads))
-    if "heads" not in measured.sizes:
-        all_heads = all_heads[:1]  # They play no part.
-    cases = [
-        LossCase(
-            objective=objective, batch=batch, length=length, heads=head, teacher_width=both[0], student_width=both[1],
-            classes=classes, mask="ragged" if ragged else "full", relation="pair" if pair else "symmetric",
-            dtype=dtype, device=str(chosen),
-        )
-        for length in parse_numbers("--lengths", lengths)
-        for head in all_heads
-    ]  # fmt: skip
-    names = [name.strip() for name in backends.split(",")] if backends else []
-    with progress as bar:
-        rows = measure_losses(cases, names, seconds=seconds, memory=memory, report=bar)
-    result.finish("loss", rows, device, loss_table(rows))
+    result.run(
+        "loss", objective, backends=backends or (), lengths=lengths, heads=heads, batch=batch, widths=widths,
+        classes=classes, pair=pair, ragged=ragged, dtype=dtype, device=device, seconds=seconds, memory=memory,
+        console=console,
+    )  # fmt: skip
 
 
 @command(
@@ -191,13 +163,7 @@ def step(
 
     Weights and tokens are random, which does not change the times: nothing is downloaded.
     """
-    progress = result.begin(device)
-    named = {"teacher": teacher, "student": student, "method": method, "vocabulary": vocabulary}
-    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    if recipe is not None and given:
-        raise RecipeError(f"--{next(iter(given))} and a recipe do not go together; use --set to change the recipe.")
-    if recipe is None and overrides:
-        raise RecipeError("--set changes a recipe, and none is given.")
+    console = result.begin(device)
     if recipe is not None:
         check_recipe(recipe, overrides or ())
     check_models(teacher, shapes=True)
@@ -205,16 +171,11 @@ def step(
         from limbeck.methods.registry import METHODS
 
         METHODS[method]
-    from limbeck.benchmark.rows import step_table
-    from limbeck.benchmark.step import StepRequest, measure_step
-
-    request = StepRequest(
-        recipe=None if recipe is None else str(recipe), overrides=tuple(overrides or ()), stage=stage, batch=batch,
-        length=length, ragged=ragged, dtype=dtype, device=device, **given,
+    result.run(
+        "step", recipe, teacher=teacher, student=student, method=method, vocabulary=vocabulary, stage=stage,
+        batch=batch, length=length, ragged=ragged, dtype=dtype, device=device, seconds=seconds, memory=memory,
+        overrides=overrides or (), console=console,
     )  # fmt: skip
-    with progress as bar:
-        rows = measure_step(request, seconds=seconds, memory=memory, report=bar)
-    result.finish("step", rows, device, step_table(rows))
 
 
 @command(
@@ -239,18 +200,9 @@ def model(
     result: _Rows,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
-    progress = result.begin(device, dtype)
+    console = result.begin(device, dtype)
     check_models(*models, shapes=True)
-    from limbeck.benchmark.model import measure_models
-    from limbeck.benchmark.rows import model_table
-    from limbeck.core.machine import choose_device
-    from limbeck.models.loading import as_dtype
-
-    chosen = choose_device(device)
-    with progress as bar:
-        rows = measure_models(
-            models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
-            lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup,
-            report=bar,
-        )  # fmt: skip
-    result.finish("model", rows, device, model_table(rows))
+    result.run(
+        "model", models, batch_sizes=batch_sizes, lengths=lengths, dtype=dtype, device=device, seconds=seconds,
+        warmup=warmup, console=console,
+    )  # fmt: skip

@@ -78,6 +78,7 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
         RecipeError: if neither a file nor enough options are given.
     """
     from limbeck.recipe.load import read_recipe
+    from limbeck.recipe.options import merge_options
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
     saved = Path(given.get("output", "")) / "recipe.yaml"
@@ -110,62 +111,3 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
 
 _CHOSEN_BY = ("teacher", "student", "corpus")
 """Options that a recipe is chosen by."""
-
-
-_PLACES = {
-    "teacher": ("teacher", "model"), "student": ("student", "shape"), "corpus": ("corpus", "sources"),
-    "length": ("corpus", "length"),
-}  # fmt: skip
-_TRAINING = {
-    "steps": "max_steps", "batch_size": "per_device_train_batch_size", "learning_rate": "learning_rate",
-}  # fmt: skip
-
-
-def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Lay options over a recipe; those of the training over every stage.
-
-    Raises:
-        RecipeError: for a length where a stage has its own.
-    """
-    from limbeck.recipe.load import without_reasons
-
-    if "length" in given and "method" not in given:
-        _check_no_own_length(data.get("stages"), given["length"])
-    merged = dict(data) | {name: given[name] for name in ("output", "seed") if name in given}
-    for name, (part, key) in _PLACES.items():
-        if name in given:
-            merged[part] = {**_mapping(merged.get(part)), key: given[name]}
-    if "method" in given:
-        merged["stages"] = _stages_of(given["method"])
-    training = {key: given[name] for name, key in _TRAINING.items() if name in given}
-    stages = merged.get("stages")
-    if training and isinstance(stages, list):
-        merged["stages"] = [
-            {**stage, "training": {**_mapping(stage.get("training")), **training}} if isinstance(stage, dict) else stage
-            for stage in stages
-        ]
-    changed = ["stages.0.method"] * ("method" in given) + [f"stages.0.training.{key}" for key in training]
-    return without_reasons(merged, [*changed, *(".".join(_PLACES[name]) for name in _PLACES if name in given)])
-
-
-def _check_no_own_length(stages: Any, length: int) -> None:
-    """Refuse a length that a stage would not follow, since it has its own."""
-    for number, stage in enumerate(stages if isinstance(stages, list) else []):
-        text = _mapping(_mapping(stage).get("text"))
-        if own := next((key for key in ("lengths", "length") if text.get(key) is not None), None):
-            key = f"stages.{number}.text.{own}"
-            raise RecipeError(f"--length {length} does not change {key}, which is {text[own]}; give --set {key}=…")
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, dict) else {}
-
-
-def _stages_of(method: str) -> list[dict[str, Any]]:
-    """The stages that make a method up, all of them with its defaults."""
-    from limbeck.methods.registry import METHODS
-
-    stages = METHODS[method].stages if method in METHODS else ()
-    if not stages:
-        return [{"method": method}]
-    return [{"name": f"stage-{number}", "method": dict(stage)} for number, stage in enumerate(stages, start=1)]

@@ -7,7 +7,8 @@ import typer
 
 from limbeck.cli import options
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import measuring_option, parse_numbers
+from limbeck.cli.options import measuring_option
+from limbeck.core.lists import parse_names, parse_numbers
 
 
 @options.command(
@@ -91,7 +92,7 @@ def evaluate(
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, average=average, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [],
-        keep_weights=keep_weights, as_is=as_is, classes=options.parse_names("--classes", classes), speed=speed,
+        keep_weights=keep_weights, as_is=as_is, classes=parse_names("--classes", classes), speed=speed,
         batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
         lengths=parse_numbers("--lengths", lengths), device=device, seconds=seconds, console=messages.console(),
     )  # fmt: skip

@@ -1,6 +1,5 @@
 """`limbeck export`: a student as ONNX, int8, sentence-transformers, router or half precision, checked and pushed."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,6 @@ from limbeck.cli.options import measuring_option
 from limbeck.errors import RecipeError
 
 _push_option = partial(typer.Option, rich_help_panel="Pushing to the Hub")
-_MOST_TEXTS = 1000
 
 
 @options.command(
@@ -85,7 +83,6 @@ def export(
     messages: Messages,
 ) -> None:
     """Export a student to another format, measure how far the export is from the student, and push it to the Hub."""
-    from limbeck.core.progress import ProgressBar, line_by_line
     from limbeck.export.request import ExportRequest
 
     console = messages.console()
@@ -94,32 +91,23 @@ def export(
             raise RecipeError(f"{flag} is for pushing only; give --push owner/name too, or leave it out.")
     check_text(text)
     if push is not None:
-        from limbeck.export.pushing import check_login, check_repository, push_folder
+        from limbeck.export.pushing import check_login, check_repository
 
         check_repository(push)
         if not dry_run:
             check_login()
-    request = ExportRequest(
-        student, export_format, output=output, dtype=dtype, opset=opset, verify=verify, overwrite=overwrite,
-        seconds=seconds, read_pickled=read_pickled, documents=documents,
-    )  # fmt: skip
-    request.check()
+    asked: dict[str, Any] = {
+        "documents": documents, "output": output, "dtype": dtype, "opset": opset, "verify": verify, "seconds": seconds,
+        "overwrite": overwrite, "read_pickled": read_pickled,
+    }  # fmt: skip
+    ExportRequest(student, export_format, **asked).check()
     # Torch is imported from here on, which takes seconds.
-    from limbeck.corpus.opening import read_texts
-    from limbeck.export.exporting import export_model
-    from limbeck.report.model_card import card_writer, run_problem
+    from limbeck.api.exporting import export as run_export
 
-    if text is not None:
-        request = replace(request, texts=read_texts(text, _MOST_TEXTS))
-    if problem := run_problem(student):
-        print_line(problem, console, style="yellow")
-    with ProgressBar(console) as bar:
-        done = export_model(request, finish=card_writer(student, evaluation), report=line_by_line(bar, console))
-    pushed = None
     if push is not None and not dry_run:
-        print_line(f"Uploading to {push} …", console)
-        message = f"Student as {export_format}, exported with limbeck"
-        pushed = push_folder(done.folder, push, private=private, message=message)
+        asked |= {"push": push, "private": private}
+    done = run_export(student, export_format, text=text, evaluation=evaluation, console=console, **asked)
+    pushed = done.pushed
     front_matter = _front_matter(done.folder) if dry_run else None
     if messages.as_json:
         content = {"folder": done.folder, "files": done.files, "export": done.record}

@@ -1,16 +1,14 @@
-"""Shared by the commands: options, the panels and examples of their helps, and the reading of lists."""
+"""Shared by the commands: options, and the panels and examples of their helps."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-
-from limbeck.errors import RecipeError
 
 # What the shell completes: names that are written down here, since asking the registries would import torch.
 #
@@ -36,7 +34,6 @@ OBJECTIVES = ("relation_kl", "attention_score_mse", "soft_label_kl")
 SAMPLERS = ("tpe", "random", "nsga2", "gp", "kd_nas")
 DTYPES = ("float32", "bfloat16", "float16")
 
-Item = TypeVar("Item")
 Complete = Callable[[str], list[str]]
 
 
@@ -60,9 +57,6 @@ run_option = partial(typer.Option, rich_help_panel="What is distilled")
 training_option = partial(typer.Option, rich_help_panel="Training")
 measuring_option = partial(typer.Option, rich_help_panel="Measuring")
 result_option = partial(typer.Option, rich_help_panel="Result and messages")
-
-MOST = 1_000_000
-"""The largest number in a list of sizes: above it there is no text so long and no model so wide."""
 
 LONGEST_SECONDS = 86_400
 """The most time for a measurement: a day."""
@@ -198,61 +192,3 @@ def command_group(name: str, description: str, *examples: str) -> typer.Typer:
 def epilog(*examples: str) -> str:
     """Return the end of a help: each example in a paragraph, to be copied as it is."""
     return "\n\n".join(["Example:" if len(examples) == 1 else "Examples:", *map(escape, examples)])
-
-
-def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -> list[Item]:
-    """Read parts separated by commas.
-
-    Args:
-        text: The value of an option.
-        read: Returns the items that a part stands for; raises ValueError where it cannot.
-        refusal: The message for a part that cannot be read.
-
-    Raises:
-        RecipeError: for such a part.
-    """
-    try:
-        return [item for part in text.split(",") for item in read(part.strip())]
-    except ValueError:
-        raise RecipeError(refusal) from None
-
-
-def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
-    """Read digits.
-
-    Raises:
-        ValueError: for anything else, and a number that is not within the bounds.
-    """
-    # Digits are counted first: Python refuses to read thousands of them.
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
-        raise ValueError(text)
-    return int(text)
-
-
-def parse_names(option: str, text: str) -> dict[str, str]:
-    """Read `NAME=NAME` pairs, separated by commas.
-
-    Raises:
-        RecipeError: for a pair that lacks a name, or a name that is given twice.
-    """
-    found: dict[str, str] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        name, _, other = map(str.strip, part.partition("="))
-        if not (name and other) or name in found:
-            problem = f"names '{name}' twice" if name in found else f"has '{part[:40]}'"
-            raise RecipeError(
-                f"{option} {problem}; write a pair for each, separated by commas: LABEL_0=entailment,LABEL_1=neutral."
-            )
-        found[name] = other
-    return found
-
-
-def parse_numbers(option: str, text: str) -> list[int]:
-    """Read whole numbers from 1 to `MOST`, separated by commas.
-
-    Raises:
-        RecipeError: for anything else.
-    """
-    shown = text if len(text) <= 40 else f"{text[:40]}…"
-    refusal = f"{option} '{shown}' must be whole numbers from 1 to {MOST:,}, separated by commas: 128,512."
-    return parse_list(text, lambda part: [whole_number(part, 1, MOST)], refusal)

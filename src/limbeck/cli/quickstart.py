@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli.distill import merge_options, print_run
+from limbeck.cli.distill import print_run
 from limbeck.cli.messages import Messages
 from limbeck.cli.options import Device, Overrides, Overwrite, command
 
@@ -32,6 +32,7 @@ def quickstart(
     from limbeck.api import distill
     from limbeck.core.yaml import parse_yaml
     from limbeck.recipe.load import read_shipped
+    from limbeck.recipe.options import merge_options
 
     console = messages.console()
     data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")

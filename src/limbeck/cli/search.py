@@ -15,7 +15,8 @@ from limbeck.cli import options
 from limbeck.cli.distill import recipe_data
 from limbeck.cli.given import check_name
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import complete, complete_list, parse_list, training_option, whole_number
+from limbeck.cli.options import complete, complete_list, training_option
+from limbeck.core.lists import parse_layers, parse_multiples, parse_numbers
 from limbeck.search import requests
 
 _COMPLETIONS: dict[str, options.Complete] = {
@@ -193,7 +194,7 @@ def _check(request: requests.SearchRequest, values: Mapping[str, Any]) -> None:
 
 def _read(name: str, option: requests.Option, value: Any) -> Any:
     readers: Mapping[str, Callable[[str, str], Any]] = {
-        "numbers": options.parse_numbers, "multiples": parse_multiples, "layers": parse_layers,
+        "numbers": parse_numbers, "multiples": parse_multiples, "layers": parse_layers,
         "count": requests.parse_count,
     }  # fmt: skip
     if value is None or not option.reads:
@@ -220,41 +221,6 @@ def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Pat
     data = recipe_data(recipe, output=own_place if recipe is None else None, chooses=False, **options)
     data = apply_overrides(data, overrides or [])
     return {**data, "output": data.get("output") or own_place}
-
-
-def parse_layers(option: str, text: str) -> list[int]:
-    """Read layers such as `1-8,10`.
-
-    Raises:
-        RecipeError: for anything else.
-    """
-
-    def read(part: str) -> range:
-        first, dash, last = part.partition("-")
-        # No teacher is deeper, and a range of billions would take all memory.
-        start, end = (whole_number(piece.strip(), most=999) for piece in (first, last if dash else first))
-        if start > end:
-            raise ValueError(part)
-        return range(start, end + 1)
-
-    refusal = f"{option} '{text}' cannot be read; give layers and ranges separated by commas, such as 1-8,10."
-    return list(dict.fromkeys(parse_list(text, read, refusal)))
-
-
-def parse_multiples(option: str, text: str) -> list[float]:
-    """Read numbers above 0, whole or not, separated by commas.
-
-    Raises:
-        RecipeError: for anything else.
-    """
-
-    def read(part: str) -> list[float]:
-        number = float(part)
-        if not 0 < number < 1000:
-            raise ValueError(part)
-        return [int(number) if number.is_integer() else number]
-
-    return parse_list(text, read, f"{option} '{text}' must be numbers above 0, separated by commas: 2,4.")
 
 
 def _runner(name: str) -> Callable[..., dict[str, Any]]:

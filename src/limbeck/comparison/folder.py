@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
-from limbeck.core import folders, studies
+from limbeck.core import folders, records, studies
 from limbeck.errors import OutputError
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.models.locating import check_not_pickled
@@ -74,7 +74,11 @@ def _shown(value: Any) -> str:
 
 
 COMPARISON = folders.FolderKind(
-    "comparison", studies.Comparison.FILE, check_fixed, way_out="put it back, or choose another folder"
+    "comparison",
+    studies.Comparison.FILE,
+    check_fixed,
+    way_out="put it back, or choose another folder",
+    beside=frozenset({records.INPUTS}),
 )
 
 

@@ -17,9 +17,9 @@ from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS, read_method
-from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside
+from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside, written_out
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.schema import CorpusSpec, Name, ShapeSpec, StageSpec, StudentSpec, TeacherSpec, Whole
+from limbeck.recipe.schema import Corpus, Name, ShapeSpec, StageSpec, StudentSpec, Teacher, Whole
 
 # `MethodEntry`: a method of a comparison, and the variants of it that its layer mappings make.
 
@@ -317,8 +317,8 @@ class ComparisonPlan(Strict):
     """
 
     name: Name = "comparison"
-    teacher: TeacherSpec
-    corpus: CorpusSpec
+    teacher: Teacher
+    corpus: Corpus
     students: list[ComparedStudent] = Field(min_length=1)
     methods: list[MethodEntry] = Field(min_length=1)
     seeds: list[Whole] = Field(default=[1], min_length=1)
@@ -368,7 +368,7 @@ def _no_twins(place: str, names: list[Any], way_out: str) -> None:
 
 def load_plan(
     plan: ComparisonPlan | Mapping[str, Any] | str | Path,
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     *,
     data: str | Path | None = None,
 ) -> ComparisonPlan:
@@ -376,7 +376,7 @@ def load_plan(
 
     Args:
         plan: The plan.
-        overrides: `path.to.key=value` each, applied before checking.
+        overrides: `path.to.key=value` each, or one alone, applied before checking.
         data: Folder with the tasks' files; wins over the plan's.
 
     Raises:
@@ -389,7 +389,7 @@ def load_plan(
     else:
         given = dict(plan)
     check_plain(given)
-    changed = apply_overrides(given, overrides)
+    changed = apply_overrides(written_out(given), overrides)
     check_plain(changed)
     if data is not None:
         evaluation = changed.get("evaluation")

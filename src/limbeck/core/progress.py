@@ -1,5 +1,6 @@
 """Progress of long work: the protocol of its reports, rates, and bars on a console, or lines without a terminal."""
 
+import io
 import math
 import sys
 import time
@@ -76,8 +77,44 @@ def describe_rate(per_second: float, unit: str) -> str:
 _RATE = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 
+class _NotebookBars(progress.Progress):
+    """Progress bars in the output of a notebook's cell: one element, which is written anew now and then."""
+
+    _display: Any = None
+    _shown = -math.inf
+
+    def update(self, task_id: progress.TaskID, **changes: Any) -> None:
+        """Change a task, as rich does, and show all bars if the last time is long enough ago."""
+        super().update(task_id, **changes)
+        if time.monotonic() - self._shown >= _NOTEBOOK_SECONDS:
+            self._show()
+
+    def stop(self) -> None:
+        """Show how the bars ended, or take them away where they do not stay."""
+        super().stop()
+        if self._display is not None:
+            self._show(empty=self.live.transient)
+
+    def _show(self, *, empty: bool = False) -> None:
+        from IPython.display import HTML, display
+
+        self._shown = time.monotonic()
+        page = Console(file=io.StringIO(), record=True, width=_NOTEBOOK_WIDTH, force_terminal=True, force_jupyter=False)
+        if not empty:
+            page.print(self.get_renderable())
+        shown = HTML(page.export_html(inline_styles=True, code_format=_NOTEBOOK_FORM))
+        if self._display is None:
+            self._display = display(shown, display_id=True)
+        else:
+            self._display.update(shown)
+
+
+_NOTEBOOK_SECONDS, _NOTEBOOK_WIDTH = 0.5, 100
+_NOTEBOOK_FORM = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
+
+
 class Bars:
-    """Progress bars on a console, or lines now and then where it is no terminal; a context.
+    """Progress bars on a console or in a notebook, or lines now and then where it is neither; a context.
 
     Args:
         console: The console.
@@ -96,7 +133,8 @@ class Bars:
         **options: Any,
     ) -> None:
         self.console = console
-        self.bars = progress.Progress(
+        self._are_shown = console.is_terminal or console.is_jupyter
+        self.bars = (_NotebookBars if console.is_jupyter else progress.Progress)(
             progress.TextColumn("[bold]{task.description}"),
             progress.BarColumn(bar_width=None),
             *columns,
@@ -113,7 +151,7 @@ class Bars:
     def line(self, *parts: str) -> None:
         """Print a line of the parts that are not empty, unless there are bars or the last line is too new."""
         now = time.monotonic()
-        if not self.console.is_terminal and now - self._last_line >= self._seconds:
+        if not self._are_shown and now - self._last_line >= self._seconds:
             self._last_line = now
             print_plain(self.console, ", ".join(filter(None, parts)))
 
@@ -175,7 +213,7 @@ def line_by_line(report: Report, console: Console) -> Report:
 
     def tell(share: float, what: str, count: Count | None = None, /) -> None:
         nonlocal last
-        if what != last and not console.is_terminal:
+        if what != last and not (console.is_terminal or console.is_jupyter):
             print_plain(console, f"{what} …")
         last = what
         report(share, what, count)
@@ -227,7 +265,7 @@ class CorpusProgress(Bars):
         now = time.monotonic()
         if step not in self._tasks:
             self._tasks[step] = (self.bars.add_task(step, total=total, amount="", rate=""), Rate(), now)
-            if not self.console.is_terminal:
+            if not self._are_shown:
                 print_plain(self.console, f"{step} …")
         task, rate, begun = self._tasks[step]
         amount = describe_amount(done, total, unit) if unit else ""

@@ -25,7 +25,7 @@ from limbeck.core.recording import save as save
 from limbeck.core.recording import text_of as text_of
 from limbeck.core.recording import timestamp as timestamp
 
-STAGES, RUN_STUDENT = "stages", "student"
+STAGES, RUN_STUDENT, INPUTS = "stages", "student", "inputs"
 """Folders of a run: of its stages, and of its student, which a stage with a separate one has too."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from limbeck.core import folders, yaml
+from limbeck.core import folders, records, yaml
 from limbeck.core.studies import EvaluationRequest as Manifest
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation import protocols
@@ -196,5 +196,5 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
     return found
 
 
-EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({folders.LOCK}))
+EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({folders.LOCK, records.INPUTS}))
 """The folder of an evaluation."""

@@ -23,11 +23,12 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import depth_alone, parse_blueprint
 from limbeck.models.families import Shape, families, family_of
 from limbeck.models.heads import head_of, kind_of_value
+from limbeck.models.initialise import selected_layers
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
-from limbeck.recipe.schema import StudentSpec, TeacherSpec
+from limbeck.recipe.schema import StudentSpec, TeacherSpec, model_alone, shape_alone
 
 MINUTES = 30
 """Of training at most, as far as sizes tell."""
@@ -62,7 +63,7 @@ class _Choice(NamedTuple):
 
 
 def choose_recipe(
-    teacher: str | Path,
+    teacher: str | Path | Mapping[str, Any],
     student: int | str | Mapping[str, Any],
     corpus: str | Path | Sequence[str | Path],
     *,
@@ -75,8 +76,8 @@ def choose_recipe(
     another task its layers and scores on labelled rows, any other encoder the relations of its last layer.
 
     Args:
-        teacher: A folder, `package:NAME` or a Hub name.
-        student: A shape as in recipes; a number alone is that many of the teacher's layers.
+        teacher: A folder, `package:NAME` or a Hub name, or a recipe's teacher.
+        student: A shape as in recipes, or a recipe's student; a number alone is that many of the teacher's layers.
         corpus: Sources of text; of rows where the teacher has a task's head, or the name of a task.
         output: The run's folder.
         resume: Keep the stages of the run in that folder: budgets follow the machine that they were chosen on.
@@ -90,7 +91,8 @@ def choose_recipe(
     sources = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
     if not sources:
         raise RecipeError("corpus is empty: give a file, folder or data set.")
-    models = _Models.of(str(teacher), student)
+    spec = _teacher(teacher)
+    models = _Models.of(spec, student)
     head = head_of(models.teacher.config)
     if models.sentence is not None:
         chosen = _for_vectors(models, sources, models.sentence)
@@ -99,9 +101,9 @@ def choose_recipe(
     else:
         chosen = _for_text(models, sources, "an encoder" if head is None else "a masked language model")
     recipe: dict[str, Any] = {
-        "name": f"{Path(str(teacher).rpartition(':')[2]).name}-{models.size}",
+        "name": f"{Path((spec.name or spec.model).rpartition(':')[2]).name}-{models.size}",
         **({} if output is None else {"output": str(output)}),
-        "teacher": {"model": str(teacher)},
+        "teacher": spec.model_dump(mode="json", exclude_unset=True),
         "student": {
             **models.student.spec.model_dump(mode="json", exclude_unset=True),
             **({} if chosen.dropout is None else {"dropout": chosen.dropout}),
@@ -131,19 +133,21 @@ class _Models:
     obstacle: str = ""
 
     @classmethod
-    def of(cls, name: str, student: int | str | Mapping[str, Any]) -> _Models:
-        teacher = choose_teacher(TeacherSpec(model=name))
-        sentence = sentence_pooling(name)
+    def of(cls, spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> _Models:
+        teacher = choose_teacher(spec)
+        sentence = sentence_pooling(spec.model, spec.revision)
         if sentence is None and family_of(teacher.config).causal and head_of(teacher.config) not in KINDS:
             raise RecipeError(
-                f"The teacher '{name}' is a decoder ({teacher.config.model_type}), and recipes are chosen for encoders "
-                "alone; name a method, or write a recipe (`limbeck recipe --example`)."
+                f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), and recipes are chosen for "
+                "encoders alone; name a method, or write a recipe (`limbeck recipe --example`)."
             )
         if isinstance(student, int | str) and depth_alone(student) is not None:
             parse_blueprint(student, teacher.shape)
         try:
             return cls(teacher, choose_student(_student(student, "ends"), teacher), sentence)
         except ModelError as error:
+            if isinstance(student, Mapping) and "initialise" in student:
+                raise  # It is said what the student starts from.
             return cls(teacher, choose_student(_student(student, "random"), teacher), sentence, str(error))
 
     @property
@@ -158,8 +162,11 @@ class _Models:
     def reason(self) -> str:
         """Why the student starts as it does."""
         own, theirs, sources = self.student.shape, self.teacher.shape, self.student.source_layers
+        if (checkpoint := self.student.spec.initialise.checkpoint) is not None:
+            return f"starts from '{checkpoint}', an earlier model of its shape"
         if not sources:
-            return f"starts at random: {self.obstacle[:1].lower()}{self.obstacle[1:].rstrip('.')}"
+            why = f": {self.obstacle[:1].lower()}{self.obstacle[1:].rstrip('.')}" if self.obstacle else ""
+            return f"starts at random{why}"
         named = f"layer{'s' * (len(sources) > 1)} {', '.join(map(str, sources))}"
         layers = f"starts from {named} of the teacher's {theirs.layers}"
         if self.same_width:
@@ -180,12 +187,27 @@ class _Models:
     def layer_mapping(self) -> dict[int, int]:
         """The layers below the last, with those that they were copied from."""
         sources = self.student.source_layers or []
+        if not sources and self.student.spec.initialise.checkpoint is not None:
+            sources = selected_layers("ends", self.student.shape.layers, self.teacher.shape.layers)
         return dict(enumerate(sources[:-1], start=1))
 
 
-def _student(shape: int | str | Mapping[str, Any], layers: str) -> StudentSpec:
+def _teacher(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
+    given = model_alone(str(teacher) if isinstance(teacher, Path) else teacher)
     try:
-        return StudentSpec.model_validate({"shape": shape, "initialise": {"layers": layers}})
+        return TeacherSpec.model_validate(given)
+    except ValidationError as error:
+        raise RecipeError(f"teacher.{explain(error)}".replace("teacher.recipe", "teacher", 1)) from None
+
+
+def _student(student: int | str | Mapping[str, Any], layers: str) -> StudentSpec:
+    """Return a student that starts from these layers, unless it says what it starts from."""
+    given: Any = shape_alone(student)
+    start = given.get("initialise") if isinstance(given, Mapping) else None
+    if isinstance(given, Mapping) and not (isinstance(start, Mapping) and {"layers", "checkpoint"} & set(start)):
+        given = {**given, "initialise": {**(start or {}), "layers": layers}}
+    try:
+        return StudentSpec.model_validate(given)
     except ValidationError as error:
         raise RecipeError(f"student.{explain(error)}".replace("student.recipe", "student", 1)) from None
 

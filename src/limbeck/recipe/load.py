@@ -14,7 +14,7 @@ from limbeck.core.files import find_beside
 from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, explain, parse_yaml, read_document
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.tasks import is_own_task
-from limbeck.recipe.schema import NONE, Recipe
+from limbeck.recipe.schema import NONE, Recipe, model_alone, sources_alone
 
 # What holds for every value of a recipe, whichever key it has: bounded, and text without control characters.
 
@@ -75,7 +75,34 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     data = read_document(Path(path), origin, "`limbeck recipe --example` prints one to start from.")
     if not isinstance(data, dict):
         raise RecipeError(f"{origin} must be a mapping with teacher, student, corpus and stages.")
-    return {key: with_paths_beside(value, Path(path).expanduser().parent, key) for key, value in data.items()}
+    return {
+        key: with_paths_beside(value, Path(path).expanduser().parent, key) for key, value in written_out(data).items()
+    }
+
+
+def written_out(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe as its document would have it: paths as text, and parts that stand for one of their keys whole.
+
+    So overrides and relative paths reach into parts such as `teacher: NAME` and `corpus: [FILE]`.
+
+    Args:
+        data: The recipe; left as it is.
+    """
+    whole = {key: _plain(value) for key, value in data.items()}
+    stages = whole.get("stages")
+    for part in (whole, *(one for one in (stages if isinstance(stages, list) else ()) if isinstance(one, dict))):
+        for key, spell_out in (("teacher", model_alone), ("corpus", sources_alone)):
+            if key in part:
+                part[key] = spell_out(part[key])
+    return whole
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 _PATHS = frozenset(
@@ -100,12 +127,12 @@ def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
     return find_beside(part, folder) if is_path else part
 
 
-def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(data: Mapping[str, Any], overrides: str | Sequence[str]) -> dict[str, Any]:
     """Set values by dotted path: `stages.0.training.learning_rate=1e-4`; values are YAML.
 
     Args:
         data: The recipe; left as it is.
-        overrides: `path=value` each; a number in a path is an index into a list.
+        overrides: `path=value` each, or one alone; a number in a path is an index into a list.
 
     Returns:
         A changed copy. Whether the keys exist is decided when the recipe is checked.
@@ -114,6 +141,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
         RecipeError: for an override without `=`, or a path that leads nowhere.
     """
     result: dict[str, Any] = copy.deepcopy(dict(data))
+    overrides = [overrides] if isinstance(overrides, str) else overrides
     for override in overrides:
         path, equals, value = override.partition("=")
         if not equals:
@@ -184,12 +212,12 @@ def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None
             node = node[slot]
 
 
-def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
     """Make a checked `Recipe` of a path, a dict or a `Recipe`, with overrides.
 
     Args:
         recipe: The recipe.
-        overrides: `path=value` each, applied before checking.
+        overrides: `path=value` each, or one alone, applied before checking.
 
     Returns:
         The recipe.
@@ -206,6 +234,7 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequ
     else:
         data = recipe
     check_plain(data)
+    data = written_out(data)
     changed = apply_overrides(data, overrides)
     check_plain(changed)
     try:

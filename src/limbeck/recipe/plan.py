@@ -30,7 +30,7 @@ from limbeck.recipe.schema import Recipe, TeacherSpec
 from limbeck.recipe.stage_plan import StageChoice, learn_labels, plan_stage, takes_class_weights, with_labels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunPlan:
     """A recipe that has been checked against its models' configurations.
 
@@ -47,6 +47,10 @@ class RunPlan:
     student_choice: StudentChoice
     sentence: SentencePooling | None
     stages: list[StageChoice]
+
+    def __repr__(self) -> str:
+        """A plan in a few lines, as `limbeck validate` prints it."""
+        return "\n".join(f"{name}: {text}" for name, text in summarise(self).items())
 
     @property
     def teacher(self) -> Shape:

@@ -474,6 +474,17 @@ class CorpusSpec(TextSpec):
         return self
 
 
+def sources_alone(value: Any) -> Any:
+    """Return the keys of a corpus that is given by its sources alone; for validators."""
+    return {"sources": value} if isinstance(value, str | list) else value
+
+
+Corpus: TypeAlias = Annotated[
+    CorpusSpec, BeforeValidator(sources_alone, json_schema_input_type=CorpusSpec | str | list[str])
+]
+"""A corpus, or its sources alone."""
+
+
 # What a recipe says of its models: the teacher, the student, and what the student starts from.
 
 
@@ -502,6 +513,15 @@ class TeacherSpec(Grown):
         "config.json has other names than the data; the student is saved with the new ones.",
     )
     added = frozenset({"classes"})
+
+
+def model_alone(value: Any) -> Any:
+    """Return the keys of a teacher that is given by its name alone; for validators."""
+    return {"model": value} if isinstance(value, str) else value
+
+
+Teacher: TypeAlias = Annotated[TeacherSpec, BeforeValidator(model_alone, json_schema_input_type=TeacherSpec | str)]
+"""A teacher, or its name alone."""
 
 
 class StageTeacherSpec(TeacherSpec):
@@ -627,7 +647,7 @@ class StageSpec(Strict):
         description="A student of this stage alone, such as a teacher assistant, which later stages may name as their "
         "teacher; default: the recipe's student, trained on.",
     )
-    corpus: CorpusSpec | None = None
+    corpus: Corpus | None = None
     """The stage's corpus; default: the recipe's."""
     text: StageTextSpec = Field(default_factory=StageTextSpec)
     """How this stage cuts the corpus."""
@@ -719,10 +739,12 @@ class Recipe(Grown):
     """Seed of every random stream of the run."""
     output: Place | None = None
     """Folder of the run, new or empty."""
-    teacher: TeacherSpec
+    teacher: Teacher
+    """The pretrained model that is distilled, or its name alone."""
     student: Student
-    corpus: CorpusSpec | None = None
-    """The text; not needed without stages."""
+    """The model that is made, or its shape alone."""
+    corpus: Corpus | None = None
+    """The text, or its sources alone; not needed without stages."""
     stages: list[StageSpec] = Field(default_factory=list)
     """Trained one after the other; none keeps the initialised student."""
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)

@@ -24,7 +24,7 @@ _FREE = (
 )  # fmt: skip
 _MOST_FILES = 10_000
 # What may lie in a folder that no run has trained anything in yet.
-_NOTHING_YET = frozenset((RECIPE, RECORD, HEARTBEAT, LOCK, f"{RECORD}.partial", f"{HEARTBEAT}.partial"))
+_NOTHING_YET = frozenset((RECIPE, RECORD, HEARTBEAT, LOCK, records.INPUTS, f"{RECORD}.partial", f"{HEARTBEAT}.partial"))
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
 
 def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -> Path:
     """Claim the folder in the main process; its lock is held until the stack is left."""
-    folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
+    folder = _check_folder(recipe.output, resume=resume, overwrite=overwrite)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     stack.enter_context(folder_lock(folder))
@@ -68,7 +68,7 @@ def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -
         raise _not_empty(folder)
     with writing(folder):
         if overwrite:
-            _remove_run(folder)
+            _remove_run(folder, recipe)
         if not claim(folder, _RUN, yaml.parse_yaml(dump_recipe(recipe), RECIPE)):
             for name in (RECORD, HEARTBEAT):
                 (folder / name).unlink(missing_ok=True)
@@ -87,13 +87,20 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
     Raises:
         OutputError: as `claimed_output`.
     """
-    folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
+    folder = _check_folder(recipe.output, resume=resume, overwrite=overwrite)
     if not _RUN.is_occupied(folder) or overwrite:
         return
     if resume:
         _check_same_recipe(folder, _read_recipe(folder), yaml.parse_yaml(dump_recipe(recipe), RECIPE))
         return
     with folder_lock(folder):  # A run that goes on there is said first.
+        raise _not_empty(folder)
+
+
+def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that a run may not have, before anything is kept there for its recipe; see `check_output`."""
+    folder = _check_folder(output, resume=resume, overwrite=overwrite)
+    if _RUN.is_occupied(folder) and not resume and not overwrite:
         raise _not_empty(folder)
 
 
@@ -109,11 +116,11 @@ def keep_recipe(folder: Path, recipe: Recipe) -> None:
     atomic_text(folder / RECIPE, dump_recipe(recipe))
 
 
-def _check_folder(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
+def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -> Path:
     """Refuse what can be refused without touching the folder."""
-    if recipe.output is None:
+    if output is None:
         raise OutputError("The run has no output folder; give output: in the recipe, or --output DIR.")
-    folder = Path(recipe.output).expanduser()
+    folder = Path(output).expanduser()
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     if resume and overwrite:
@@ -130,10 +137,15 @@ def _check_folder(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
     return folder
 
 
-def _remove_run(folder: Path) -> None:
-    """Remove a run; what tells it from other folders goes last, so that a kill half-way leaves a run to remove."""
-    for path in folder.iterdir():
-        if path.name in (RECIPE, RECORD, LOCK):
+def _remove_run(folder: Path, recipe: Recipe) -> None:
+    """Remove a run; what tells it from other folders goes last, so that a kill half-way leaves a run to remove.
+
+    Objects that the new recipe names are kept there already, and stay.
+    """
+    named, inputs = dump_recipe(recipe), folder / records.INPUTS
+    for path in (*folder.iterdir(), *(inputs.iterdir() if inputs.is_dir() else ())):
+        is_named = path.parent == inputs and path.name in named
+        if path.name in (RECIPE, RECORD, LOCK) or path == inputs or is_named:
             continue
         files.remove(path)
 

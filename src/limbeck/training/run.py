@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from limbeck import corpus as texts
 from limbeck.core import machine, ranks, records
@@ -194,6 +194,9 @@ class Run:
         console: Where progress goes.
     """
 
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = ()
+    """Of a user, for the trainer of every stage."""
+
     def __init__(self, plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> None:
         self.plan = plan
         self.folder, self.student_folder = folder, folder / records.RUN_STUDENT
@@ -361,6 +364,7 @@ class Run:
                 seed=self.plan.recipe.seed + index,
                 console=self.console,
                 progress=progress,
+                callbacks=self.callbacks,
                 earlier=[
                     learned_in(self._stage_folder(before.spec.title), before)
                     for before in self._trained

@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.training_args import ParallelMode
 
 from limbeck.core.files import atomic_file, atomic_text, sync
@@ -221,6 +221,7 @@ class StageTraining:
         seed: Seed of its data order and dropout.
         console: Where warnings go.
         progress: Shows how far it is.
+        callbacks: Of a user, behind limbeck's own.
         earlier: What earlier stages of the same student and teacher have learned beside the student.
 
     Raises:
@@ -239,6 +240,7 @@ class StageTraining:
         seed: int,
         console: Console,
         progress: ProgressReporter,
+        callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
         earlier: Sequence[Learned] = (),
     ) -> None:
         rows = stage_rows(choice, corpus, tokenizer, seed)
@@ -270,7 +272,7 @@ class StageTraining:
             **rows.arguments(),
             interrupt=self.interrupt,
             # Signals are listened for before the heartbeat says that the stage trains.
-            callbacks=[self.interrupt, progress, LiveLog(folder), *([] if scores is None else [scores])],
+            callbacks=[self.interrupt, progress, LiveLog(folder), *([] if scores is None else [scores]), *callbacks],
         )
         if scores is not None:
             scores.log = self.trainer.log

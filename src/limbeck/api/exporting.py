@@ -1,0 +1,164 @@
+"""`export` a student in another format, and `report` what folders hold, with the arguments of their commands."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from limbeck.api.objects import Objects, listed
+from limbeck.api.showing import Result, Shown, chosen_console, push_model, write_page
+from limbeck.core.blocks import Block, Facts, Notes, Paragraph
+from limbeck.core.progress import ProgressBar, line_by_line, print_plain
+from limbeck.corpus.opening import read_texts
+from limbeck.errors import RecipeError
+from limbeck.export import pushing
+from limbeck.export.exporting import export_model
+from limbeck.export.request import ExportRequest
+from limbeck.report.card_parts import export_lines, export_title
+from limbeck.report.model_card import card_writer, run_problem
+from limbeck.report.page import WrittenReport
+
+MOST_TEXTS = 1000
+"""Of a file of texts to compare on."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExportResult(Shown):
+    """What an export leaves.
+
+    Args:
+        folder: The exported model, with its card.
+        files: Bytes of each of its files.
+        record: As in `export.json`: what it was made from, and how far its outputs are from the student's.
+        pushed: The address of the Hub's repository; None where it was not pushed.
+    """
+
+    folder: Path
+    files: dict[str, int]
+    record: dict[str, Any]
+    pushed: str | None = None
+
+    def _blocks(self) -> Iterator[Block]:
+        yield Paragraph(f"{self.record['source']} as {export_title(self.record)}")
+        yield Notes(tuple(export_lines(self.record)))
+        yield Facts((("Folder", str(self.folder)),))
+
+    def _csv(self) -> str:
+        return "file,bytes\n" + "".join(f"{name},{size}\n" for name, size in self.files.items())
+
+    def push(self, repository: str, *, private: bool = False) -> str:
+        """Upload the export, with its card, to a repository of the Hub, and return the address.
+
+        Args:
+            repository: `owner/name`; it is made where it does not exist.
+            private: Make a new repository private.
+
+        Raises:
+            OutputError: without a login, or if the Hub refuses or cannot be reached.
+        """
+        return push_model(
+            self.folder,
+            repository,
+            private=private,
+            message=f"Student as {self.record['format']}, exported with limbeck",
+        )
+
+
+def export(
+    student: Any,
+    format: str,  # noqa: A002
+    *,
+    documents: Any = None,
+    output: str | Path | None = None,
+    dtype: str | None = None,
+    opset: int | None = None,
+    text: str | Path | Sequence[str] | None = None,
+    verify: bool = False,
+    evaluation: str | Path | None = None,
+    read_pickled: bool = False,
+    overwrite: bool = False,
+    push: str | None = None,
+    private: bool = False,
+    seconds: float = 20.0,
+    console: Console | None = None,
+) -> ExportResult:
+    """Write a student in another format, measure how far it is from the student, and push it to the Hub.
+
+    Args:
+        student: A run's folder, a model's folder, `package:NAME` or a Hub name; a result of `distill`; or a model of
+            transformers or sentence-transformers.
+        format: `"onnx"`, `"onnx-int8"`, `"sentence-transformers"`, `"router"` or `"safetensors"`.
+        documents: Of a router, the model for documents, given as the student; None is the teacher that the run names.
+        output: The export's folder; None is beside the model's.
+        dtype: Of the weights: `"float32"`, `"float16"`, `"bfloat16"`; None is the format's own.
+        opset: Operator set of ONNX, 14 to 20; None is 17.
+        text: Texts to compare on, or a file with one a line; None is the built-in text.
+        verify: Compare again in a fresh process, on all of the text; int8 must hold too.
+        evaluation: A folder of `evaluate`, for the model card; None is one in the run's.
+        read_pickled: Read weights that are pickles, in a process apart, which takes nothing but tensors.
+        overwrite: Replace an earlier export.
+        push: `owner/name` on the Hub, to upload the folder to.
+        private: Make a new repository private.
+        seconds: For the latencies of int8.
+        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+    """
+    console, objects = chosen_console(console), Objects()
+    if private and push is None:
+        raise RecipeError("--private is for pushing only; give --push owner/name too, or leave it out.")
+    if push is not None:
+        pushing.check_repository(push)
+        pushing.check_login()
+    name = objects.model(student, "student")
+    texts = read_texts(Path(text), MOST_TEXTS) if isinstance(text, str | Path) else text
+    request = ExportRequest(
+        name,
+        format,
+        output=None if output is None else Path(output),
+        dtype=dtype,
+        opset=opset,
+        texts=texts,
+        verify=verify,
+        overwrite=overwrite,
+        seconds=seconds,
+        read_pickled=read_pickled,
+        documents=None if documents is None else objects.model(documents, "documents"),
+    )
+    if problem := run_problem(name):
+        print_plain(console, problem, "yellow")
+    finish = card_writer(name, None if evaluation is None else Path(evaluation))
+    with ProgressBar(console) as bar:
+        done = export_model(request, finish=finish, report=line_by_line(bar, console))
+    result = ExportResult(done.folder, done.files, done.record)
+    if push is None:
+        return result
+    print_plain(console, f"Uploading to {push} …")
+    return ExportResult(done.folder, done.files, done.record, result.push(push, private=private))
+
+
+def report(
+    folders: Any,
+    output: str | Path | None = None,
+    *,
+    markdown: bool = False,
+    figures: str | Path | None = None,
+    show: bool = False,
+) -> WrittenReport:
+    """Write one HTML page of what runs, comparisons, searches, evaluations and inspections found.
+
+    Args:
+        folders: A folder, or several that are put side by side; results of limbeck stand for their folders.
+        output: The HTML file; by default `report.html` in the folder, or in the current one for several.
+        markdown: Write the same as Markdown too, with its figures in a folder.
+        figures: A folder for the figures as SVG and PNG, for papers.
+        show: Open the page in a browser.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+    """
+    several = [each.folder if isinstance(each, Result) else Path(each) for each in listed(folders)]
+    return write_page(several, output, markdown=markdown, figures=figures, show=show)

@@ -1,0 +1,86 @@
+"""Options over a recipe: what commands and Python calls say of a run beside a recipe, or in place of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from limbeck.errors import RecipeError
+
+_PLACES = {
+    "teacher": ("teacher", "model"), "student": ("student", "shape"), "corpus": ("corpus", "sources"),
+    "length": ("corpus", "length"), "development": ("corpus", "development"),
+}  # fmt: skip
+_TRAINING = {
+    "steps": "max_steps", "batch_size": "per_device_train_batch_size", "learning_rate": "learning_rate",
+}  # fmt: skip
+
+
+def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Lay options over a recipe; those of the training over every stage.
+
+    Args:
+        data: The recipe.
+        given: By the names of the command's options. Teacher, student and corpus may be mappings, as in a recipe;
+            `training` has further arguments of the training, `development` rows that are never trained on.
+
+    Raises:
+        RecipeError: for a length where a stage has its own.
+    """
+    from limbeck.recipe.load import without_reasons
+
+    if "length" in given and "method" not in given:
+        _check_no_own_length(data.get("stages"), given["length"])
+    merged = dict(data) | {name: given[name] for name in ("output", "seed") if name in given}
+    changed: list[str] = [name for name in ("output", "seed") if name in given]
+    for name, (part, key) in _PLACES.items():
+        if name in given:
+            value = given[name]
+            said = dict(value) if isinstance(value, Mapping) else {key: value}
+            merged[part] = {**_mapping(merged.get(part)), **said}
+            changed += [f"{part}.{one}" for one in said]
+    if "method" in given:
+        merged["stages"] = _stages_of(given["method"])
+        changed.append("stages.0.method")
+    training = {key: given[name] for name, key in _TRAINING.items() if name in given}
+    training |= given.get("training") or {}
+    stages = merged.get("stages")
+    if training and isinstance(stages, list):
+        merged["stages"] = [
+            {**stage, "training": _trained(stage, training)} if isinstance(stage, dict) else stage for stage in stages
+        ]
+        changed += [f"stages.0.training.{key}" for key in training]
+    return without_reasons(merged, changed)
+
+
+def _trained(stage: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the training of a stage with other arguments; a number of epochs takes the place of one of steps."""
+    own = _mapping(stage.get("training"))
+    if "num_train_epochs" in training and "max_steps" not in training:
+        own.pop("max_steps", None)
+    return {**own, **training}
+
+
+def _check_no_own_length(stages: Any, length: int) -> None:
+    """Refuse a length that a stage would not follow, since it has its own."""
+    for number, stage in enumerate(stages if isinstance(stages, list) else []):
+        text = _mapping(_mapping(stage).get("text"))
+        if own := next((key for key in ("lengths", "length") if text.get(key) is not None), None):
+            key = f"stages.{number}.text.{own}"
+            raise RecipeError(f"--length {length} does not change {key}, which is {text[own]}; give --set {key}=…")
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _stages_of(method: str | Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]]:
+    """The stages that make a method up, all of them with its defaults, or with the options that are given."""
+    from limbeck.methods.registry import METHODS
+
+    given = {"name": method} if isinstance(method, str) else method
+    if not isinstance(given, Mapping):
+        return [one for each in given for one in _stages_of(each)]
+    name = given.get("name")
+    stages = METHODS[name].stages if isinstance(name, str) and name in METHODS and "stage" not in given else ()
+    if not stages:
+        return [{"method": method if isinstance(method, str) else dict(given)}]
+    return [{"name": f"stage-{number}", "method": {**stage, **given}} for number, stage in enumerate(stages, start=1)]

@@ -1,0 +1,90 @@
+"""Where progress goes where nothing is said of it, and how bars and results look in a notebook."""
+
+import io
+import logging
+import sys
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+import limbeck
+from limbeck.api.showing import chosen_console
+from limbeck.core.progress import CorpusProgress, ProgressBar
+from tests.support.models import make_teacher
+
+TEXTS = [f"The model number {number} is a text of words that we read." for number in range(40)]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_progress(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    console = chosen_console(None)
+    assert console.is_terminal and console.file is sys.stderr
+    assert chosen_console(given := Console(quiet=True)) is given
+
+
+def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("limbeck"), "handlers", [])  # Of commands that tests ran before.
+    teacher = make_teacher(tmp_path, head="masked_lm")
+    training = {"max_steps": 1, "per_device_train_batch_size": 4, "bf16": False}
+    with caplog.at_level(logging.INFO, logger="limbeck"):
+        result = limbeck.distill(
+            teacher=teacher, student=1, corpus=TEXTS, training=training, output=tmp_path / "run",
+            overrides=["evaluation.speed=false", "evaluation.quality=false"],
+        )  # fmt: skip
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert any(line.startswith("student: starts from layer") for line in lines)
+    assert any(line.startswith("Corpus: 40 documents") for line in lines)
+    assert "Comparing teacher and student …" in lines
+    assert not [line for line in lines if "\n" in line or line != line.strip()]
+    assert "Corpus" not in "".join(capfd.readouterr())
+    assert "Transformer parameters" in str(result) and str(result).endswith(f"Folder: {tmp_path / 'run'}")
+    table = result.to_pandas()
+    assert set(table.columns) == {"figure", "teacher", "student", "speedup"}
+    assert "<figure>" in result._repr_html_(), "the loss"
+    assert result.report().name == "report.html"
+
+
+class Shown:
+    """Stands for the display of a notebook's cell."""
+
+    def __init__(self):
+        self.pages = []
+
+    def __call__(self, page, display_id):
+        assert display_id is True
+        self.update(page)
+        return self
+
+    def update(self, page):
+        self.pages.append(page)
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    shown, module = Shown(), ModuleType("IPython.display")
+    module.display, module.HTML = shown, str
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return shown
+
+
+def test_a_notebook_shows_bars_in_one_place(notebook, monkeypatch):
+    monkeypatch.setattr("limbeck.core.progress._NOTEBOOK_SECONDS", 0.0)
+    console = Console(force_jupyter=True, file=io.StringIO())
+    with ProgressBar(console) as bar:
+        bar(0.25, "the first half")
+        bar(0.75, "the second half")
+    assert ["the first half" in page for page in notebook.pages[:2]] == [True, False]
+    assert "75%" in notebook.pages[1]
+    assert "half" not in notebook.pages[-1], "it is taken away at its end"
+    notebook.pages.clear()
+    with CorpusProgress(console) as progress:
+        progress("tokenising", 3, 10, "rows")
+    assert "3 of 10 rows" in notebook.pages[-1], "it stays"
+    assert console.file.getvalue() == ""
