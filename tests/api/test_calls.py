@@ -91,7 +91,7 @@ def test_an_export_of_an_object(folder, tmp_path):
     assert "float16" in str(done) and str(tmp_path / "half") in str(done)
     with pytest.raises(LimbeckError, match="--private is for pushing only"):
         limbeck.export(folder, "safetensors", private=True)
-    with pytest.raises(LimbeckError, match="is no name of a Hub repository|not logged in|HF_HUB_OFFLINE"):
+    with pytest.raises(LimbeckError, match="is not a valid name for a Hub repository"):
         done.push("a b c")
 
 

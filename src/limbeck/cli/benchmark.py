@@ -164,7 +164,7 @@ def step(
     Weights and tokens are random, which does not change the times: nothing is downloaded.
     """
     console = result.begin(device)
-    if recipe is not None:
+    if recipe is not None and not any((teacher, student, method, vocabulary)):  # They are refused beside it.
         check_recipe(recipe, overrides or ())
     check_models(teacher, shapes=True)
     if method is not None:
