@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from limbeck.errors import RecipeError
+
 # What the shell completes: names that are written down here, since asking the registries would import torch.
 #
 # A test holds them to the registries.
