@@ -33,7 +33,7 @@ from limbeck.kernels.workers import Scratch, run_tasks
 # Scores that a thread has in work; it holds three blocks of them.
 BLOCK = 1 << 19
 # Samples of at most this length are computed in groups of like length: alone, starting an operation costs more than it.
-GROUPED_TO = 96
+GROUPED_TO = 32
 # Such a group may compute at most this many times the scores that its samples need.
 GROUP_ALLOWANCE = 1.5
 # Up to this length products of float32 are faster than PyTorch's fast attention in bfloat16, without a backward pass.
