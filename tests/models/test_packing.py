@@ -70,6 +70,28 @@ def test_streams_and_gradients_are_those_of_the_padded_batch(family, mask, monke
     torch.testing.assert_close(packed_gradients, gradients, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("family", sorted(name for name in families if families[name].packs))
+def test_a_head_that_needs_rows_has_packed_attention(family, monkeypatch):
+    """In bfloat16 and for a gradient; here in float32, whose arithmetic is the same."""
+    attend = tap_points.packed_attention
+    calls = []
+    monkeypatch.setattr(tap_points, "packed_attention", lambda *x, **y: calls.append(1) or attend(*x, **y))
+    mask, found = torch.ones(4, 6).tril(2).long(), []
+    for halves in ((torch.float32,), ()):
+        for module in ("models.taps", "models.packing", "kernels.packed_attention"):
+            monkeypatch.setattr(f"limbeck.{module}.HALVES", halves)
+        model = tiny_model(family, head="classification")
+        padding = model.config.pad_token_id or 0
+        ids = drawn_ids(*mask.shape, size=model.config.vocab_size).masked_fill(mask == 0, padding)
+        key = StreamKey("logits", depth(model.config))
+        with StreamTap(model, [key]) as tap:
+            logits = tap(ids, mask)[key]
+        logits.float().sin().sum().backward()
+        found.append((logits.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+    assert len(calls) == depth(model.config)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
+
+
 def test_more_tokens_than_positions_fit_in_a_packed_batch():
     model, key = tiny_model("bert"), StreamKey("hidden", 1)
     ids = drawn_ids(3, model.config.max_position_embeddings)

@@ -22,6 +22,7 @@ from transformers.masking_utils import sdpa_mask
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
 from limbeck.models.families import Projections
+from limbeck.models.packing import Packing
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
 
 
@@ -44,7 +45,7 @@ class Recorder:
     stop_after: str
     layer: int = 0
     active: bool = False
-    lengths: list[int] | None = None
+    packing: Packing | None = None
     found: dict[StreamKey, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -60,14 +61,14 @@ class Recorder:
         beyond_projections = "context" if "context" in kinds else "projections"
         return cls(wanted, last_layer, "block" if kinds - set(ATTENTION_KINDS) else beyond_projections)
 
-    def start(self, lengths: list[int] | None = None) -> None:
+    def start(self, packing: Packing | None = None) -> None:
         """Begin a forward with nothing found.
 
         Args:
-            lengths: Tokens of each sample, where they come packed in one row.
+            packing: The real tokens, where attention runs over them alone.
         """
         self.layer = 0
-        self.lengths = lengths
+        self.packing = packing
         self.active = True
         self.found = {}
 
@@ -120,8 +121,8 @@ def tapped_attention_forward(
             # `[B, A, L, D]` to `[B, L, A * D]`: a view where the model itself split the heads from that layout.
             recorder.record(kind, layer, tensor.transpose(1, 2).flatten(2))
     recorder.stop_if_done("projections")
-    if recorder.active and recorder.lengths is not None:
-        context, probabilities = _attend_packed(query, key, value, recorder.lengths, **kwargs), None
+    if recorder.active and recorder.packing is not None:
+        context, probabilities = _attend_packed(query, key, value, recorder.packing, **kwargs), None
     else:
         context, probabilities = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     recorder.record("context", layer, context.flatten(2))
@@ -133,18 +134,22 @@ def _attend_packed(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    lengths: list[int],
+    packing: Packing,
     *,
     scaling: float | None = None,
     dropout: float = 0.0,
     **_: Any,
 ) -> Tensor:
-    """Attend within the samples of a packed row, `[1, A, T, D]` each; the result is `[1, T, A, D]`."""
+    """Attend within samples of a packed row, `[1, A, T, D]` to `[1, T, A, D]`, or of a batch, `[B, A, L, D]`."""
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return packed_attention(query[0], key[0], value[0], lengths, scale=scale, dropout=dropout).unsqueeze(0)
+    tokens = [x.transpose(1, 2) for x in (query, key, value)]
+    in_rows = tokens[0].shape[:2] == packing.shape
+    query, key, value = ((packing.pack(x) if in_rows else x)[0].transpose(0, 1) for x in tokens)
+    context = packed_attention(query, key, value, packing.lengths, scale=scale, dropout=dropout).unsqueeze(0)
+    return packing.unpack(context) if in_rows else context
 
 
 def attach_attention(block: nn.Module, recorder: Recorder) -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, shorten_error, suggestion
+from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import loading, tap_points
 from limbeck.models.families import base_model, blocks, depth, families, family_of, shape_of
@@ -122,14 +123,16 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         Returns:
             One tensor for every key, but for logits that were left unmade.
         """
-        # A head that takes the first token of a row, or scores all tokens, needs rows.
         # A checkpointed block runs again when nobody can tell it where samples end.
-        may_pack = (
-            self._packs and (scored is not None or not self._runs_head) and not self.model.is_activation_checkpointing
-        )
-        packing = plan_packing(attention_mask, _dtype_of_maps(self.model)) if may_pack else None
+        may_pack = self._packs and not self.model.is_activation_checkpointing
+        packing = attended = plan_packing(attention_mask, _dtype_of_maps(self.model)) if may_pack else None
+        if self._runs_head and scored is None:
+            # A head that takes the first token of a row, or scores all tokens, needs rows; attention does not, and its
+            # backward pass in bfloat16 is slow in PyTorch.
+            packing = None
+            attended = attended if torch.is_grad_enabled() and _dtype_of_maps(self.model) in HALVES else None
         self._scored = scored if scored is None or packing is None else packing.pack(scored)
-        self.recorder.start(None if packing is None else packing.lengths)
+        self.recorder.start(attended)
         runner = self.model if self._runs_head else self.base
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **inputs}
         try:
