@@ -129,10 +129,11 @@ def test_benchmarks_take_lists_and_models(folder, tmp_path):
         (lambda: limbeck.search("architecture", method="elm", output="x"), "needs layers=…: Numbers of layers"),
         (lambda: limbeck.search("mapping", teacher="x", output="y"), "A search is of one method"),
         (lambda: limbeck.distill(teacher="x", output="y"), "Without a recipe student, corpus must be given too"),
+        (lambda: limbeck.distill(3), "recipe is of type int; give a Recipe, a dict or the path"),
         (lambda: limbeck.report("nowhere"), "'nowhere' does not exist"),
         (lambda: limbeck.validate({"teacher": "nowhere/x/y", "student": 3}), "nowhere/x/y"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_mistakes_are_one_line(call, said):
     with pytest.raises(LimbeckError, match=said) as raised:
