@@ -212,7 +212,8 @@ def named_recipe(
         LimbeckError: for objects that are none of a model or a text, and all that a choice refuses.
     """
     if not isinstance(recipe, str | Path | Mapping | Recipe | None):
-        raise RecipeError(f"recipe is of type {type(recipe).__name__}; give a Recipe, a dict or the path of a YAML file.")
+        kind = type(recipe).__name__
+        raise RecipeError(f"recipe is of type {kind}; give a Recipe, a dict or the path of a YAML file.")
     data = read_recipe(recipe) if isinstance(recipe, str | Path) else recipe or {}
     whole = data.model_dump(exclude_unset=True) if isinstance(data, Recipe) else dict(data)
     output = kept_in or given.get("output") or whole.get("output")
