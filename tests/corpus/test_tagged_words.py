@@ -59,6 +59,20 @@ def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
     assert found == [Example("the\tdog", None, (0, 1)), Example("he", None, (2,))]
 
 
+@pytest.mark.parametrize("language", ["es", "zh-min-nan"])
+def test_a_language_before_every_word_is_taken_off(tmp_path, language):
+    """The files of PAN-X have it; a word that only looks so, or a table where one word has none, stays as it is."""
+    rows = ["Juan\tB-PER", "vive\tO", "", "en:\tO", "\tO", "", "Lima\tB-LOC"]
+    (tmp_path / "a.tsv").write_text("\n".join(f"{language}:{row}" if row else "" for row in rows))
+    found, report = read(tmp_path / "a.tsv", ("O", "B-PER", "B-LOC"))
+    assert [example.text for example in found] == ["Juan\tvive", f"en:\t{language}:", "Lima"]
+    assert report.counts == {f"table whose words have their language before them ('{language}:'), taken off": 1}
+    (tmp_path / "b.tsv").write_text(f"{language}:Juan\tB-PER\n\n{language}:vive\tO\nen\tO\n")
+    found, report = read(tmp_path / "b.tsv", ("O", "B-PER"))
+    assert [example.text for example in found] == [f"{language}:Juan", f"{language}:vive\ten"]
+    assert report.counts == {}
+
+
 @pytest.mark.parametrize(
     ("content", "labels", "message"),
     [

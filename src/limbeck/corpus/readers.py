@@ -9,9 +9,10 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -413,18 +414,30 @@ def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterat
             yield PlacedRow(where, dict(zip(header, fields, strict=False)))
 
 
+# A language of Wikipedia before a word, such as `es:` or `zh-min-nan:`, and the lines of a table that are looked at.
+_LANGUAGE = re.compile(r"[a-z]{2,}(?:-[a-z]+)*:")
+_LINES_THAT_SHOW_A_LANGUAGE = 1_000
+
+
 def _read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
     """Sentences of words, as CoNLL's tasks have them: a word a line, a blank line between sentences.
 
     A row has its words as `tokens` and their last fields as `tags`, and all fields under their numbers, from "1".
     Fields stand between tabs, or white space where there is no tab. Lines between documents (`-DOCSTART-`) end a
-    sentence; of CoNLL-U comments, ranges and empty nodes are skipped.
+    sentence; of CoNLL-U comments, ranges and empty nodes are skipped. A language before every word is taken off.
     """
     universal = suffix_of(file.path) == ".conllu"
     words: list[list[str]] = []
     first = 0
-    for text, _, number in chain(read_lines(file.stream, file.path, file.report), [FoundText("", 0, 0)]):
-        fields = text.split("\t") if "\t" in text else text.split()
+    lines = read_lines(file.stream, file.path, file.report)
+    beginning = list(islice(lines, _LINES_THAT_SHOW_A_LANGUAGE))
+    language = _language_before_words(beginning)
+    if language:
+        file.report.note(f"table whose words have their language before them ('{language}'), taken off", str(file.path))
+    for text, _, number in chain(beginning, lines, [FoundText("", 0, 0)]):
+        fields = _fields_of(text)
+        if language and len(fields) > 1:
+            fields[0] = fields[0].removeprefix(language) or fields[0]
         ends = not text.strip() or fields[0] == "-DOCSTART-"
         if ends and words:
             yield PlacedRow(f"{file.path}:{first}", _sentence(words, f"{file.path}:{first}"))
@@ -432,6 +445,22 @@ def _read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
         elif not ends and not (universal and not fields[0].isdecimal()):
             first = first if words else number
             words.append(fields)
+
+
+def _fields_of(line: str) -> list[str]:
+    """Return the fields of a word's line: between tabs, or white space where there is no tab."""
+    return line.split("\t") if "\t" in line else line.split()
+
+
+def _language_before_words(lines: Sequence[FoundText]) -> str:
+    """Return what stands before each word of a table, such as `es:` in the files of PAN-X; nothing if words differ.
+
+    Args:
+        lines: The first of the table.
+    """
+    words = [fields[0] for line in lines if len(fields := _fields_of(line.text)) > 1 and fields[0] != "-DOCSTART-"]
+    found = _LANGUAGE.match(words[0]) if len(words) > 1 else None
+    return found[0] if found is not None and all(word.startswith(found[0]) for word in words) else ""
 
 
 def _sentence(words: list[list[str]], where: str) -> dict[str, list[str]]:
