@@ -50,6 +50,7 @@ SHORT_FILES: dict[str, str] = {
     "recipe/options.py": "laid over recipes by commands and Python alike",
     "core/exports.py": "a kind of record, beside those of runs and studies",
     "search/pareto.py": "of searches and reports, without Optuna",
+    "export/compared_vectors.py": "read before anything heavy",
     "export/pushing.py": "the only file that writes to the Hub",
     "kernels/dropout.py": KERNEL,
     "kernels/precision.py": "shared by all kernels, below them",

@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from limbeck.errors import ModelError, OutputError, RecipeError
-from limbeck.evaluation.as_is import match_head
 from limbeck.evaluation.grid import run_evaluation
+from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.loading import quiet

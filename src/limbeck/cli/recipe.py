@@ -1,7 +1,10 @@
 """`limbeck recipe`, `validate` and `schema`: a recipe printed, resolved or checked, and the schema of all."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -10,6 +13,9 @@ from limbeck.cli import options as shared
 from limbeck.cli.messages import print_json, print_result
 from limbeck.cli.options import Json, Overrides, command
 from limbeck.errors import RecipeError
+
+if TYPE_CHECKING:
+    from limbeck.recipe.schema import TeacherSpec
 
 
 @command(
@@ -83,15 +89,28 @@ def validate(
     from limbeck.api import validate as check
 
     plan = check(recipe, overrides or [])
-    from limbeck.export.vector_check import describe_difference
     from limbeck.recipe.plan import summarise
-    from limbeck.training.teacher import check_vectors
 
-    compared = check_vectors(plan.vector_teachers, fetch=False)
-    vectors = {f"sentence vectors of {title}": describe_difference(value) for title, value in compared.items()}
-    lines = {**summarise(plan), **vectors}
+    lines = {**summarise(plan), **_compare_vectors(plan.vector_teachers)}
     shown = (f"{name}: {text}" for name, text in lines.items())
     print_result(as_json, dict(lines), *shown, Text("The recipe is valid.", style="green"))
+
+
+def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
+    """Say how far the teachers' sentence vectors are from sentence-transformers', comparing those not known yet."""
+    from limbeck.export.compared_vectors import recall, remember
+
+    known = {title: None if spec.revision else recall(spec.model) for title, spec in teachers.items()}
+    left = {title: spec for title, spec in teachers.items() if known[title] is None}
+    if left:
+        from limbeck.export.vector_check import describe_difference
+        from limbeck.training.teacher import check_vectors
+
+        for title, difference in check_vectors(left, fetch=False).items():
+            known[title] = said = describe_difference(difference)
+            if difference is not None and not left[title].revision:
+                remember(left[title].model, said)
+    return {f"sentence vectors of {title}": text for title, text in known.items() if text is not None}
 
 
 @command("limbeck schema > recipe.schema.json")

@@ -576,7 +576,11 @@ class DevelopmentFigures(Record):
 
 
 class MeasuredWith(Record):
-    """Settings of a run's evaluation; `student_pooling` where it is another than the teacher's."""
+    """Settings of a run's evaluation; `student_pooling` where it is another than the teacher's.
+
+    `reduced` are those defaults that had no time, by the recipe's keys, and `budget_seconds` is the time they were
+    measured to fit into.
+    """
 
     pooling: str | None = None
     student_pooling: str | None = None
@@ -586,6 +590,8 @@ class MeasuredWith(Record):
     held_out_documents: Number | None = None
     dtype: str | None = None
     seed: int | None = None
+    budget_seconds: Number | None = None
+    reduced: list[str] = Field(default_factory=list)
 
 
 class RunEvaluation(Record):

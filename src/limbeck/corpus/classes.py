@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset
 from numpy.typing import ArrayLike, NDArray
 
 from limbeck.core import IGNORED_LABEL
 from limbeck.core.kinds import LabelKind
 from limbeck.errors import CorpusError, RecipeError, suggestion
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 ClassWeights: TypeAlias = tuple[float, ...] | Literal["balanced"]
 """A weight for each class, in the order of their numbers; or those that make all classes count alike."""

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from limbeck.corpus import store
 from limbeck.corpus.documents import SourceReport
@@ -212,6 +210,9 @@ def near_duplicates(texts: Iterable[Sequence[str]]) -> Groups:
     pairs, shared = np.unique(owners * count + belongs, return_counts=True)
     text, other = pairs // max(count, 1), pairs % max(count, 1)
     joined = (text != other) & (2 * shared >= sizes[text])
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     links = coo_array((np.ones(joined.sum(), np.int8), (text[joined], other[joined])), shape=(count, count))
     _, group = connected_components(links, directed=False)
     # A sequence is common if texts of two groups have it.

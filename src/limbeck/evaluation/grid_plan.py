@@ -15,7 +15,7 @@ from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.core.studies import Column, EvaluationCell
 from limbeck.corpus.classes import balance, count_classes
 from limbeck.errors import CorpusError, ModelError, RecipeError, suggestion
-from limbeck.evaluation import agreement, as_is, encoding, protocols, task_files
+from limbeck.evaluation import agreement, as_is, encoding, head_match, protocols, task_files
 from limbeck.evaluation import cell as grid_cell
 from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.request import EvaluationRequest, parse_overrides
@@ -199,11 +199,11 @@ class Planner:
         known: dict[str, None] = {}
         for model in models if self._request.as_is else ():
             config = load_config(model.queries)
-            known |= dict.fromkeys(as_is.names_of_classes(config))
+            known |= dict.fromkeys(head_match.names_of_classes(config))
             check_no_prompt(model.queries)
             for task in self._tasks:
                 if not KINDS[task.kind].of_vectors:
-                    as_is.match_head(model.name, config, task, self._request.classes)
+                    head_match.match_head(model.name, config, task, self._request.classes)
         for name in self._request.classes:
             if self._request.as_is and name not in known:
                 raise RecipeError(f"--classes names '{name}', a class of none of the models.{suggestion(name, known)}")
@@ -264,7 +264,7 @@ class Planner:
         for model in models:
             if isinstance(points[0], AsIsPoint):
                 config, classes = load_config(model.name), self._request.classes
-                head = as_is.match_head(model.name, config, task, classes)
+                head = head_match.match_head(model.name, config, task, classes)
                 points, notes = [replace(points[0], classes=head.classes)], notes | dict.fromkeys(head.notes)
             elif isinstance(points[0], SimilarityPoint):
                 point, told = self._of_vectors(points[0], model, models[0], task)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import datasets
-
 from limbeck.core.kinds import KINDS
 from limbeck.corpus import opening, readers
 from limbeck.corpus.documents import SourceReport
@@ -125,6 +123,8 @@ def read_split_of_hub(source: tasks.HubSource, split: tasks.HubSplit) -> Iterato
         CorpusError: if the data set cannot be reached, or has no such configuration or split.
     """
     name = " ".join(filter(None, (source.name, split.config)))
+    import datasets
+
     try:
         rows = datasets.load_dataset(source.name, split.config, split=split.split, revision=source.revision)
     except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.

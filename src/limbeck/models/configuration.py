@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig
-from transformers.activations import ACT2FN
 
 from limbeck.core.registry import load_plugins
 from limbeck.errors import ModelError, shorten_error, suggestion
@@ -62,6 +61,7 @@ _MOST = {
     "max_window_layers": _LAYERS,
 }
 _MOST_OF_ANY = 10**12
+_USUAL_ACTIVATIONS = {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh"}
 
 
 def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
@@ -137,8 +137,11 @@ def _meant(found: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig
 def _check_values(values: Mapping[str, Any], owner: str) -> None:
     """Refuse numbers that no setting has: infinite ones, and shares and tolerances out of their range."""
     for key in ("hidden_act", "activation", "activation_function", "hidden_activation"):
-        if isinstance(values.get(key), str) and values[key] not in ACT2FN:
-            raise ModelError(f"{owner} says {key} = '{values[key][:80]}'.{suggestion(values[key], ACT2FN)}")
+        if isinstance(values.get(key), str) and values[key] not in _USUAL_ACTIVATIONS:
+            from transformers.activations import ACT2FN  # Takes half a second.
+
+            if values[key] not in ACT2FN:
+                raise ModelError(f"{owner} says {key} = '{values[key][:80]}'.{suggestion(values[key], ACT2FN)}")
     # Releases of transformers before 5 had others, which would be left out of the model without a word.
     if values.get("position_embedding_type", "absolute") not in (None, "absolute", "rope", "rotary"):
         raise ModelError(

@@ -1,25 +1,30 @@
 """Task heads: the class of each, the head that a checkpoint has, and the start of a student's head."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 import transformers
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig
 
 from limbeck.core.kinds import KIND_NAMES, KINDS, KindName, kind_of
 from limbeck.errors import ModelError
 from limbeck.models.families import base_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Head: TypeAlias = Literal["masked_lm", KindName]
 """Heads that can be loaded and taught."""
 
 HEADS: tuple[Head, ...] = ("masked_lm", *KIND_NAMES)
 _BY_END = {
-    "ForMaskedLM": transformers.MODEL_FOR_MASKED_LM_MAPPING,
-    "ForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "ForQuestionAnswering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    "ForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    "ForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
+    "ForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "ForQuestionAnswering": "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
+    "ForTokenClassification": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
 }
 # Ends of the classes that save a checkpoint with each head; the first is the head's class in any family.
 _SAVED_BY: dict[Head, tuple[str, ...]] = {
@@ -39,15 +44,28 @@ def model_class(config: PreTrainedConfig, head: Head | None = None) -> type[PreT
     Raises:
         ModelError: if the family has no such head.
     """
-    if head is not None and not has_head(config, head):
-        raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
+    check_family(config, head)
     found = _mapping(head)[type(config)]
     return found[0] if isinstance(found, (tuple, list)) else found
 
 
+def check_family(config: PreTrainedConfig, head: Head | None) -> None:
+    """Refuse a head that a family has not.
+
+    Raises:
+        ModelError: if the family has no such head.
+    """
+    if head is not None and not has_head(config, head):
+        raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
+
+
 def _mapping(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
     """Return the classes of a head by the configurations of families; without a head those of the Transformer."""
-    return transformers.MODEL_MAPPING if head is None else _BY_END[_SAVED_BY[head][0]]
+    # Imported here: it brings what all models need, and configurations alone do without.
+    found: Mapping[type[PreTrainedConfig], Any] = getattr(
+        transformers, "MODEL_MAPPING" if head is None else _BY_END[_SAVED_BY[head][0]]
+    )
+    return found
 
 
 def head_of(config: PreTrainedConfig) -> Head | None:
@@ -90,7 +108,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
         ModelError: if the family has no such head, the checkpoint was saved without it, or the number of its outputs
             or the loss that it was fine-tuned by does not fit the task.
     """
-    model_class(config, head)
+    check_family(config, head)
     saved_by = list(getattr(config, "architectures", None) or [])
     if saved_by and not any(cls.endswith(_SAVED_BY[head]) for cls in saved_by):
         remedy = (

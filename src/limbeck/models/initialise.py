@@ -1,16 +1,20 @@
 """Starting a student from its teacher: layers, embeddings, and the record of every tensor's origin."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
-from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation
 from limbeck.errors import ModelError, suggestion
 from limbeck.models import blueprint, narrowing
 from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]

@@ -5,17 +5,21 @@ student's hidden state stands for Pᵀ times the teacher's. A map that reads the
 writes to it by Pᵀ. None stands for the identity.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import UNLISTED, Shape, family_of, row_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass

@@ -6,6 +6,8 @@ modules runs in order, what its blocks are given and return, which tables of emb
 whether a token sees those after it. Nothing is read from names but the configuration's fields, which are standard.
 """
 
+from __future__ import annotations
+
 import inspect
 import json
 import logging
@@ -13,15 +15,18 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, shorten_error
 from limbeck.models.families import UNLISTED, Family, Fields, fit_layer_lists, pooler_option
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # How a family outside of the table is found.
 
@@ -47,6 +52,8 @@ def unlisted_family(model_type: str) -> Family:
     Raises:
         ModelError: for a family whose models do not read text alone, or that lacks the standard names.
     """
+    from transformers import MODEL_MAPPING
+
     kind, reason = CONFIG_MAPPING[model_type], None
     loader: Any = MODEL_MAPPING.get(kind, None)
     if not inspect.isclass(loader):
@@ -103,6 +110,8 @@ def find_family(config: PreTrainedConfig) -> Family:
 @lru_cache(maxsize=64)
 def _find(model_type: str, text: str) -> Family:
     refused = f"The family '{model_type}' is in no table of limbeck, and its structure cannot be found"
+    from transformers import MODEL_MAPPING
+
     kind = CONFIG_MAPPING[model_type]
     loader: Any = MODEL_MAPPING[kind]
     values = json.loads(text)

@@ -16,7 +16,7 @@ from limbeck.corpus.settings import ModelName, SourceUse
 from limbeck.corpus.sources import local_files
 from limbeck.corpus.store import FirstRows, read_first_rows
 from limbeck.errors import CorpusError, ModelError, RecipeError
-from limbeck.evaluation.as_is import match_head
+from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.evaluation.tasks import Columns, TaskDefinition

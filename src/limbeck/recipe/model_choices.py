@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transformers import PreTrainedConfig
 
 from limbeck.errors import RecipeError
-from limbeck.evaluation.as_is import names_of_classes, rename_classes
+from limbeck.evaluation.head_match import names_of_classes, rename_classes
 from limbeck.methods.composition import Task, Term
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
 from limbeck.models.families import Shape, shape_of

@@ -14,7 +14,7 @@ from limbeck.corpus.classes import read_weights
 from limbeck.corpus.settings import SourceUse
 from limbeck.corpus.sources import stored_size
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.evaluation.as_is import match_head
+from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.task_files import check_scored
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.evaluation.tasks import find_task

@@ -695,14 +695,18 @@ class EvaluationSpec(Grown):
     """Latency, with teacher and student in turn."""
     pooling: Literal["auto", "mean", "cls"] = "auto"
     """How sentence vectors are pooled; auto: as the teacher's folder says, else mean."""
-    batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field([1, 32], min_length=1)
-    """Batch sizes for the latency."""
+    batch_sizes: list[Annotated[Count, Field(le=65_536)]] | None = Field(
+        None,
+        min_length=1,
+        description="Batch sizes for the latency; default: 1 and 32. By default the whole evaluation takes a tenth of "
+        "the training's time or 30 s, whichever is more, with fewer than 32, and fewer pairs, where more would not do.",
+    )
     length: Length = 128
     """Tokens per text for the latency; longest text for the quality."""
-    pairs: int = Field(1500, ge=10, le=10_000_000)
-    """Sentence pairs for the agreement."""
-    retrieval_pairs: int = Field(700, ge=10, le=1_000_000)
-    """Texts in the pool of the retrieval."""
+    pairs: int | None = Field(None, ge=10, le=10_000_000)
+    """Sentence pairs for the agreement; default: 1,500, or fewer as batch_sizes says."""
+    retrieval_pairs: int | None = Field(None, ge=10, le=1_000_000)
+    """Texts in the pool of the retrieval; default: 700, or fewer as batch_sizes says."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
     """Time for all latencies together."""
     tasks: list[Name] | None = None

@@ -17,7 +17,7 @@ from limbeck.evaluation.task_rows import TaskRows
 from limbeck.methods.composition import LearnedMap, Pairing, Task, Term
 from limbeck.methods.registry import read_method
 from limbeck.models.families import segment_count
-from limbeck.models.heads import Head, check_has_head, head_of, model_class
+from limbeck.models.heads import Head, check_family, check_has_head, head_of
 from limbeck.models.loading import check_same_vocabulary, load_tokenizer
 from limbeck.models.sentences import (
     SentenceHead,
@@ -32,7 +32,7 @@ from limbeck.objectives import OBJECTIVES
 from limbeck.recipe.corpora import augmentation, corpus_settings
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher, needed_head
 from limbeck.recipe.schema import NONE, CorpusSpec, Recipe, StageSpec
-from limbeck.recipe.training_arguments import build_arguments, check_training
+from limbeck.recipe.training_arguments import check_arguments, check_training
 
 MASKED_SHARE = 0.15
 """Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
@@ -369,7 +369,7 @@ def _check_heads(
 ) -> None:
     """Refuse a teacher without the head that is read, and families that have none."""
     of_student, of_teacher = heads
-    model_class(student.config, of_student)
+    check_family(student.config, of_student)
     if of_teacher is None:
         return
     if teacher.stage is None:
@@ -387,7 +387,7 @@ def _check_heads(
 def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term], *, evaluates: bool) -> None:
     training = check_training(stage.training, f"{place}.training")
     try:
-        build_arguments(training, output="", seed=seed, evaluates=evaluates)
+        check_arguments(training, seed=seed, evaluates=evaluates)
     except RecipeError as error:
         raise RecipeError(f"{place}.{error}") from None
     coupled = [term.name for term in terms if term.batch_coupled]

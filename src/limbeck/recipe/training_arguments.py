@@ -217,6 +217,29 @@ def _convert(kind: Any, value: Any, place: str) -> Any:
         raise RecipeError(f"{place}: {problem} (got {str(value)[:80]!r}).") from None
 
 
+_NUMBERS = frozenset({
+    "adam_beta1", "adam_beta2", "adam_epsilon", "eval_steps", "gradient_accumulation_steps", "learning_rate",
+    "logging_steps", "max_grad_norm", "max_steps", "num_train_epochs", "per_device_eval_batch_size",
+    "per_device_train_batch_size", "save_steps", "save_total_limit", "warmup_steps", "weight_decay",
+})  # fmt: skip
+"""Arguments that nothing but their ranges can be wrong with; a test makes them."""
+
+
+def check_arguments(training: Mapping[str, Any], *, seed: int, evaluates: bool) -> None:
+    """Refuse what `build_arguments` would; numbers alone are not made into arguments, which takes a second.
+
+    Args:
+        training: As in `build_arguments`.
+        seed: As in `build_arguments`.
+        evaluates: As in `build_arguments`.
+
+    Raises:
+        RecipeError: as `build_arguments`.
+    """
+    if not training.keys() <= _NUMBERS:
+        build_arguments(training, output="", seed=seed, evaluates=evaluates)
+
+
 def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, evaluates: bool) -> TrainingArguments:
     """Make the arguments of one stage.
 

@@ -14,7 +14,7 @@ from limbeck.core.machine import choose_device
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import as_is, encoding, metrics
+from limbeck.evaluation import as_is, encoding, head_match, metrics
 from limbeck.evaluation.cell import AsIsPoint, data_fingerprint
 from limbeck.evaluation.compare import compare_outputs
 from limbeck.evaluation.task_files import load_task
@@ -74,7 +74,7 @@ class DevelopmentScores(TrainerCallback):
     ) -> None:
         self._copy = copy.deepcopy(student).requires_grad_(False)
         self._student, self._tokenizer, self._prepared, self._by_steps = student, tokenizer, prepared, by_steps
-        self._classes = as_is.match_head("the student", student.config, prepared.task).classes
+        self._classes = head_match.match_head("the student", student.config, prepared.task).classes
         self.log: Callable[[dict[str, float]], None] | None = None
         """The trainer's; nothing is scored without."""
 
@@ -193,7 +193,7 @@ def _measure(
     ]  # fmt: skip
     for (name, renamed), load in zip(named, models, strict=False):
         model = load()
-        classes = as_is.match_head(name, model.config, data.task, renamed, way_out=SCORE_LATER).classes
+        classes = head_match.match_head(name, model.config, data.task, renamed, way_out=SCORE_LATER).classes
         read = partial(as_is.read_outputs, model, tokenizer, prepared, classes=classes)
         outputs.append({split: read(split) for split in data.task.scored})
     for split in data.task.scored:

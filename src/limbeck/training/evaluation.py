@@ -1,5 +1,8 @@
 """Measuring a run's student beside its teacher, as anyone would load them."""
 
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -7,9 +10,10 @@ from transformers import PreTrainedModel
 from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import LabelledCorpus, PadCollator
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import compare_models, measure_task
+from limbeck.evaluation import compare_models, encode, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
+from limbeck.recipe.schema import EvaluationSpec
 from limbeck.training.development import measure_tasks
 from limbeck.training.run import Run
 from limbeck.training.stage import label_kind
@@ -29,6 +33,14 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     documents = run.corpora[0].held_out_documents() if run.corpora else []
     held_out = [(document.title, document.body) if document.title else document.text for document in documents]
     pooling, student_pooling = run.plan.vectors_of_both(run.student_folder)
+    texts = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
+    amounts = choose_amounts(
+        spec,
+        # Labelled rows have no titles to find them by.
+        retrieves=not _reads_rows_first(run),
+        budget=max(LEAST_SECONDS, BUDGET * (run.record.run.timings.get("training") or 0.0)),
+        seconds_of_text=lambda: _seconds_of_text((teacher, student), run, texts),
+    )
     comparison = compare_models(
         teacher,
         student,
@@ -39,10 +51,9 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         asymmetric=bool(run.plan.vector_stages),
         widths=[width for choice in run.plan.vector_stages for width in choice.spec.method.get("truncate") or ()],
         max_length=spec.length,
-        pairs=spec.pairs if spec.quality else 0,
-        # Labelled rows have no titles to find them by.
-        retrieval_pairs=spec.retrieval_pairs if spec.quality and not _reads_rows_first(run) else 0,
-        latency_batch_sizes=spec.batch_sizes,
+        pairs=amounts.pairs,
+        retrieval_pairs=amounts.retrieval_pairs,
+        latency_batch_sizes=amounts.batch_sizes,
         latency_length=spec.length,
         latency_seconds=spec.latency_seconds if spec.speed else 0.0,
         seed=run.plan.recipe.seed,
@@ -50,9 +61,92 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         student_folder=run.student_folder,
         report=report,
     )
+    if amounts.reduced:
+        comparison.settings.reduced = list(amounts.reduced)
+        comparison.settings.budget_seconds = round(amounts.budget)
     development = measure_tasks(run.plan, run.tokenizer, run.student_folder, run.load_teacher)
     found = {"development": [figures.to_dict() for figures in development]} if development else {}
     return comparison.to_dict() | (found or _score_task(run))
+
+
+BUDGET, LEAST_SECONDS = 0.1, 30.0
+"""What an evaluation by default may take: a share of the training's time, and seconds in any case."""
+_PAIRS, _POOL, _BATCHES = 1500, 700, (1, 32)
+_FEWEST_PAIRS, _SMALLEST_BATCH, _SAMPLE = 40, 2, 32
+_OF_LATENCY, _PASSES = 0.4, 7
+"""Share of the budget for latencies, and the passes of each batch that are made anyway."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much is measured.
+
+    Args:
+        pairs: Sentence pairs for the agreement; 0 leaves it out.
+        retrieval_pairs: Pool of the retrieval; 0 leaves it out.
+        batch_sizes: For the latency.
+        budget: Seconds that the defaults were to fit into.
+        reduced: Keys of the recipe's evaluation whose default did not.
+    """
+
+    pairs: int
+    retrieval_pairs: int
+    batch_sizes: tuple[int, ...]
+    budget: float
+    reduced: tuple[str, ...] = ()
+
+
+def choose_amounts(
+    spec: EvaluationSpec, *, retrieves: bool, budget: float, seconds_of_text: Callable[[], float]
+) -> Amounts:
+    """Choose how much is measured: what the recipe says, and else as much of the usual as fits into a budget.
+
+    Amounts are halved until they fit, so that a machine that is a little faster or slower measures the same.
+
+    Args:
+        spec: What the recipe says.
+        retrieves: Whether the text can be searched.
+        budget: Seconds.
+        seconds_of_text: Measures how long both models take for a text; called where a default may not fit.
+    """
+    pairs = (spec.pairs or _PAIRS) if spec.quality else 0
+    pool = (spec.retrieval_pairs or _POOL) if spec.quality and retrieves else 0
+    batches = tuple(spec.batch_sizes or _BATCHES)
+    by_default = [key for key in ("pairs", "retrieval_pairs", "batch_sizes") if getattr(spec, key) is None]
+    if not by_default or not (spec.quality or spec.speed):
+        return Amounts(pairs, pool, batches, budget)
+    seconds, reduced = seconds_of_text(), dict[str, None]()
+    while 2 * (pairs + pool) * seconds > (1 - _OF_LATENCY) * budget:
+        fewer = pairs // 2 if spec.pairs is None and pairs > _FEWEST_PAIRS else pairs
+        smaller = pool // 2 if spec.retrieval_pairs is None and pool > _FEWEST_PAIRS else pool
+        if (fewer, smaller) == (pairs, pool):
+            break
+        reduced |= {"pairs": None} if fewer < pairs else {}
+        reduced |= {"retrieval_pairs": None} if smaller < pool else {}
+        pairs, pool = fewer, smaller
+    while (
+        spec.speed
+        and spec.batch_sizes is None
+        and batches[-1] > _SMALLEST_BATCH
+        and _PASSES * batches[-1] * seconds > _OF_LATENCY * budget
+    ):
+        batches = (batches[0], batches[-1] // 2)
+        reduced["batch_sizes"] = None
+    return Amounts(pairs, pool, batches, budget, tuple(reduced))
+
+
+def _seconds_of_text(models: Sequence[PreTrainedModel], run: Run, texts: Sequence[str]) -> float:
+    """Measure how long the models together take for one of some texts spread over all; 0 without any."""
+    sample = texts[:: max(1, len(texts) // _SAMPLE)][:_SAMPLE]
+    if not sample:
+        return 0.0
+    length, seconds = run.plan.recipe.evaluation.length, 0.0
+    for model in models:
+        encode(model, run.tokenizer, sample[:2], max_length=length)  # The first pass is slower.
+        began = time.perf_counter()
+        encode(model, run.tokenizer, sample, max_length=length)
+        seconds += time.perf_counter() - began
+    return seconds / len(sample)
 
 
 def _score_task(run: Run) -> dict[str, Any]:
