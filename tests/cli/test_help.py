@@ -62,6 +62,60 @@ def test_options_of_messages_go_together():
 COMPLETING = {"_LIMBECK_COMPLETE": "complete_bash", "COMP_WORDS": "limbeck distill --method mini", "COMP_CWORD": "3"}
 
 
+# A command after the other in one process, since each process costs time: `other` holds none of limbeck's work.
+MISTAKES = {
+    "distill": ["none.yaml", "{recipe} --set teacher.model=/no/where", "{recipe} --set corpus.sources=[nowhere]",
+                "{recipe} --set stages.0.training.max_stepz=1", "{recipe} --set student.shape=minlm-6x384",
+                "{recipe} --set stages.0.training.learning_rate=-1", "{recipe} --output other",
+                "--teacher /no/where --student 3 --corpus texts --output x"],
+    "validate": ["none.yaml", "{recipe} --set stages.0.method.name=minilmv", "{recipe} --set teacher.model=/no/where"],
+    "finetune": ["/no/where --task rte --output x", "a/b --task rtee --output x",
+                 "a/b --task rte --preset quik --output x", "a/b --task rte --data nowhere --output x",
+                 "a/b --task rte --output other"],
+    "evaluate": ["/no/where --tasks rte --output x", "a/b --tasks rtee --output x",
+                 "a/b --tasks rte --set epohs=3 --output x", "a/b --speed --device gpu --output x",
+                 "a/b --tasks rte --output other", "a/b --output x"],
+    "compare": ["none.yaml --output x", "none.yaml --dry-run"],
+    "search": ["mapping none.yaml --output x", "mapping {recipe} --steps 0 --output x",
+               "mapping {recipe} --output other", "mapping {recipe} --tasks rtee --output x",
+               "architecture {recipe} --layers 3 --hidden 384 --device gpu --output x",
+               "teacher-layer {recipe} --set teacher.model=/no/where --output x"],
+    "inspect": ["similarity /no/where", "attention a/b --device gpu --output x", "similarity a/b --texts nowhere.txt",
+                "phrases a/b --data nowhere.txt", "similarity a/b --output x.gif"],
+    "export": ["/no/where --format onnx", "a/b --format onx", "a/b --format onnx --dtype int7",
+               "a/b --format onnx --text nowhere.txt", "a/b --format onnx --output other"],
+    "report": ["nowhere", "other"],
+    "benchmark": ["loss --objective relation_kll", "loss --dtype float33", "loss --output x.txt",
+                  "step --method minilm3", "step none.yaml", "model /no/where", "model 6x384 --device gpu"],
+    "status": ["nowhere"],
+    "doctor": ["--teacher /no/where"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_mistakes_are_told_before_anything_heavy_is_imported(command, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(read_shipped("quickstart"), encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("x")
+    (tmp_path / "texts").mkdir()
+    calls = [[command, *line.format(recipe=recipe).split()] for line in MISTAKES[command]]
+    code = (
+        "import sys\nfrom limbeck.cli.main import run\n"
+        f"for arguments in {calls!r}:\n"
+        "    sys.argv = ['limbeck', *arguments]\n"
+        "    try:\n        run()\n    except SystemExit as end:\n        code = end.code\n"
+        "    heavy = {'torch', 'transformers', 'datasets', 'scipy', 'optuna', 'sklearn', 'matplotlib'}\n"
+        "    heavy &= {*sys.modules}\n"
+        "    print(code, heavy or 'none', *arguments)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == [f"2 none {' '.join(arguments)}" for arguments in calls], done.stderr
+    assert done.stderr.count("error: ") == len(calls)
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [

@@ -226,8 +226,8 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
     if found.settings.reduced:
         keys = ", ".join(f"evaluation.{key}" for key in found.settings.reduced)
         yield (
-            f"Measured on less than usual, to take {found.settings.budget_seconds:,.0f} s, a tenth of the training or 30 "
-            f"s: for more, set {keys} in the recipe."
+            f"Measured on less than usual, to take {found.settings.budget_seconds:,.0f} s (a tenth of the training, or "
+            f"30 s): for more, set {keys} in the recipe."
         )
     if found.asymmetric is not None:
         yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
