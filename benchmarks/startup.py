@@ -58,6 +58,13 @@ def main() -> None:
         run = str(given.run.resolve())
         commands["status of a run"] = ["-m", "limbeck", "status", run]
         commands["report of a run"] = ["-m", "limbeck", "report", run, "--output", "page.html"]
+    commits = {
+        side: subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=source, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for side, source in (("before", given.before), ("after", ROOT))
+    }
+    machine = {key: hardware()[key] for key in ("cpu", "cores")}
     found = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -74,15 +81,8 @@ def main() -> None:
                 for side, all_ in seconds.items()
             }
             print(name, found[name]["before"]["least"], found[name]["after"]["least"], flush=True)
-    commits = {
-        side: subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=source, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        for side, source in (("before", given.before), ("after", ROOT))
-    }
-    machine = {key: hardware()[key] for key in ("cpu", "cores")}
-    content = {"machine": machine, "commits": commits, "unit": "core seconds, user and system", "commands": found}
-    RESULT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            content = {"machine": machine, "commits": commits, "unit": "core seconds", "commands": found}
+            RESULT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
