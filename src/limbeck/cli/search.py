@@ -177,6 +177,8 @@ def _search(name: str, kind: _Kind, described: dict[str, requests.Option], value
 def _check(request: requests.SearchRequest, values: Mapping[str, Any]) -> None:
     """Refuse what the request alone shows to be wrong; torch is imported behind it."""
     from limbeck.comparison.folder import request_evaluation
+    from limbeck.core import studies
+    from limbeck.core.folders import FolderKind
     from limbeck.core.machine import check_device
     from limbeck.recipe.places import check_places
 
@@ -189,7 +191,8 @@ def _check(request: requests.SearchRequest, values: Mapping[str, Any]) -> None:
     if measures is not None and measures.tasks:
         request_evaluation(measures, Path(), teacher=None, students=[]).check_tasks()
     check_places(request.proxy.recipe)
-    requests.SEARCH.look(request.proxy.output.expanduser())
+    kind = FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL}))
+    kind.look(request.proxy.output.expanduser())
 
 
 def _read(name: str, option: requests.Option, value: Any) -> Any:

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
-from limbeck.core import studies
-from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from limbeck.recipe.schema import Recipe
 
 JOURNAL = "search.journal"
-SEARCH = FolderKind("search", studies.Search.FILE, beside=frozenset({JOURNAL}))
-"""The folder of a search."""
 MOST_STEPS = 10**9
 MOST_TRIALS = 10**6
 """Of trials, generations, and what else is counted beside steps."""

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -22,9 +22,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from limbeck.core.files import atomic_text
-from limbeck.core.folders import claim, writing
+from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
-from limbeck.search.requests import SEARCH
+from limbeck.search.requests import JOURNAL
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 _JOURNAL_START = b'{"op_code":'
@@ -300,4 +300,4 @@ def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
         )
 
 
-_SEARCH = replace(SEARCH, check=_check_same)
+_SEARCH = FolderKind("search", RECORD, _check_same, beside=frozenset({JOURNAL}))
