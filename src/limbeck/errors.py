@@ -110,7 +110,18 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
         For example `" Did you mean 'minilmv2'? Known: minilm, minilmv2."`; empty without choices.
     """
     known = sorted(choices)
+    hint = nearest(value, known)
+    return f"{hint} Known: {', '.join(known)}." if known else hint
+
+
+def nearest(value: str, choices: Iterable[str]) -> str:
+    """Return the part of an error line that asks for the nearest choice; empty where none is near.
+
+    That is a name spelt alike, else the only one of which the value is a word, as `int8` of `onnx-int8`.
+    """
+    known = list(choices)
     # The comparison takes quadratic time, and no name is longer.
     near = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=_NEAR)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"{hint} Known: {', '.join(known)}." if known else hint
+    words = [name for name in known if value.lower() in re.split("[-_]", name)]
+    found = near or (words if len(words) == 1 else [])
+    return f" Did you mean '{found[0]}'?" if found else ""

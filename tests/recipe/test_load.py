@@ -64,3 +64,27 @@ def test_shipped_recipes_are_valid_also_by_the_schema():
         jsonschema.validate(data, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"teacher": {"modle": "x"}}, schema)
+
+
+def test_mistakes_are_told_together(tiny_recipe):
+    tiny_recipe["nme"] = "x"
+    tiny_recipe["corpus"] |= {"lenght": 3, "unit": "page"}
+    tiny_recipe["stages"][0] |= {"method": "minilmv", "freeze": True}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(tiny_recipe)
+    assert str(caught.value) == (
+        "recipe: unknown key 'nme'. Did you mean 'name'?; corpus: unknown key 'lenght'. Did you mean 'length'?; "
+        "corpus.unit: Input should be 'document', 'paragraph' or 'sentence' (got 'page'); "
+        "stages.0: freeze is true, which has no meaning here: give embeddings; "
+        "stages.0.method: Unknown method 'minilmv'. Did you mean 'minilmv2'? Your own methods come with --plugin FILE."
+    )
+
+
+def test_what_follows_from_a_mistake_is_not_told_and_many_are_counted(tiny_recipe):
+    tiny_recipe["corpus"] = {"sorces": ["a.txt"]}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(tiny_recipe)
+    assert str(caught.value).startswith("corpus: unknown key 'sorces'. Did you mean 'sources'? Known: augment, ")
+    assert "missing" not in str(caught.value)
+    with pytest.raises(RecipeError, match=r"unknown key 'key5'\. .* \(and 3 more\)\.$"):
+        load_recipe(tiny_recipe | {f"key{number}": number for number in range(8)})

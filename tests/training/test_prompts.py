@@ -211,7 +211,7 @@ REFUSED = {
     "the shares of sources add up to 1.2: let them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
     "units: Input should be a valid list (got 'sentence'; write [sentence])": ["corpus.units=sentence"],
     "student_prompts is false, which has no meaning here: give teacher or none": ["corpus.student_prompts=no"],
-    "corpus.sources.0: unknown key 'path'. Known: role, share, source, units. source is missing (and 1 more)": [
+    "source is missing; corpus.sources.1: unknown key 'path'. Known: role, share, source, units. source is": [
         "corpus.sources=[{path: TEXT, role: document}, {path: TEXT}]"
     ],
     "is listed twice to be read in the same way": [

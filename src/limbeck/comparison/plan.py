@@ -380,7 +380,7 @@ def load_plan(
         data: Folder with the tasks' files; wins over the plan's.
 
     Raises:
-        RecipeError: one line for the first thing that is wrong, with its place in the plan.
+        RecipeError: one line that names each mistake with its place in the plan.
     """
     if isinstance(plan, str | Path):
         given = _read(Path(plan))

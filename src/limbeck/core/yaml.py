@@ -1,13 +1,14 @@
 """YAML as people write it: plain values, each key once, no tags, of bounded size and depth."""
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 
@@ -183,22 +184,38 @@ class Strict(BaseModel):
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
     )
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _refuse_unknown_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in data:
-                if key not in cls.model_fields:
-                    raise ValueError(
-                        f"unknown key '{str(key)[:200]}'.{suggestion(str(key), cls.model_fields)}{_missing(cls, data)}"
-                    )
-                # Pydantic takes true for 1, and YAML takes yes and on for true.
-                kind = cls.model_fields[key].annotation
-                if isinstance(data[key], bool) and not _takes_truth(kind):
-                    raise ValueError(
-                        f"{key} is {str(data[key]).lower()}, which has no meaning here: give {_choices(kind)}"
-                    )
-        return data
+    def _refuse_unknown_keys(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        problems = dict(_wrong_keys(cls, data)) if isinstance(data, dict) else {}
+        if not problems:
+            return validate(data)
+        found = [_line_error((), message, data) for message in problems.values()]
+        try:
+            validate({key: value for key, value in data.items() if key not in problems})
+        except ValidationError as error:
+            # Of the part as a whole it says only what follows from the wrong keys.
+            below = (item for item in error.errors() if item["loc"] and item["type"] != "missing")
+            found += [_line_error(item["loc"], item["msg"], item["input"], item["type"]) for item in below]
+        raise ValidationError.from_exception_data(cls.__name__, found)
+
+
+def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> Iterator[tuple[Any, str]]:
+    """Say of each key that is unknown, or has a value that stands for another, what would be right."""
+    missing = _missing(cls, data)
+    for key in data:
+        if key not in cls.model_fields:
+            yield key, f"unknown key '{str(key)[:200]}'.{suggestion(str(key), cls.model_fields)}{missing}"
+            missing = ""
+        # Pydantic takes true for 1, and YAML takes yes and on for true.
+        elif isinstance(data[key], bool) and not _takes_truth(cls.model_fields[key].annotation):
+            choices = _choices(cls.model_fields[key].annotation)
+            yield key, f"{key} is {str(data[key]).lower()}, which has no meaning here: give {choices}"
+
+
+def _line_error(place: tuple[int | str, ...], message: str, value: Any, kind: str = "value_error") -> InitErrorDetails:
+    error = PydanticCustomError(kind, "{message}", {"message": message})
+    return InitErrorDetails(type=error, loc=place, input=value)
 
 
 def _takes_truth(kind: Any) -> bool:
@@ -226,10 +243,12 @@ def _choices(kind: Any) -> str:
 
 _BRANCHES = ("str", "int", "ShapeSpec", "TaskSpec", "SourceSpec")
 """Names of types that pydantic puts into the place of a value that may have one of several."""
+_SHOWN = 6
+_AFTER_NEAR = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|$)")
 
 
 def explain(error: ValidationError) -> str:
-    """Turn a validation error into one line: the place, what is wrong, and how many more there are.
+    """Turn a validation error into one line: of each mistake the place, and what is wrong.
 
     Of a value that may have one of several types pydantic reports a failure for each; the author meant the
     type whose failure lies deepest in the value, and is not that the value is of another type.
@@ -242,15 +261,23 @@ def explain(error: ValidationError) -> str:
         max(group, key=lambda item: (len(_place(item["loc"])), not item["type"].endswith("_type")))
         for group in groups.values()
     ]
-    first, more = errors[0], len(errors) - 1
-    place = ".".join(map(str, _place(first["loc"]))) or "recipe"
-    message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    if first["type"] == "missing":
+    said = [_explain_one(item) for item in errors]
+    if len(said) == 1:
+        return f"{said[0]}."
+    more = f" (and {len(said) - _SHOWN} more)" if len(said) > _SHOWN else ""
+    # Of several a name that is near says enough.
+    return f"{'; '.join(_AFTER_NEAR.sub('', one) for one in said[:_SHOWN])}{more}."
+
+
+def _explain_one(item: Any) -> str:
+    place = ".".join(map(str, _place(item["loc"]))) or "recipe"
+    message = item["msg"].removeprefix("Value error, ").rstrip(".")
+    if item["type"] == "missing":
         message = "is missing"
-    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(first.get('input'))[:80]!r})"
-    if first["type"] == "list_type" and isinstance(first["input"], str | int | float):
-        shown = f" (got {str(first['input'])[:80]!r}; write [{str(first['input'])[:80]}])"
-    return f"{place}: {message}{shown}" + (f" (and {more} more)." if more else ".")
+    shown = "" if item["type"] in ("missing", "value_error") else f" (got {str(item.get('input'))[:80]!r})"
+    if item["type"] == "list_type" and isinstance(item["input"], str | int | float):
+        shown = f" (got {str(item['input'])[:80]!r}; write [{str(item['input'])[:80]}])"
+    return f"{place}: {message}{shown}"
 
 
 def _is_branch(part: Any) -> bool:

@@ -14,10 +14,10 @@ import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from limbeck.core.registry import load_plugins
-from limbeck.errors import ModelError, shorten_error, suggestion
+from limbeck.errors import ModelError, nearest, shorten_error, suggestion
 from limbeck.models.families import Family, families
 from limbeck.models.locating import read_json
-from limbeck.models.structure import unlisted_family
+from limbeck.models.structure import SUCH_AS, unlisted_family
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 """Floating-point types of weights, by name."""
@@ -37,7 +37,7 @@ _REFUSED = {
     "per_layer_config": "and limbeck reads models whose layers have one shape; choose another",
     "is_decoder": "so it is a decoder, and limbeck distils encoders; choose another model",
     "add_cross_attention": "so it is a decoder with attention to an encoder; choose another",
-    "is_encoder_decoder": "so it is an encoder with a decoder, and limbeck distils encoders; choose another",
+    "is_encoder_decoder": f"so it is an encoder with a decoder, and limbeck distils encoders; choose one, {SUCH_AS}",
 }
 # Of no consequence for the numbers of a model, and limbeck's to decide. `auto_map` names code that is never run.
 _IGNORED = {
@@ -83,11 +83,12 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
     if isinstance(model_type, str) and model_type not in families:
         load_plugins()  # One may register it with transformers.
     if not isinstance(model_type, str) or (model_type not in families and model_type not in CONFIG_MAPPING):
-        known = suggestion(model_type if isinstance(model_type, str) else "", families)
+        near = nearest(model_type, [*families, *CONFIG_MAPPING]) if isinstance(model_type, str) else ""
+        known = f" Known: {', '.join(sorted(families))}, and other text encoders of transformers."
         of = f": Unknown model family '{model_type}'." if isinstance(model_type, str) else "."
         if isinstance(found, dict) and found.get("auto_map"):
             of += " It comes with code of its own, which limbeck never runs."
-        raise ModelError(f"The config.json of '{name}' has no known model_type{of}{known}")
+        raise ModelError(f"The config.json of '{name}' has no known model_type{of}{near}{known}")
     kind, owner = CONFIG_MAPPING[model_type], f"The config.json of '{name}'"
     try:
         family = families[model_type] if model_type in families else unlisted_family(model_type)

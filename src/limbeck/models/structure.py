@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _NUMBERS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 _FFN_WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "d_inner", "d_ff", "inner_dim", "hidden_dim")
 _BLOCKS, _TOKENS, _WORDS = 3, 6, 64
+SUCH_AS = "such as bert, roberta, deberta-v2, mpnet or modernbert"
+"""Encoders that serve where a model does not, for refusals."""
 _FETCH_KERNELS = ("mra", "rwkv", "yoso")
 _MOST_NUMBERS = 1_000_000_000
 # Of no consequence for the structure; fewer of them mean fewer models to look into.
@@ -71,7 +73,7 @@ def unlisted_family(model_type: str) -> Family:
     elif own and (missing := [name for name in (layers, hidden, heads, words) if name not in own]):
         reason = f"its configuration has no {', '.join(missing)}, by which transformers knows the size of a model"
     if reason is not None:
-        raise ModelError(f"The family '{model_type}' cannot be read: {reason}; choose another model.")
+        raise ModelError(f"The family '{model_type}' cannot be read: {reason}; choose a text encoder, {SUCH_AS}.")
     ffn = next((name for field in _FFN_WIDTHS if (name := standard.get(field, field)) in own), _FFN_WIDTHS[0])
     dropouts = [name for name, value in own.items() if type(value) in (int, float) and _is_dropout(name)]
     fields = Fields(layers, hidden, heads, ffn, dropouts=tuple(dropouts))

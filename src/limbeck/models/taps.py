@@ -231,7 +231,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
     def _no_interface(self) -> ModelError:
         return ModelError(
             f"'{self.model.config.model_type}' does not take its attention from transformers' AttentionInterface, so "
-            "query, key, value and context cannot be tapped; use a method on hidden states."
+            "query, key, value and context cannot be tapped; use a method on hidden states or vectors, such as "
+            "hidden_states, sentence_embedding or aligned_embedding."
         )
 
     @torch.no_grad()

@@ -223,7 +223,7 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str 
         The recipe.
 
     Raises:
-        RecipeError: one line for the first thing that is wrong, with its place in the recipe.
+        RecipeError: one line that names each mistake with its place in the recipe.
     """
     if isinstance(recipe, str | Path):
         data: Mapping[str, Any] = read_recipe(recipe)

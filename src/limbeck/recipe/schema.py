@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
@@ -590,16 +591,16 @@ class StudentSpec(Strict):
         "saved student: their start, or the teacher's values where shapes allow.",
     )
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _a_depth_starts_from_layers(cls, value: Any) -> Any:
+    def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         given = shape_alone(value)
         if not isinstance(given, Mapping) or (depth := depth_alone(given.get("shape"))) is None:
-            return given
+            return validate(given)
         start = given.get("initialise", {})
         if isinstance(start, Mapping) and not {"layers", "checkpoint"} & set(start):
             start = {**start, "layers": "ends"}
-        return {**given, "shape": depth, "initialise": start}
+        return validate({**given, "shape": depth, "initialise": start})
 
 
 Student: TypeAlias = Annotated[
