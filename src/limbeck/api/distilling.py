@@ -190,7 +190,7 @@ def _asked_for(
 
 
 def named_recipe(
-    recipe: Recipe | Mapping[str, Any] | str | Path | None,
+    recipe: object,
     given: Mapping[str, Any],
     *,
     tokenizer: Any = None,
@@ -201,7 +201,7 @@ def named_recipe(
     """Return a recipe with what is given beside it, or chosen where no method is, with names in the places of objects.
 
     Args:
-        recipe: The recipe, if any.
+        recipe: A `Recipe`, a dict, or the path of a YAML file, if any.
         given: Options over it; see `merge_options`.
         tokenizer: Of a teacher that is a model object.
         kept_in: Where objects are kept; None is the run's folder, or limbeck's cache without one.
