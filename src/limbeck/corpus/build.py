@@ -38,7 +38,7 @@ from limbeck.errors import CorpusError
 
 BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
-LABELLED_FORMAT = 1
+LABELLED_FORMAT = 2
 """Raise it when the same rows would give other tokens: older caches are then built anew."""
 
 _WAITING = "waiting for another process that tokenises"
