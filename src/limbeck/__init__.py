@@ -77,8 +77,9 @@ class _Package(ModuleType):
     """limbeck itself: whatever imports a package below it first, the package can be called."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _ROOMS and type(value) is ModuleType:
-            value.__class__ = _Room
+        if name in _ROOMS and not callable(value):
+            kind = type(value)
+            value.__class__ = _Room if kind is ModuleType else type(kind.__name__, (_Room, kind), {})
         super().__setattr__(name, value)
 
 

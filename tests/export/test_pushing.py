@@ -24,8 +24,8 @@ class NoRouteError(Exception):
 @pytest.mark.parametrize(
     ("error", "part"),
     [
-        (403, r"did not take 'me/mine': Not yours\. Check the name and that your token may write"),
-        (500, r"did not take 'me/mine': Not yours\.$"),
+        (403, r"The Hub refused 'me/mine': Not yours\. Check the name and that your token may write"),
+        (500, r"The Hub refused 'me/mine': Not yours\.$"),
         (NoRouteError("no route"), r"'me/mine' could not be pushed: no route; the folder is kept"),
         (OSError("disk on fire"), "could not be pushed: disk on fire"),
     ],

@@ -19,8 +19,21 @@ from pydantic import TypeAdapter
 from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
 from limbeck.report import plots
-from limbeck.report.plot_drawing import FILE_SUFFIXES, WIDTH, drawn, shortened, svg_of, text_width, write_figure
-from limbeck.report.plots import SERIES, THEMES, Axis, Bar, BarGroup, Bars, Heat, Panels, Plot, Series, show
+from limbeck.report.plot_drawing import WIDTH, drawn, shortened, svg_of, text_width, write_figure
+from limbeck.report.plots import (
+    FILE_SUFFIXES,
+    SERIES,
+    THEMES,
+    Axis,
+    Bar,
+    BarGroup,
+    Bars,
+    Heat,
+    Panels,
+    Plot,
+    Series,
+    show,
+)
 
 LinkKind, Links = plots.LinkKind, plots.Links
 

@@ -179,7 +179,7 @@ def test_a_schedule_shares_out_steps_and_epochs():
     epochs = LengthSchedule.read({128: "3 epochs", 512: "2.5 epochs"})
     assert epochs.ends(-1, [40, 11]) == [120, 148]
     assert epochs.ends(74, [40, 11]) == [60, 74]
-    with pytest.raises(CorpusError, match="Of 3 steps length 512 has none"):
+    with pytest.raises(CorpusError, match="Length 512 gets none of the 3 steps"):
         shares.ends(3)
 
 
@@ -190,7 +190,7 @@ def test_a_plan_says_the_lengths(two_lengths):
 
 def test_too_few_steps_for_the_epochs_of_every_length_are_refused(two_lengths):
     two_lengths["stages"][0]["text"] = {"lengths": {12: "40 epochs", 32: "1 epoch"}}
-    with refused("Of 4 steps length 32 has none", TrainingError):
+    with refused("Length 32 gets none of the 4 steps", TrainingError):
         limbeck.distill(two_lengths)
 
 

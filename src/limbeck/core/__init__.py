@@ -1,7 +1,9 @@
 """What knows nothing of distillation, once each: files, folders, processes, registries, progress, the machine."""
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 IGNORED_LABEL = -100
@@ -11,7 +13,8 @@ IGNORED_LABEL = -100
 def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package whose names are imported when they are first used.
 
-    One module of it can then be imported without what the others need: torch and transformers take seconds.
+    One module of it can then be imported without what the others need: torch and transformers take seconds. A name that
+    a module shares with something in it stays the latter, also once the module has been imported.
 
     Args:
         package: Its `__name__`.
@@ -21,6 +24,16 @@ def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[
         PEP 562.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
+    shared = {name for name, home in home_of.items() if name == home}
+
+    class Package(ModuleType):
+        """The package itself, which each import of a module below it gives the module as an attribute."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, getattr(value, name, value) if name in shared else value)
+
+    if shared:
+        sys.modules[package].__class__ = Package
 
     def get(name: str) -> Any:
         if name not in home_of:
