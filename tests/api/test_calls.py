@@ -127,7 +127,7 @@ def test_benchmarks_take_lists_and_models(folder, tmp_path):
         (lambda: limbeck.benchmark("loss", width=3), "has no option 'width'. Did you mean 'widths'"),
         (lambda: limbeck.search("mapping", method="elm", output="x", genration=3), "has no option 'genration'"),
         (lambda: limbeck.search("architecture", method="elm", output="x"), "needs layers=…: Numbers of layers"),
-        (lambda: limbeck.search("mapping", teacher="x", output="y"), "A search is of one method"),
+        (lambda: limbeck.search("mapping", teacher="x", output="y"), "A search needs a method"),
         (lambda: limbeck.distill(teacher="x", output="y"), "Without a recipe student, corpus must be given too"),
         (lambda: limbeck.distill(3), "recipe is of type int; give a Recipe, a dict or the path"),
         (lambda: limbeck.report("nowhere"), "'nowhere' does not exist"),

@@ -103,7 +103,7 @@ def test_models_of_every_kind_have_a_name(folder, model, tmp_path):
     filled = pipeline("fill-mask", model=str(folder), tokenizer=str(folder))
     assert "BertForMaskedLM" in objects.model(filled)
     for strange in (3, object(), [model, tokenizer, 3]):
-        with pytest.raises(RecipeError, match="is no name of a model and no model of"):
+        with pytest.raises(RecipeError, match="is neither the name of a model nor a transformers"):
             objects.model(strange)
     model.name_or_path = "nowhere/at-all"
     with pytest.raises(RecipeError, match="teacher: the model object has no tokenizer, .* give tokenizer="):
@@ -236,7 +236,7 @@ def test_a_recipe_has_objects_in_the_places_of_names(model, tmp_path):
 
 def test_callbacks_and_methods_that_are_none_are_refused(folder, tmp_path):
     asked = {"teacher": folder, "student": 1, "corpus": TEXTS, "output": tmp_path}
-    with pytest.raises(RecipeError, match="callbacks: a function is none; derive it from"):
+    with pytest.raises(RecipeError, match="callbacks: a function is not a callback; derive it from"):
         limbeck.distill(callbacks=[lambda: 0], **asked)
-    with pytest.raises(RecipeError, match="method: 'make_teacher' is no registered method"):
+    with pytest.raises(RecipeError, match="method: 'make_teacher' is not a registered method"):
         limbeck.distill(method=make_teacher, **asked)

@@ -115,7 +115,7 @@ def test_a_cell_that_fails_leaves_the_others(limbeck, data, models, tmp_path, tr
     assert done.returncode == 1
     assert "1 cell failed" in " ".join(done.stdout.split())
     errors = {row["model"]: row.get("error") for row in rows_of(output)}
-    assert errors == {str(models[1]): None, str(short): f"'{short}' takes 16 tokens, not 32; --set length=16."}
+    assert errors == {str(models[1]): None, str(short): f"'{short}' takes 16 tokens, not 32; give --set length=16."}
     assert limbeck(*command).returncode == 1
     assert len(trained[0]) == 3, "only the failed cell is tried again"
 

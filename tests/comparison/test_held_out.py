@@ -108,7 +108,7 @@ def test_one_document_is_refused_where_a_share_was_to_be_held_out(teacher, tmp_p
     path.write_text("the model of the teacher is for the text " * 40)
     for held_out, spec in ((0.0, SPEC), (0.3, HeldOutSpec(enabled=False))):
         check_held_out(corpus_of(teacher, path, held_out), spec)
-    with pytest.raises(CorpusError, match="has 1 document. Blank lines separate documents"):
+    with pytest.raises(CorpusError, match=r"has too few documents \(1\)\. Blank lines separate documents"):
         check_held_out(corpus_of(teacher, path, 0.3), SPEC)
     path.write_text("\n\n".join(f"the model {number} of the teacher is for the text " * 20 for number in range(3)))
     check_held_out(corpus_of(teacher, path, 0.3), SPEC)

@@ -222,7 +222,7 @@ def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
     settings = settings_of(table, probability=1.0)
     corpus = building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / "cache", workers=1)
     assert len(corpus.train) == 1 and corpus.manifest["augmented"] == 0
-    assert corpus.report.counts == {"augmented copy with the text of a held-out row, left out": 3}
+    assert corpus.report.counts == {"augmented copy with the same text as a held-out row, left out": 3}
 
 
 def copies_of(cache):
@@ -291,7 +291,7 @@ def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_p
         ({"copies": 0}, "augment.copies is 0: give 1 or more"),
         ({"probability": 0.0}, "augment.probability is 0.0: give a chance above 0, up to 1"),
         ({"candidates": 0}, "augment.candidates is 0"),
-        ({"word_vectors": None}, "needs a masked_lm, word_vectors, or both"),
+        ({"word_vectors": None}, "needs masked_lm, word_vectors or both"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
@@ -301,5 +301,5 @@ def test_settings_that_cannot_be_meant(values, message):
 
 
 def test_rows_that_belong_together_have_no_copies():
-    with pytest.raises(CorpusError, match="would break up rows of ranking: leave out augment"):
+    with pytest.raises(CorpusError, match="do not suit rows of ranking: leave out augment"):
         LabelledSettings("ranking", ["a.tsv"], augment=Augmentation(word_vectors="v.txt"))

@@ -43,8 +43,11 @@ def test_numbers_of_a_data_set_are_understood_by_its_names():
         (["joy", "hope"], r"rows.tsv:3 has the label 'hope', which is not one of the teacher's classes"),
         ("joy|hope", r"has the label 'hope'"),
         ([3], r"has the label 3, which is not one .* or a number from 0 to 2"),
-        ([0, 1, 0], r"has the label \[0, 1, 0\], which has a class twice: give each once, or a column of 0 and 1"),
-        ("anger|anger", "has a class twice"),
+        (
+            [0, 1, 0],
+            r"has the label \[0, 1, 0\], which names a class twice: name each once, or give a column of 0 and 1",
+        ),
+        ("anger|anger", "names a class twice"),
         ([None], "has the label None"),
         ({"joy": 1}, "has the label {'joy': 1}"),
     ],
@@ -73,7 +76,7 @@ def test_a_column_for_each_class(names, values, flags):
         ({"joy": -1, "anger": 0}, "has the label -1"),
         ({"joy": "yes", "anger": 0}, "has the label 'yes', which is not a finite number"),
         ({"joy": 1, "hope": 0}, "label_columns of rows.csv:2 has the label 'hope', which is not one"),
-        ({"joy": 1}, "label_columns has no column for the class 'anger': name all"),
+        ({"joy": 1}, "label_columns has no column for the class 'anger': give every class a column"),
     ],
 )
 def test_columns_that_are_not_of_the_classes_are_refused(values, message):
@@ -129,7 +132,7 @@ def test_weights_are_read_by_name_and_by_number():
         ([1, 2, 0], NAMES, "has the weight 0; give numbers above 0"),
         ([1, 2, float("nan")], NAMES, "has the weight nan"),
         ("even", NAMES, "class_weights is 'even'; give balanced"),
-        ("balanced", (), "weighs classes, but these labels have none"),
+        ("balanced", (), "weights classes, but these labels have none"),
     ],
 )
 def test_weights_that_cannot_be_meant_are_refused(given, names, message):

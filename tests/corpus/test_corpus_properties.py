@@ -30,7 +30,7 @@ usual = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 quick = settings(max_examples=40, derandomize=True, **usual)
 
 BAD_BYTES = "line with bytes that are not UTF-8"
-CONTROLS = "document with control characters, replaced"
+CONTROLS = "document whose control characters were replaced"
 EMPTY = "empty document"
 NO_TEXT = "file not in UTF-8, skipped"
 REPEATED = "document that repeats another"

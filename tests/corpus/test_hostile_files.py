@@ -138,7 +138,7 @@ def test_a_line_without_end_in_bounded_memory(tmp_path, kind):
     characters, counted, peak = measured(path)
     assert peak < 2**21 < path.stat().st_size / 5
     assert characters > 10_000_000 if kind == ".txt" else characters == 0
-    layout = "file without blank lines, read as one document a line"
+    layout = "file without blank lines, read as one document per line"
     assert counted == ({lines.CUT_LINE, layout} if kind == ".txt" else {lines.LONG_LINE})
 
 
@@ -199,7 +199,7 @@ def test_what_is_no_ordinary_file(tmp_path):
     texts, report = read(folder)
     assert texts == ["good"]
     assert report.counts == {"file of another kind, skipped": 4}
-    with pytest.raises(CorpusError, match=r"pipe\.txt' is not an ordinary file"):
+    with pytest.raises(CorpusError, match=r"pipe\.txt' is not a regular file"):
         read(folder / "pipe.txt")
     with pytest.raises(CorpusError, match="There is no file"):
         read(folder / "itself.txt")

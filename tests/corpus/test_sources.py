@@ -70,7 +70,7 @@ def test_a_long_file_without_blank_lines_is_one_document_a_line(tmp_path):
     lines = [f"line {number}" for number in range(1500)]
     texts, report = read(write_packed(tmp_path / "lines.txt", "\n".join(lines)))
     assert texts == lines
-    assert list(report.counts) == ["file without blank lines, read as one document a line"]
+    assert list(report.counts) == ["file without blank lines, read as one document per line"]
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])

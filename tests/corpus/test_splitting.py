@@ -132,5 +132,5 @@ def test_development_rows_are_held_out_and_none_of_them_is_trained_on(tmp_path):
 
 
 def test_a_share_beside_development_rows_is_refused(tmp_path):
-    with pytest.raises(CorpusError, match=r"held_out is 0\.1, and there are development rows"):
+    with pytest.raises(CorpusError, match=r"held_out is 0\.1, but there are development rows too"):
         build(tmp_path, [("a", 0)], tmp_path, held_out=0.1, development=Rows(["b"]))

@@ -163,7 +163,7 @@ def test_sources_by_a_pattern_are_those_of_a_list(tmp_path, cache):
     assert built.titles == ("en", "sw") and built.path == build_text(cache, TOKENIZER, *listed).path
     rows = built.manifest["source_rows"]
     assert built.row_mix(0).shares == pytest.approx([row**0.3 / sum(other**0.3 for other in rows) for row in rows])
-    with pytest.raises(CorpusError, match="mix.by gives the sources, and sources are given too"):
+    with pytest.raises(CorpusError, match="mix.by names the sources, but sources are given too"):
         build_text(cache, TOKENIZER, listed[0], mix=mix)
 
 

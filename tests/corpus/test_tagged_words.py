@@ -66,7 +66,7 @@ def test_a_language_before_every_word_is_taken_off(tmp_path, language):
     (tmp_path / "a.tsv").write_text("\n".join(f"{language}:{row}" if row else "" for row in rows))
     found, report = read(tmp_path / "a.tsv", ("O", "B-PER", "B-LOC"))
     assert [example.text for example in found] == ["Juan\tvive", f"en:\t{language}:", "Lima"]
-    assert report.counts == {f"table whose words have their language before them ('{language}:'), taken off": 1}
+    assert report.counts == {f"table whose words begin with their language ('{language}:'), removed": 1}
     (tmp_path / "b.tsv").write_text(f"{language}:Juan\tB-PER\n\n{language}:vive\tO\nen\tO\n")
     found, report = read(tmp_path / "b.tsv", ("O", "B-PER"))
     assert [example.text for example in found] == [f"{language}:Juan", f"{language}:vive\ten"]
@@ -81,9 +81,9 @@ def test_a_language_before_every_word_is_taken_off(tmp_path, language):
             LABELS,
             "has the label 'B-ORG', which is not one of the teacher's classes",
         ),
-        ('{"tokens": ["a", "b"], "tags": ["O"]}', LABELS, "a.jsonl:1 has 2 words, but 1 tags: give each word one"),
+        ('{"tokens": ["a", "b"], "tags": ["O"]}', LABELS, "a.jsonl:1 has 2 words, but 1 tag: give each word its own"),
         ('{"tokens": "a b", "tags": ["O"]}', LABELS, "has no list of words in its column 'tokens', but 'a b'"),
-        ('{"tokens": ["a"], "tags": "O"}', LABELS, "has 1 words, but the tags 'O': give each word one"),
+        ('{"tokens": ["a"], "tags": "O"}', LABELS, "has 1 word, but the tags 'O': give each word its own"),
         ('{"tokens": ["a"], "tags": [null]}', LABELS, "is unlabelled: the tag of its word 1 is None"),
         ('{"tokens": ["a"], "tags": [-100]}', LABELS, "is unlabelled: the tag of its word 1 is -100"),
         ('{"tokens": ["a"]}', LABELS, "no column 'tags': set tags_column to one of tokens"),
@@ -140,9 +140,9 @@ def test_the_first_token_of_a_word_has_its_label(family):
             inside, expected = tokens[1:-1], [piece for tag in labels if tag != -100 for piece in pieces[tag]]
             assert inside == expected[: len(inside)]
             assert [labels[1:-1][place] for place in _starts(labels[1:-1], pieces)] == [t for t in labels if t != -100]
-    assert report.counts["word without a token, not labelled"] == 4
+    assert report.counts["word without a token, ignored"] == 4
     assert report.counts["sentence cut into windows of 4 tokens"] == 1
-    with pytest.raises(CorpusError, match="length is 2, but this tokenizer puts 2 special tokens in a row"):
+    with pytest.raises(CorpusError, match="length is 2, which is too short: this tokenizer puts 2 special"):
         WordEncoder(tokenizer, 2)
 
 

@@ -137,7 +137,7 @@ def test_rows_that_cannot_be_trained_on_are_left_out_of_training_only() -> None:
         ("held", (4, 4)),  # [CLS] of [SEP] the model [SEP]
         ("none", (0, 0)),
     ]
-    assert report.counts == {"answer without a place in its context's tokens, row left out": 2}
+    assert report.counts == {"answer that none of its context's tokens cover, row left out": 2}
     evaluated = cut_rows(windows, rows, report)
     assert [window.row for window in evaluated] == [row.id for row in rows]
     assert {window.label for window in evaluated} == {(0, 0)}

@@ -169,15 +169,15 @@ def test_classes_are_matched_by_their_names(labels, renamed, classes, note):
     ("config", "kind", "renamed", "message"),
     [
         (config_of("good", "bad"), "classification", {},
-         "'m' has the classes good, bad, but Classification has no, yes; name them by --classes good=no"),
-        (config_of("LABEL_1", "LABEL_0"), "classification", {}, "name them by --classes LABEL_1=no"),
-        (config_of("LABEL_0", "LABEL_1"), "classification", {"LABEL_0": "yes"}, "name them by --classes LABEL_0=no"),
+         "'m' has the classes good, bad, but Classification has no, yes; name them with --classes good=no"),
+        (config_of("LABEL_1", "LABEL_0"), "classification", {}, "name them with --classes LABEL_1=no"),
+        (config_of("LABEL_0", "LABEL_1"), "classification", {"LABEL_0": "yes"}, "name them with --classes LABEL_0=no"),
         (config_of("good", "bad"), "classification", {"good": "yes", "bad": "yes"},
          r"has the classes good \(named yes\), bad \(named yes\), but"),
         (config_of("a", "b", "c"), "classification", {},
          r"'m' has 3 outputs \(a, b, c\), but Classification has 2 classes \(no, yes\); give a model that was"),
         (config_of("a"), "classification", {}, r"'m' has 1 output \(a\), but Classification has 2 classes"),
-        (config_of("no", "yes"), "regression", {}, r"has 2 outputs \(no, yes\), but Regression asks for one value"),
+        (config_of("no", "yes"), "regression", {}, r"has 2 outputs \(no, yes\), but Regression needs one value"),
         (config_of("no", "yes", problem_type="multi_label_classification"), "classification", {},
          "'m' was fine-tuned for multi label classification"),
         (config_of("no", "yes", architecture="BertForMaskedLM"), "classification", {},
@@ -216,13 +216,13 @@ def test_refusals_come_before_anything_is_scored(evaluate, classifier, model_of,
     headless = model_of(None)
     refused = [
         ({"models": (classifier, headless), "tasks": "mrpc"}, ModelError, "has no classification head"),
-        ({"models": (classifier,), "tasks": "mrpc,stsb"}, ModelError, "STS-B asks for one value"),
-        ({"models": (classifier,), "tasks": "rte"}, ModelError, "RTE has entailment, not_entailment; name them by"),
-        ({"models": (classifier,), "tasks": "mrpc", "seeds": 2}, RecipeError, "--seeds counts trainings"),
+        ({"models": (classifier,), "tasks": "mrpc,stsb"}, ModelError, "STS-B needs one value"),
+        ({"models": (classifier,), "tasks": "rte"}, ModelError, "RTE has entailment, not_entailment; name them with"),
+        ({"models": (classifier,), "tasks": "mrpc", "seeds": 2}, RecipeError, "--seeds counts training runs"),
         ({"models": (classifier,), "tasks": "mrpc", "settings": ("epochs=1",)}, RecipeError,
-         "'epochs=1' is a setting of training, but --as-is trains nothing; it has length, stride"),
+         "'epochs=1' is a training setting, but --as-is trains nothing; its settings are length, stride"),
         ({"models": (classifier,), "tasks": "mrpc", "classes": {"LABEL_0": "equivalent"}}, RecipeError,
-         "--classes names 'LABEL_0', a class of none of the models"),
+         "--classes names 'LABEL_0', which is not a class of any of the models"),
     ]  # fmt: skip
     for given, kind, message in refused:
         with pytest.raises(kind, match=message):

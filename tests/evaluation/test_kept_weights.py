@@ -225,7 +225,7 @@ def test_a_folder_in_use_is_left_alone(ask, everything, monkeypatch):
     assert (everything / LOCK).exists()
 
 
-@pytest.mark.parametrize(("keep", "hint"), [("all", "keep the best alone"), ("best", "another --output")])
+@pytest.mark.parametrize(("keep", "hint"), [("all", "keep only the best"), ("best", "another --output")])
 def test_a_disk_without_room_is_told_before_anything_is_trained(keep, hint, ask, tmp_path, monkeypatch, trained):
     usage = namedtuple("Usage", "total used free")
     monkeypatch.setattr(kept_weights.shutil, "disk_usage", lambda _: usage(10**6, 10**6, 1000))
@@ -240,7 +240,7 @@ def test_what_cannot_be_kept_is_refused(ask, data, tmp_path):
     shutil.copytree(data / "RTE", tmp_path / "data" / "RTE")
     (tmp_path / "data" / "RTE" / "dev.tsv").unlink()
     shutil.copy(data / "RTE" / "dev.tsv", tmp_path / "data" / "RTE" / "test.tsv")
-    with pytest.raises(CorpusError, match="no labelled rows to choose the best of 4 runs by"):
+    with pytest.raises(CorpusError, match="no labelled rows by which to choose the best of 4 runs"):
         run_evaluation(ask(tmp_path / "o", "best", data=tmp_path / "data"))
 
 

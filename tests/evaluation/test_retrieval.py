@@ -159,8 +159,8 @@ def no_weights(*_, **__):
     ("model", "tasks", "message"),
     [
         ("classifier", "retrieval", r"is not an embedding model: it has a head \(…ForSequenceClassification\)"),
-        ("router", "stsb_cosine", "sends queries and documents to different models, and STS-B .* has neither"),
-        ("parts", "retrieval", "do not lie in whole folders 'query' and 'document'"),
+        ("router", "stsb_cosine", "sends queries and documents to different models, but STS-B .* has neither"),
+        ("parts", "retrieval", "does not have them as whole folders 'query' and 'document'"),
         ("student", "retrieval", "No file of the splits of Retrieval in"),
         ("gone", "retrieval", "gone"),
     ],

@@ -111,8 +111,8 @@ def test_where_a_task_has_a_test_split_alone_rows_to_train_on_are_held_out_to_ch
     found = Planner(request).plan("conll2000")
     told = [note for note in found.notes if "held out" in note]
     assert found.task.scored == ("test",) and found.task.select == ("held_out" if chooses else "test")
-    line = "4 of its 40 rows to train on are held out to choose by, since of other rows it has test alone"
-    assert told == [f"CoNLL-2000: {line}, which is only scored"] * chooses
+    line = "4 of its 40 training rows are held out to choose settings on, since the only other rows are those"
+    assert told == [f"CoNLL-2000: {line} of test, which are only scored"] * chooses
     data = load_task("conll2000", data=tmp_path)
     split = hold_out_rows(data).splits
     held, kept = ({row.text for row in split[name]} for name in ("held_out", "train"))

@@ -176,5 +176,7 @@ def test_fewer_queries_look_through_all_documents(folder):
     ids=["none", "one document", "nothing relevant"],
 )  # fmt: skip
 def test_too_little_to_look_through(rows):
-    with pytest.raises(CorpusError, match="give a query with a relevant document, and two documents or more"):
+    with pytest.raises(
+        CorpusError, match="give at least one query with a relevant document, and at least two documents"
+    ):
         Search.of(rows, "search test")

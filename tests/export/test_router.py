@@ -118,7 +118,7 @@ def test_the_command_finds_the_teacher_and_writes_a_card_that_works(limbeck, run
 def test_an_equal_copy_of_the_teacher_may_lie_elsewhere(run, teacher, tmp_path, export):
     moved = teacher.rename(teacher.parent / "moved")
     try:
-        with pytest.raises(ModelError, match=r"cannot be loaded; give its place by --documents\. The model folder "):
+        with pytest.raises(ModelError, match=r"cannot be loaded; give its folder as --documents\. The model folder "):
             export(run, "router")
         assert export(run, "router", documents=str(moved), texts=[ASKED]).record["documents"] == "moved"
     finally:
@@ -127,7 +127,7 @@ def test_an_equal_copy_of_the_teacher_may_lie_elsewhere(run, teacher, tmp_path, 
 
 def test_a_student_of_no_run_needs_a_model_that_its_queries_find(run, teacher, tmp_path, export, monkeypatch):
     student = sentence_student(tmp_path / "student")
-    with pytest.raises(ModelError, match="Nothing says which teacher .* learned from; give it by --documents"):
+    with pytest.raises(ModelError, match="Nothing says which teacher .* learned from; give it as --documents"):
         export(student, "router")
     other = sentence_student(tmp_path / "other", "roberta")
     with pytest.raises(ModelError, match=r"find \d+% of 20 sample texts .* no record says"):
@@ -158,7 +158,9 @@ def test_vectors_of_other_widths_are_refused(run, tmp_path, export):
     wide = sentence_student(tmp_path)
     modes = ("mean", "cls")
     (wide / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": HIDDEN, "pooling_mode": modes}))
-    with pytest.raises(ModelError, match=f"have width {HIDDEN} and those of .* {2 * HIDDEN}, and an index holds one"):
+    with pytest.raises(
+        ModelError, match=f"have width {HIDDEN} and those of .* have {2 * HIDDEN}, but an index holds one"
+    ):
         export(run, "router", documents=str(wide))
 
 

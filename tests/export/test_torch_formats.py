@@ -45,7 +45,7 @@ def test_a_head_goes_along_but_makes_no_sentence_vectors(tmp_path, export):
     model = AutoModelForSequenceClassification.from_pretrained(done.folder)
     assert (model.config.num_labels, model.dtype) == (3, torch.bfloat16)
     assert done.record["differences"]["equal_decisions"] is not None
-    with pytest.raises(ModelError, match="has a classification head and makes no sentence vectors"):
+    with pytest.raises(ModelError, match="has a classification head and does not make sentence vectors"):
         export(student, "sentence-transformers", output=tmp_path / "vectors")
 
 

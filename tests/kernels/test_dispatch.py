@@ -43,8 +43,8 @@ def test_an_explicit_choice_is_met_or_refused(with_triton, monkeypatch):
         assert choose_relation_backend(name, *given) == name
     refuses("Did you mean 'blocked'", "bloked", "cpu")
     assert choose_relation_backend("triton", "cuda") == "triton"
-    refuses("needs a CUDA device and the tensors are on cpu; choose backend 'auto'", "triton", "cpu")
-    refuses("'triton' has no float64; give float32 or less, or choose", "triton", "cuda", torch.float64)
+    refuses("needs a CUDA device, but the tensors are on cpu; choose backend 'auto'", "triton", "cpu")
+    refuses("'triton' has no float64; give float32, bfloat16 or float16, or choose", "triton", "cuda", torch.float64)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert choose_relation_backend("triton", "cpu") == "triton"
     assert choose_relation_backend("auto", "cuda") == "blocked"

@@ -125,7 +125,7 @@ def test_a_value_and_the_relevance_of_a_document_are_told_apart_where_the_config
         if head in (other, None):
             check_has_head("it", config, other)  # does not raise
         else:
-            line = f"'it' was fine-tuned for {head} .* and the task is {other}; .* id2label {{\"0\": "
+            line = f"'it' was fine-tuned for {head} .* but the task is {other}; .* id2label {{\"0\": "
             with pytest.raises(ModelError, match=line):
                 check_has_head("it", config, other)
 

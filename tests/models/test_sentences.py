@@ -187,7 +187,7 @@ def test_what_cannot_be_applied_is_refused(transformer, tmp_path):
     refused("modules.json", [*listed, listed[1]], "in this order")
     dense = json.loads((tmp_path / "3_Dense/config.json").read_text())
     for key, value, part in (
-        ("activation_function", "os.system", "none of torch.nn"),
+        ("activation_function", "os.system", "not one of torch.nn"),
         ("activation_function", "torch.nn.modules.activation.Tanhh", "Did you mean 'Tanh'?"),
         ("in_features", 10**9, "in_features 1000000000"),
         ("module_output_name", "token_embeddings", "to sentence_embedding"),
@@ -201,7 +201,7 @@ def test_what_cannot_be_applied_is_refused(transformer, tmp_path):
     refused("3_Dense/model.safetensors", None, "lack", read=loaded)
     refused("3_Dense/model.safetensors", "x", "damaged", read=loaded)
     prompts = "config_sentence_transformers.json"
-    refused(prompts, {"prompts": {"query": 3}}, "not as expected")
+    refused(prompts, {"prompts": {"query": 3}}, "do not have the expected structure")
     refused(prompts, {"prompts": {"query": "q"}, "default_prompt_name": "qury"}, "Did you mean 'query'?")
     refused("sentence_bert_config.json", {"transformer_task": "text-generation"}, "'text-generation'")
     refused("tokenizer_config.json", {"model_max_length": 0}, "model_max_length")

@@ -110,9 +110,9 @@ def test_relations_are_read_where_the_tap_verifies_itself(family):
 
 
 @pytest.mark.parametrize(("family", "changes", "kind", "message"), [
-    ("deberta-v2", {}, "query", "does not take its attention from transformers' AttentionInterface"),
-    ("alembic", {"oddity": "attention"}, "value", "does not take its attention from transformers' AttentionInterface"),
-    ("alembic", {"oddity": "query"}, "query", "query of layer 2 .* not what a map of that block gives.*hidden states"),
+    ("deberta-v2", {}, "query", "does not compute attention through transformers' AttentionInterface"),
+    ("alembic", {"oddity": "attention"}, "value", "compute attention through transformers' AttentionInterface"),
+    ("alembic", {"oddity": "query"}, "query", "query of layer 2 .* not the output of any map .*hidden states"),
     ("alembic", {"oddity": "between"}, "hidden", "Layer 2 .* hidden states that differ from its output_hidden_states"),
 ])  # fmt: skip
 def test_streams_that_cannot_be_verified_are_refused(family, changes, kind, message, refused):
@@ -148,7 +148,7 @@ def test_layers_of_another_kind_are_not_mixed(refused):
 @EACH
 def test_a_narrower_copy_is_refused_and_a_random_start_is_not(family, refused):
     teacher = tiny.tiny_model(family)
-    reason = f"Blocks of {family} can only be copied at equal shape, because limbeck does not know which map"
+    reason = f"Blocks of {family} can only be copied between equal shapes, because limbeck does not know which map"
     with refused(f"{reason} .* layers: random"):
         tiny.start_student(teacher, 2, "first", hidden=24)
     student, start = tiny.start_student(teacher, 2, "random", hidden=24)

@@ -68,7 +68,7 @@ TAKEN = "from limbeck.methods import METHODS, register_method\n\nregister_method
         ("x = 1\nundefined_name\n", r"line 2: NameError: name 'undefined_name' is not defined\.$"),
         ("def f(:\n", r"line 1: SyntaxError: "),
         ("import no_such_module_at_all\n", r"line 1: ModuleNotFoundError: No module named 'no_such_module_at_all'\.$"),
-        (TAKEN, r"line 3: The method 'minilm' already exists; give yours another name\.$"),
+        (TAKEN, r"line 3: The method 'minilm' already exists; give yours a different name\.$"),
     ],
 )
 def test_a_file_that_fails_is_one_line_every_time(write_plugin, code, said):

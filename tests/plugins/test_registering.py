@@ -161,14 +161,14 @@ def test_arguments_of_other_names_are_refused(function):
 @pytest.mark.parametrize(
     ("item", "changes", "said"),
     [
-        (METHOD, {"name": "My Method"}, "small letters"),
+        (METHOD, {"name": "My Method"}, "lower-case letters"),
         (METHOD, {"options": dict}, "not a subclass of limbeck.methods.MethodOptions"),
         (METHOD, {"options": Demanding}, "option 'share' has no default"),
         (METHOD, {"options": Named}, "an option is called 'name'"),
         (METHOD, {"compose": None}, "compose is not a function"),
-        (METHOD, {"tasks": ("text", "poetry")}, "'poetry'); give some of text, classification"),
-        (METHOD, {"tasks": ()}, "give some of text"),
-        (OBJECTIVE, {"name": "Absolute"}, "small letters"),
+        (METHOD, {"tasks": ("text", "poetry")}, "'poetry'); choose from text, classification"),
+        (METHOD, {"tasks": ()}, "choose from text"),
+        (OBJECTIVE, {"name": "Absolute"}, "lower-case letters"),
         (OBJECTIVE, {"student_streams": 0}, "takes 0 streams"),
         (OBJECTIVE, {"unit": "word"}, "unit is 'word'; give one of token"),
         (OBJECTIVE, {"student_streams": 2}, "cannot be called with 4 tensors"),
@@ -189,14 +189,14 @@ def test_items_that_recipes_could_not_name_or_training_not_call(item, changes, s
     [
         (register_as_objective(unit="token", name="mine"), 3, "it is not a function"),
         (register_as_method(name="mine"), lambda options, pairing: [], "'mine' cannot be added: it has no summary"),
-        (register_as_method(summary="Nameless."), functools.partial(compose), "small letters"),
-        (functools.partial(OBJECTIVES.add, "mine"), absolute, "no limbeck.objectives.Objective. For a function, put"),
+        (register_as_method(summary="Nameless."), functools.partial(compose), "lower-case letters"),
+        (functools.partial(OBJECTIVES.add, "mine"), absolute, "not limbeck.objectives.Objective. For a function, put"),
         (
             functools.partial(METHODS.add, "mine"),
             compose,
-            "no limbeck.methods.Method. For a function, put @register_as",
+            "not limbeck.methods.Method. For a function, put @register_as",
         ),
-        (functools.partial(METHODS.add, "mine"), {"name": "mine"}, "'mine' is a dict, no limbeck.methods.Method."),
+        (functools.partial(METHODS.add, "mine"), {"name": "mine"}, "'mine' is a dict, not limbeck.methods.Method."),
         (functools.partial(Registry("thing").add, "mine"), 1, "Nothing can be added to the registry of things"),
     ],
 )

@@ -91,7 +91,7 @@ def test_what_is_chosen_is_told_with_its_reasons(place):
         "reasons": {
             "student": "starts from layers 1, 4 of the teacher's 4, the start of the quickstart's recipe",
             "stages.0.method": f"sentence_embedding: {teacher} makes sentence vectors (mean), and the student has "
-            "their width, so its own can replace them",
+            "the same width, so its own vectors can replace them",
             "corpus": "sentences, as in the recipe of `limbeck quickstart`; no prompt, as its files say",
             "stages.0.training": "3 passes through 0.0172 MB of text, about 1 minute on 2 cores, estimated from "
             "sizes, not measured; the limit is 30 minutes, and more steps make better students",

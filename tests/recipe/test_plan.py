@@ -51,7 +51,7 @@ REFUSALS = yaml.safe_load((Path(__file__).parent / "refusals.yaml").read_text(en
 LONG = [
     ["5,000 characters", f"name={'x' * 5000}"],
     ["index from 0 to 0", f"stages.{'9' * 5000}.name=x"],
-    ["nothing is that deep", f"stages.0.training.{'a.' * 60}b=1"],
+    ["no key is that deep", f"stages.0.training.{'a.' * 60}b=1"],
     ["levels", f"stages.0.training.optim_args={'[' * 49}{']' * 49}"],
 ]
 
@@ -70,7 +70,7 @@ def test_every_field_of_training_arguments_is_in_one_list(monkeypatch, tiny_reci
     assert fields <= set().union(*lists), "decide what a distillation makes of a new field"
     assert not any(one & other for one, other in itertools.combinations(lists, 2))
     monkeypatch.setattr(training_fields, "WORKS", training_fields.WORKS - {"eval_delay"})
-    with pytest.raises(LimbeckError, match="eval_delay is new in this transformers"):
+    with pytest.raises(LimbeckError, match="eval_delay is new in this version of transformers"):
         plan(tiny_recipe, "stages.0.training.eval_delay=1")
 
 
@@ -160,7 +160,9 @@ def test_a_mix_is_summarised_with_its_shares(tiny_recipe, tmp_path):
     for name, size in (("de", 90), ("sw", 10)):
         (tmp_path / f"{name}.txt").write_text("x" * size)
     by = f"{tmp_path}/{{language}}.txt"
-    assert told(mix={"by": by, "exponent": 0.5}).startswith("de 75.0%, sw 25.0% (about, by the sizes of the files")
+    assert told(mix={"by": by, "exponent": 0.5}).startswith(
+        "de 75.0%, sw 25.0% (about, by the stored sizes of the files"
+    )
     listed = ["hub:someone/texts", "installed-docs"]
     assert told(sources=listed, mix={"weights": [1, 3]}) == "hub:someone/texts 25.0%, installed-docs 75.0%"
     assert told(sources=listed, mix={"exponent": 0.3}) == "hub:someone/texts, installed-docs"
@@ -217,7 +219,7 @@ def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
     lines = summarise(plan(rows_recipe))
     assert "3 copies of each" in lines["rows of stage 1"] and "carry" not in lines["rows of stage 1"]
     learned = summarise(plan(rows_recipe, "stages.0.method={name: bert_pkd, patient_weight: 0}"))
-    assert "carry the labels of their rows, which this stage learns" in learned["rows of stage 1"]
+    assert "keeps the label of its row, which this stage learns" in learned["rows of stage 1"]
 
 
 @pytest.mark.parametrize(
@@ -225,10 +227,10 @@ def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
     [
         (
             "masked_lm=null",
-            "masked_lm is missing, and the teacher '.*' has no masked language model's head: name a model",
+            "masked_lm is missing, and the teacher '.*' has no masked language model head: name a model",
         ),
         ("word_vectors=glove.gz", "there is no file 'glove.gz'; give a text file of word vectors, or a model"),
-        ("word_vectors=none", "needs a masked_lm, word_vectors, or both: neither is given"),
+        ("word_vectors=none", "needs masked_lm, word_vectors or both, but neither is given"),
         ("method=eda", "corpus.augment.method: Input should be 'tinybert'"),
     ],
     ids=lambda text: text[:20],
@@ -237,7 +239,7 @@ def test_copies_that_cannot_be_made(rows_recipe, override, message):
     with pytest.raises(LimbeckError, match=message):
         plan(rows_recipe, f"corpus.augment.{override}")
     rows_recipe["corpus"].pop("task")
-    with pytest.raises(LimbeckError, match="augment copies labelled rows, and this corpus has no task"):
+    with pytest.raises(LimbeckError, match="augment copies labelled rows, but this corpus has no task"):
         plan(rows_recipe)
 
 

@@ -88,7 +88,7 @@ def test_classes_of_a_teacher_are_matched_by_name(place, tmp_path):
     rows = plan(place, RTE, teacher).stages[0].corpus.rows
     first = next(iter(rows.load().splits["train"]))
     assert next(iter(rows.examples(None))).label == 1 - first.label
-    with pytest.raises(LimbeckError, match="rename the teacher's by teacher.classes"):
+    with pytest.raises(LimbeckError, match="rename the teacher's with teacher.classes"):
         plan(place, RTE, named(teacher, ["yes", "no"]))
 
 
@@ -167,7 +167,7 @@ def test_fields_of_tables_without_a_header_are_named(place, tmp_path):
     assert stage.corpus.header == tuple(columns["columns"])
     with pytest.raises(LimbeckError, match="name the fields by columns if the file has no header"):
         plan(place, OWN | {"sources": files["sources"]})
-    with pytest.raises(LimbeckError, match="the task 'rte' says its columns: leave out columns"):
+    with pytest.raises(LimbeckError, match="the task 'rte' already defines its columns: leave out columns"):
         plan(place, RTE | {"task": {"name": "rte", **columns}})
 
 
@@ -216,17 +216,17 @@ def test_documents_have_new_keys_only_where_they_are_given(place):
         ("nothing is trained on 'stsb_cosine'", {"task": "stsb_cosine"}, "two"),
         ("The data folder '$/nowhere' does not exist", {"task": "rte", "data": "$/nowhere"}, "two"),
         ("No file of the split 'train' of QNLI in '$/data'", {"task": "qnli", "data": "$/data"}, "two"),
-        ("the task 'rte' says its sources", RTE | {"sources": "$/train.tsv"}, "two"),
-        ("the task 'rte' says its text_column", RTE | {"text_column": "x"}, "two"),
-        ("the task 'rte' says its columns: leave out label_column",
+        ("the task 'rte' already defines its sources", RTE | {"sources": "$/train.tsv"}, "two"),
+        ("the task 'rte' already defines its text_column", RTE | {"text_column": "x"}, "two"),
+        ("the task 'rte' already defines its columns: leave out label_column",
          RTE | {"task": {"name": "rte", "label_column": "x"}}, "two"),
         ("is now of the kind classification", RTE | {"task": {"name": "rte", "kind": "regression"}}, "value"),
-        ("data is the folder of a task's files, and no task is named", OWN | {"data": "$/data"}, "two"),
+        ("data is the folder of a task's files, but no task is named", OWN | {"data": "$/data"}, "two"),
         ("this corpus has no task", {"sources": "$/train.tsv", "development": "$/dev.tsv"}, "two"),
         ("held_out 0.1 is for rows without a development set",
          OWN | {"development": "$/dev.tsv", "held_out": 0.1}, "two"),
-        ("development: '$/train.tsv' has the rows to train on", OWN | {"development": "$/train.tsv"}, "two"),
-        ("has the rows to train on", RTE | {"development": "$/data/RTE/train.tsv"}, "two"),
+        ("development: '$/train.tsv' has the same rows as the", OWN | {"development": "$/train.tsv"}, "two"),
+        ("has the same rows as the training set", RTE | {"development": "$/data/RTE/train.tsv"}, "two"),
         ("'$/gone.tsv' does not exist", OWN | {"development": "$/gone.tsv"}, "two"),
         ("other.tsv:2 has no column 'sentence1'", OWN | {"sources": "$/other.tsv"}, "two"),
         ("other.tsv:2 has no column 'sentence1'", OWN | {"development": "$/other.tsv"}, "two"),
@@ -251,10 +251,10 @@ def test_tasks_of_the_evaluation_are_checked_when_the_recipe_is_read(place):
 @pytest.mark.parametrize(
     ("tasks", "line", "more"),
     [
-        ("rte,stsb", "evaluation.tasks: 'the student' has 2 outputs (LABEL_0, LABEL_1), but STS-B asks", {}),
+        ("rte,stsb", "evaluation.tasks: 'the student' has 2 outputs (LABEL_0, LABEL_1), but STS-B needs", {}),
         ("cola", "evaluation.tasks: No file of the split 'validation' of CoLA in '$/data'", {}),
         ("rte", "evaluation.tasks: The data folder '$/gone' does not exist", {"data": "$/gone"}),
-        ("sick_cosine", "evaluation.tasks: SICK-R (cosine) compares sentence vectors, and heads are scored", {}),
+        ("sick_cosine", "evaluation.tasks: SICK-R (cosine) compares sentence vectors, but here heads are scored", {}),
     ],
 )  # fmt: skip
 def test_tasks_that_a_run_could_not_score_at_its_end_are_refused_before(place, tasks, line, more):
@@ -268,5 +268,5 @@ def test_keys_of_the_evaluation_that_nobody_reads_are_refused(place):
     text = {"task": None, "sources": "$/train.tsv"}
     with pytest.raises(LimbeckError, match="no stage trains one for a task"):
         plan(place, text, method={"name": "minilmv2", "relation_heads": 4}, evaluation={"tasks": "rte"})
-    with pytest.raises(LimbeckError, match="evaluation: data is the folder of the files of evaluation.tasks"):
+    with pytest.raises(LimbeckError, match="evaluation: data is the folder with the files of evaluation.tasks"):
         plan(place, RTE, evaluation={"data": str(place)})

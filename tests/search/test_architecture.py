@@ -109,7 +109,7 @@ def test_a_latency_limit_that_no_shape_meets_is_refused_before_training(run, ask
 
 def test_a_shape_that_diverges_counts_and_has_no_reward(run, asked):
     asked.diverges = set(POINTS)
-    with pytest.raises(TrainingError, match="No shape came to a loss: its loss is not a finite number; lower"):
+    with pytest.raises(TrainingError, match="No shape reached a loss: its loss is not a finite number; lower"):
         run(trials=2)
     asked.diverges = {p for p in POINTS if p.layers == 1} | set(asked.tried)
     record = run(trials=99)

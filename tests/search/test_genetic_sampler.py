@@ -47,7 +47,7 @@ def test_optuna_drives_the_sampler_by_itself():
 
 def test_a_generation_that_diverged_as_a_whole_says_so():
     study = new_study(attempts=1)
-    with pytest.raises(TrainingError, match="No mapping of generation 1 came to a finite fitness"):
+    with pytest.raises(TrainingError, match="No mapping of generation 1 reached a finite fitness"):
         run_search(study, lambda candidates: [math.inf] * len(candidates), generations=2, batch=6)
 
 

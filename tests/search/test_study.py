@@ -64,7 +64,7 @@ def test_a_study_that_is_not_ours_is_refused(tmp_path):
     place = tmp_path / "search.journal"
     foreign = optuna.create_study(storage=open_storage(place), study_name="known")
     foreign.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    with pytest.raises(OutputError, match="trials of something else than a limbeck search"):
+    with pytest.raises(OutputError, match="trials that are not of a limbeck search"):
         open_known(place)
 
 

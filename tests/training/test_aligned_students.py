@@ -85,7 +85,7 @@ def test_a_plan_says_how_vectors_are_made(teacher, bert_folder, text_folder, tmp
     assert said == ("the student's by mean + a map 16 → 48 that it keeps + Normalize; the teacher's by cls + Normalize")
     plain = recipe_of(bert_folder, text_folder, tmp_path / "run")
     said = summarise(plan_run(load_recipe(plain)))["vectors of stage 1"]
-    assert said.endswith("the teacher's by mean + Normalize, since no file of it says how")
+    assert said.endswith("the teacher's by mean + Normalize, since none of its files says how")
 
 
 def test_it_is_measured_in_the_teachers_documents_and_cut(aligned):

@@ -124,20 +124,18 @@ def test_uneven_classes_are_told_before_training(several, single, tmp_path, labe
 def test_rows_that_are_all_alike_teach_scores_alone(single, tmp_path):
     """Rows of one class are refused where labels are learned, and told where they are not."""
     path = rows(tmp_path, ["joy"] * 30)
-    with pytest.raises(
-        CorpusError, match="All 30 rows have the class 'joy', which labels teach nothing from: give rows"
-    ):
+    with pytest.raises(CorpusError, match="All 30 rows have the class 'joy', so labels teach nothing: add rows"):
         limbeck.validate(recipe(single, path, tmp_path / "run", "classification"))
     plan = limbeck.validate(recipe(single, path, tmp_path / "run", "classification", {**METHOD, "soft_label_share": 1}))
     told = io.StringIO()
     build_corpora(plan, AutoTokenizer.from_pretrained(single), Console(file=told, width=200))
-    assert "All 30 rows have the class 'joy'; the teacher's scores alone are learned." in told.getvalue()
+    assert "All 30 rows have the class 'joy'; only the teacher's scores are learned." in told.getvalue()
 
 
 @pytest.mark.parametrize(
     ("kind", "task", "error", "message"),
     [
-        ("classification", {}, ModelError, "was fine-tuned for multi label classification .* and the task is classif"),
+        ("classification", {}, ModelError, "was fine-tuned for multi label classification .* but the task is classif"),
         ("regression", {}, ModelError, "has 3 outputs, but regression needs 1"),
         (
             "multi_label",
@@ -147,8 +145,8 @@ def test_rows_that_are_all_alike_teach_scores_alone(single, tmp_path):
         ),
         ("multi_label", {"class_weights": [1, 2]}, RecipeError, "has 2 weights, but there are 3 classes"),
         ("multi_label", {"class_weights": "even"}, RecipeError, "corpus.task.class_weights"),
-        ("regression", {"class_weights": "balanced"}, RecipeError, "class_weights means nothing to regression"),
-        ("classification", {"label_columns": ["joy"]}, RecipeError, "label_columns means nothing to classification"),
+        ("regression", {"class_weights": "balanced"}, RecipeError, "class_weights does not apply to regression"),
+        ("classification", {"label_columns": ["joy"]}, RecipeError, "label_columns does not apply to classification"),
     ],
 )
 def test_tasks_that_do_not_fit_are_refused(several, tmp_path, kind, task, error, message):
@@ -160,7 +158,7 @@ def test_tasks_that_do_not_fit_are_refused(several, tmp_path, kind, task, error,
 def test_weights_that_no_term_reads_are_refused(several, tmp_path):
     method = {**METHOD, "soft_label_share": 1}
     made = recipe(several, rows(tmp_path, ["joy"]), tmp_path / "run", method=method, class_weights="balanced")
-    with pytest.raises(RecipeError, match="corpus.task.class_weights is for hard labels, and no stage reads any"):
+    with pytest.raises(RecipeError, match="corpus.task.class_weights is for hard labels, but no stage reads any"):
         limbeck.validate(made)
 
 

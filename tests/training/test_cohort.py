@@ -210,7 +210,7 @@ def test_candidates_of_other_stages_are_refused(tiny_recipe):
     longer = recipe | {"stages": [recipe["stages"][0] | {"name": "a"}, recipe["stages"][0] | {"name": "b"}]}
     with refused("1 stages of their recipe", errors.RecipeError):
         proxy_for(recipe).train(plans_for([longer]))
-    with refused("cut only where it has one", errors.RecipeError):
+    with refused("dropped early only where it has one", errors.RecipeError):
         proxy_for(longer).train(plans_for([longer]), cuts={1: lambda students: students})
 
 

@@ -201,22 +201,20 @@ REFUSED = {
     "the role query of a source gives its texts a prompt": ["stages.0.method={name: minilmv2, relation_heads: 4}"],
     "student_prompts is none, so the teacher reads tokens": ["stages.0.method.hidden_weight=1"],
     "the files of": ["corpus.sources=[TEXT]"],
-    "join puts texts together": ["corpus.join=true"],
+    "join joins texts": ["corpus.join=true"],
     "unit sentence and units ['title'] exclude each other": ["corpus.unit=sentence", "corpus.units=[title]"],
-    "sources have a share, and there is a mix": ["corpus.mix={weights: [1, 1, 1]}"],
+    "sources have shares, but there is a mix too": ["corpus.mix={weights: [1, 1, 1]}"],
     "sources.0.role: Input should be 'query' or 'document'": ["corpus.sources.0.role=question"],
     "unknown key 'rol'. Did you mean 'role'": ["corpus.sources=[{source: TEXT, rol: query}]"],
     "sources.0.source: is missing": ["corpus.sources=[{role: query}]"],
     "leave nothing for those without one": ["corpus.sources.1.share=0.75"],
-    "the shares of sources add up to 1.2: let them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
+    "the shares of sources add up to 1.2: change them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
     "units: Input should be a valid list (got 'sentence'; write [sentence])": ["corpus.units=sentence"],
     "student_prompts is false, which has no meaning here: give teacher or none": ["corpus.student_prompts=no"],
     "source is missing; corpus.sources.1: unknown key 'path'. Known: role, share, source, units. source is": [
         "corpus.sources=[{path: TEXT, role: document}, {path: TEXT}]"
     ],
-    "is listed twice to be read in the same way": [
-        "corpus.sources=[TEXT, {source: TEXT}, {source: TEXT, role: query}]"
-    ],
+    "is listed twice with the same settings": ["corpus.sources=[TEXT, {source: TEXT}, {source: TEXT, role: query}]"],
     "student_prompts is for text without labels": ["corpus.task={kind: classification}"],
     "role, share and units of a source are for": ["corpus={sources: [{source: TEXT}], task: {kind: classification}}"],
     "length is 4, but": ["corpus.length=4"],

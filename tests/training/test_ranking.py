@@ -77,7 +77,7 @@ def test_documents_of_no_query_together_are_refused_before_training(recipe, tmp_
     path.write_text("".join(json.dumps({"query": f"q {n}", "documents": "a text"}) + "\n" for n in range(9)))
     asked = recipe("pairs")
     asked["corpus"] |= {"sources": [str(path)], "task": {"kind": "ranking"}}
-    with pytest.raises(RecipeError, match=r"margin_mse compares the documents of a query, and no query has two"):
+    with pytest.raises(RecipeError, match=r"margin_mse compares the documents of a query, but no query has two"):
         limbeck.validate(asked)
     asked["output"], asked["stages"][0]["method"]["loss"] = str(tmp_path / "mse"), "score_mse"
     assert limbeck.distill(asked).record["stages"][0]["steps"] == 2
@@ -86,15 +86,15 @@ def test_documents_of_no_query_together_are_refused_before_training(recipe, tmp_
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"stages": [{"guard": {"on_out_of_memory": "split"}}]}, "which pieces of a batch would part"),
+        ({"stages": [{"guard": {"on_out_of_memory": "split"}}]}, "which pieces of a batch would separate"),
         (
             {"corpus": {"task": {"kind": "regression", "pair_column": "b"}}},
             "reranker is made for ranking, not for regr",
         ),
         ({"corpus": {"task": {"kind": "ranking", "document_columns": ["query"]}}}, "name each once"),
-        ({"corpus": {"augment": {"method": "tinybert"}}}, "and part its documents"),
-        ({"corpus": {"task": {"kind": "ranking", "pair_column": "b"}}}, "pair_column means nothing to ranking"),
-        ({"corpus": {"text_column": "b"}}, "text_column means nothing to ranking, whose columns task names"),
+        ({"corpus": {"augment": {"method": "tinybert"}}}, "and so separate its documents"),
+        ({"corpus": {"task": {"kind": "ranking", "pair_column": "b"}}}, "pair_column does not apply to ranking"),
+        ({"corpus": {"text_column": "b"}}, "text_column does not apply to ranking, whose columns task names"),
     ],
 )
 def test_what_cannot_be_is_refused(recipe, change, line):
@@ -116,7 +116,7 @@ def test_a_prompt_that_is_before_every_text_is_refused(recipe, teacher, tmp_path
     library.write_text(json.dumps(said))
     limbeck.validate(asked)
     library.write_text(json.dumps(said | {"default_prompt_name": "query"}))
-    with pytest.raises(LimbeckError, match="has the prompt 'query: ' before its texts by default, and limbeck reads"):
+    with pytest.raises(LimbeckError, match="has the prompt 'query: ' before its texts by default, but limbeck reads"):
         limbeck.validate(asked)
 
 

@@ -154,7 +154,7 @@ def test_a_position_is_small_and_belongs_to_its_layout(tmp_path, bert_folder, la
     rest.load_state_dict(json.loads(position))
     for batch, expected in zip(first(rest, 13), batches[17:], strict=True):
         assert all(torch.equal(batch[name], expected[name]) for name in expected)
-    with refused("processes 1, workers 0, batch_size 4, and now it would be with processes 2", TrainingError):
+    with refused("processes 1, workers 0, batch_size 4 and would now be read with processes 2", TrainingError):
         loader(corpus, tokenizer, Lane(0, 2)).load_state_dict(json.loads(position))
     assert sum(rest.states[0]["drawn"]) == 30 * 4 and rest.states[0]["report"]["counts"] == {}
 

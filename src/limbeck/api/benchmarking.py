@@ -111,7 +111,9 @@ def _loss(
     both = _numbers("--widths", widths)
     if len(both) != 2:
         shown = ",".join(map(str, listed(widths)))
-        raise RecipeError(f"--widths '{shown}' must be two numbers, teacher and student: 768,384.")
+        raise RecipeError(
+            f"--widths '{shown}' must be two numbers, the teacher's width and the student's, such as 768,384."
+        )
     from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
 
     measured = benchmark_of(objective or "relation_kl")
@@ -162,7 +164,7 @@ def _step(
     if recipe is not None and given:
         raise RecipeError(f"--{next(iter(given))} and a recipe do not go together; use --set to change the recipe.")
     if recipe is None and listed(overrides):
-        raise RecipeError("--set changes a recipe, and none is given.")
+        raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
     from limbeck.benchmark.step import StepRequest, measure_step
 
     request = StepRequest(

@@ -253,7 +253,7 @@ def _choose(said: dict[str, Any], *, resume: bool) -> dict[str, Any]:
     """Choose a recipe by teacher, student and corpus; what these say besides is laid over it later."""
     sources = said["corpus"].get("sources")
     if sources is None:
-        raise RecipeError("corpus has no sources: a recipe is chosen by its files or texts; give them.")
+        raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
     teacher, student = (said.pop(name) for name in ("teacher", "student"))
     shape = student.get("shape") if isinstance(student, Mapping) and "shape" in student else student
     check_choice(teacher["model"], shape, sources)

@@ -33,8 +33,8 @@ _ROWS_AT_ONCE = 10_000
 _DEVELOPMENT = ("validation", "dev", "development")
 _NAME = re.compile(r"[^\w.-]+")
 TOKENIZER_MISSING = (
-    "the model object has no tokenizer, and none is found at '{place}', where it was loaded from; give tokenizer=…, or "
-    "(model, tokenizer) in its place."
+    "the model object has no tokenizer, and there is none at '{place}', where it was loaded from; give tokenizer=…, or "
+    "(model, tokenizer) instead of the model."
 )
 
 
@@ -95,8 +95,8 @@ class Objects:
 
         else:
             raise RecipeError(
-                f"{place}: a {_kind(model)} is no name of a model and no model of transformers or "
-                "sentence-transformers; give a folder, package:NAME, a Hub name, or such an object."
+                f"{place}: a {_kind(model)} is neither the name of a model nor a transformers or "
+                "sentence-transformers model; give a folder, package:NAME, a Hub name, or such an object."
             )
         return str(self._keep_model(_kind(model), save, place))
 
@@ -163,7 +163,7 @@ class Objects:
             splits = {str(name): split for name, split in value.items()}
             if "train" not in splits:
                 raise RecipeError(
-                    f"{place}: the data set has the splits {', '.join(splits)}, and no 'train'; give one."
+                    f"{place}: the data set has the splits {', '.join(splits)}, but no 'train'; give one of its splits."
                 )
             held = next((splits[name] for name in _DEVELOPMENT if name in splits), None)
             found = {"sources": self.sources(splits["train"], f"{place}.sources")}
@@ -185,7 +185,7 @@ class Objects:
         if isinstance(value, Mapping):
             own = self.sources(value["source"], place) if "source" in value else []
             if len(own) != 1:
-                raise RecipeError(f"{place}: a mapping here has one source: give {{source: …, role: …}}.")
+                raise RecipeError(f"{place}: a mapping here describes one source: give {{source: …, role: …}}.")
             return [{**value, "source": own[0]}]
         if hasattr(value, "column_names") and hasattr(value, "with_format") and hasattr(value, "num_rows"):
             columns = list(value.column_names)
@@ -200,7 +200,7 @@ class Objects:
             return [one for each in value for one in self.sources(each, place)]
         if isinstance(value, Iterable) and not isinstance(value, bytes):
             return [self._keep_lines(value, place)]
-        raise RecipeError(f"{place}: a {_kind(value)} is no text; give files, folders, a list of texts or a data set.")
+        raise RecipeError(f"{place}: a {_kind(value)} is not text; give files, folders, a list of texts or a data set.")
 
     def _keep_lines(self, values: Iterable[Any], place: str) -> str:
         """Keep texts or rows as a file of JSON, a line each."""
@@ -217,7 +217,9 @@ class Objects:
                 row = value if kind == "rows" else {"text": value}
                 if not isinstance(value, Mapping if kind == "rows" else str):
                     wanted = "mappings of columns" if kind == "rows" else "text"
-                    raise RecipeError(f"{place}: number {count} is a {_kind(value)} among {wanted}; give one kind.")
+                    raise RecipeError(
+                        f"{place}: number {count} is a {_kind(value)} among {wanted}; give values of one kind."
+                    )
                 try:
                     yield json.dumps(row, ensure_ascii=False, default=_plain_value).encode("utf-8", "replace") + b"\n"
                 except (TypeError, ValueError) as error:
@@ -245,7 +247,7 @@ class Objects:
                 buffer.seek(0)
                 buffer.truncate()
             if writer is None or not count:
-                raise RecipeError(f"{place} has no rows: give a data set with some.")
+                raise RecipeError(f"{place} has no rows: give a data set that has some.")
             writer.close()
             yield buffer.getvalue()
 
@@ -425,7 +427,9 @@ def training_of(given: "Mapping[str, Any] | TrainingArguments | None") -> dict[s
     if isinstance(given, Mapping):
         return dict(given)
     if not _is_of(given, "transformers", "TrainingArguments"):
-        raise RecipeError(f"training: a {_kind(given)} is no training; give a dict or transformers.TrainingArguments.")
+        raise RecipeError(
+            f"training: a {_kind(given)} cannot hold training arguments; give a dict or transformers.TrainingArguments."
+        )
     from transformers import TrainingArguments
 
     usual = TrainingArguments(output_dir=given.output_dir)
@@ -450,7 +454,7 @@ def method_of(given: Any) -> Any:
     name = next((name for name, method in METHODS.items() if given in (method, method.compose)), None)
     if name is None:
         said = getattr(given, "__name__", _kind(given))
-        raise RecipeError(f"method: '{said}' is no registered method; put @register_as_method over its function.")
+        raise RecipeError(f"method: '{said}' is not a registered method; put @register_as_method above its function.")
     return name
 
 
@@ -464,7 +468,7 @@ def callbacks_of(given: Any) -> list[Any]:
     for each in found:
         if not _is_of(each, "transformers", "TrainerCallback"):
             said = each.__name__ if isinstance(each, type) else _kind(each)
-            raise RecipeError(f"callbacks: a {said} is none; derive it from transformers.TrainerCallback.")
+            raise RecipeError(f"callbacks: a {said} is not a callback; derive it from transformers.TrainerCallback.")
     return found
 
 
@@ -474,7 +478,7 @@ def note_of_callbacks(callbacks: Sequence[Any]) -> dict[str, str]:
         return {}
     kinds = [each if isinstance(each, type) else type(each) for each in callbacks]
     said = ", ".join(f"{kind.__name__} (hash of its source {_source_hash(kind)})" for kind in kinds)
-    return {"callbacks": f"{said}; they act in the training and are not in this recipe"}
+    return {"callbacks": f"{said}; they act during training and are not part of this recipe"}
 
 
 def _source_hash(kind: type) -> str:

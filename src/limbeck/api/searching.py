@@ -116,7 +116,7 @@ def search(
         # The recipe's own shape is never trained, so that one of the search does where none is given.
         student = f"{read['layers'][0]}x{read['hidden'][0]}h{read['heads'][0]}"
     if recipe is None and method is None:
-        raise RecipeError("A search is of one method: give method=…, or a recipe.")
+        raise RecipeError("A search needs a method: give method=…, or a recipe.")
     given = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "seed": seed}
     if recipe is None:
         # A recipe's run has steps of its own; without one, the run that is found is as long as its candidates.

@@ -128,7 +128,9 @@ def measure_models(
         models[name] = load_or_make(name, length=max(lengths), dtype=dtype, device=device)
         limit = inference.longest_input(inference.encoder_of(models[name]))
         if limit is not None and max(lengths) > limit:
-            raise RecipeError(f"--lengths {max(lengths)} is longer than the {limit} tokens '{name}' takes; use less.")
+            raise RecipeError(
+                f"--lengths {max(lengths)} is more than the {limit} tokens that '{name}' takes; use a smaller number."
+            )
     sizes = {name: measure_size(name, model) for name, model in models.items()}
     shapes = [families.shape_of(model.config) for model in models.values()]
     vocabulary = min(shape.vocabulary for shape in shapes)

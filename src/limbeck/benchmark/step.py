@@ -264,7 +264,7 @@ def _arguments(request: StepRequest, training: dict[str, Any], teacher_dtype: st
     if request.dtype != "auto":
         if as_dtype(request.dtype) not in (torch.float32, torch.bfloat16):
             raise RecipeError(
-                f"Steps in {request.dtype} cannot be measured; give float32 or bfloat16, or leave it out."
+                f"Steps in {request.dtype} cannot be measured; give float32 or bfloat16, or leave --dtype out."
             )
         changed |= {"bf16": as_dtype(request.dtype) == torch.bfloat16, "fp16": False}
     low = changed.get("bf16", bf16_is_fast() and not changed.get("fp16"))
@@ -275,7 +275,7 @@ def _arguments(request: StepRequest, training: dict[str, Any], teacher_dtype: st
 
 def _index(stage: int, stages: int, owner: str) -> int:
     if not 1 <= stage <= stages:
-        raise RecipeError(f"{owner} has {stages} stage{'s'[: stages != 1]}, and --stage is {stage}; count from 1.")
+        raise RecipeError(f"{owner} has {stages} stage{'s'[: stages != 1]}, but --stage is {stage}; count from 1.")
     return stage - 1
 
 

@@ -37,7 +37,7 @@ def compare(
     from limbeck.api import compare as run_comparison
 
     if output is None:
-        raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run to check the plan only.")
+        raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run only to check the plan.")
     result = run_comparison(plan, overrides or [], output=output, data=data, console=console)
     from limbeck.report.comparison import methods_table
 

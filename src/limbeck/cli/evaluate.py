@@ -29,7 +29,7 @@ def evaluate(
         ),
     ] = "",
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with the task files; `hub` or nothing: the Hub.")
+        str | None, typer.Option(metavar="DIR", help="Folder with the task files; default: hub, the Hugging Face Hub.")
     ] = None,
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Score the models with the heads they have; nothing is trained.")
@@ -38,13 +38,13 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME=CLASS,…",
-            help="With --as-is: the task's names for a model's classes, such as LABEL_0=entailment,…",
+            help="With --as-is: the task's names for the model's classes, such as LABEL_0=entailment,…",
         ),
     ] = "",
     preset: Annotated[
         str | None,
         typer.Option(
-            help="minilmv2 (the default), minilm, elm, mlkd_bert (with --as-is the default), comparative_study, "
+            help="minilmv2 (the default), minilm, elm, mlkd_bert (the default with --as-is), comparative_study, "
             "comparative_study_multilingual or quick.",
             autocompletion=options.complete(options.PROTOCOLS),
         ),
@@ -55,11 +55,15 @@ def evaluate(
             metavar="TABLE", help="Average over the columns of a table in the preset's paper, such as table3."
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per grid point; default: the paper's.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of seeds per grid point; default: the paper's.")
+    ] = None,
     teacher: Annotated[
         str | None, typer.Option(help="Model to compare the others with, evaluated as well; default: the first model.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that run cells side by side; one per GPU.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of processes that run cells side by side; one per GPU.")
+    ] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),

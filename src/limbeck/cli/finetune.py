@@ -22,7 +22,8 @@ def finetune(
     ],
     output: Annotated[Path, typer.Option(help="Output folder; finished runs in it are not run again.")],
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with the task's files; `hub` or nothing: the Hub.")
+        str | None,
+        typer.Option(metavar="DIR", help="Folder with the task's files; default: hub, the Hugging Face Hub."),
     ] = None,
     preset: Annotated[
         str,
@@ -31,14 +32,18 @@ def finetune(
             autocompletion=options.complete(options.PROTOCOLS),
         ),
     ] = "comparative_study",
-    seeds: Annotated[int | None, training_option(min=1, help="Seeds per grid point; default: the protocol's.")] = None,
+    seeds: Annotated[
+        int | None, training_option(min=1, help="Number of seeds per grid point; default: the protocol's.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         training_option(
             "--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3; a list makes a grid."
         ),
     ] = None,
-    workers: Annotated[int, training_option(min=1, help="Processes that train side by side; one per GPU.")] = 1,
+    workers: Annotated[
+        int, training_option(min=1, help="Number of processes that train side by side; one per GPU.")
+    ] = 1,
     device: options.Device = "auto",
     *,
     messages: Messages,

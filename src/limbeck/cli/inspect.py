@@ -20,7 +20,7 @@ _cluster_option = partial(typer.Option, rich_help_panel="Spans and clusters", ma
 
 Model = Annotated[str, typer.Argument(help="A folder, package:NAME, or a Hub name; the student, with --teacher.")]
 Teacher = Annotated[str | None, typer.Option(help="Second model, to compare it with.")]
-Count = Annotated[int, _text_option(min=1, max=MOST, help="Texts to read, spread over the file.")]
+Count = Annotated[int, _text_option(min=1, max=MOST, help="Number of texts to read, spread over the file.")]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,12 @@ class _Files:
     device: Device = "auto"
     output: Annotated[
         Path | None,
-        result_option(help="A folder for figure and data, or one file: .png, .svg, .pdf (figure) or .json (data)."),
+        result_option(
+            help=(
+                "Folder for the figure and its data, or one file: .png, .svg or .pdf for the figure, .json for "
+                "the data."
+            )
+        ),
     ] = None
     messages: Messages = field(default_factory=Messages)
 
@@ -101,11 +106,17 @@ def phrases(
     ] = None,
     held_out: Annotated[
         int,
-        _cluster_option(min=0, help="Number of spans to score without clustering them; 0: score the clustered spans."),
+        _cluster_option(
+            min=0,
+            help="Number of spans that are held out of the clustering and only scored; 0: score the clustered spans.",
+        ),
     ] = 0,
-    seeds: Annotated[int, _cluster_option(min=1, max=1000, help="Runs of k-means.")] = 3,
+    seeds: Annotated[int, _cluster_option(min=1, max=1000, help="Number of runs of k-means.")] = 3,
     seed: Annotated[
-        int, _cluster_option(min=0, max=LAST_SEED - 1000, help="Seed of the draw, and first seed of k-means.")
+        int,
+        _cluster_option(
+            min=0, max=LAST_SEED - 1000, help="Seed for drawing the chunks, and the first seed of k-means."
+        ),
     ] = 0,
     *,
     files: _Files,
@@ -147,9 +158,7 @@ def attention(
     if sentence is not None and not sentence.strip():
         raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
     if files.output is None and teacher is None and not files.messages.as_json:
-        raise RecipeError(
-            "Without a teacher there are only maps to draw: give --output FOLDER (or --teacher, or --json)."
-        )
+        raise RecipeError("Without a teacher there are only maps to draw: give --output FOLDER, --teacher or --json.")
     maps = {"sentence": sentence, "layers": layers, "heads": heads}
     files.run("attention", model, teacher, texts.texts, **maps, **texts.given())
 

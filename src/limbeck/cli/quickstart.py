@@ -13,7 +13,7 @@ from limbeck.cli.options import Device, Overrides, Overwrite, command
 @command("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
 def quickstart(
     corpus: Annotated[
-        list[str] | None, typer.Option(help="Text to use instead of the installed docstrings; may be repeated.")
+        list[str] | None, typer.Option(help="Text to train on instead of the installed docstrings; may be repeated.")
     ] = None,
     output: Annotated[
         str | None,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def recipe(
     path: Annotated[
         Path | None,
-        typer.Argument(help="Recipe to print with every default filled in; with --example, text or task."),
+        typer.Argument(help="Recipe to print with every default filled in; with --example: text or task."),
     ] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a commented example.")] = False,
     quickstart: Annotated[bool, typer.Option("--quickstart", help="Print the recipe of the quickstart.")] = False,

@@ -28,7 +28,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE.html",
-            help="Page to write; default: report.html in the folder, or in the current one for several.",
+            help="Page to write; default: report.html in the folder, or in the current folder for several.",
             show_default=False,
         ),
     ] = None,

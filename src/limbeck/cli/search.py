@@ -32,7 +32,7 @@ _OF_THE_RUN = ("teacher", "student", "corpus", "method", "batch_size", "learning
 def _in_order(
     output: None,
     recipe: Annotated[
-        Path | None, typer.Argument(help="Recipe (YAML) of the run to search for.", show_default=False)
+        Path | None, typer.Argument(help="Recipe (YAML) of the run that the search is for.", show_default=False)
     ] = None,
     teacher: options.Teacher = None,
     student: options.Student = None,
@@ -100,7 +100,7 @@ KINDS = {
     ),
     "teacher-layer": _Kind(
         requests.TeacherLayerRequest,
-        "Search for the teacher layer to learn from: all candidates train at once, and the worst are dropped on "
+        "Search for the teacher layer to learn from: all candidates train at once, and the worst are dropped along "
         "the way.",
         (
             "limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer",

@@ -92,7 +92,10 @@ def _print_needs(folders: Sequence[Path], as_json: bool) -> None:
         print_line(
             f"continue: {one_line(go_on)}"
             if by_content
-            else "continue: only in this place; a run of this version knows its text by path and date, not by content",
+            else (
+                "continue: only in this place; a run of that version recognises its text by path and date, not "
+                "by content"
+            ),
             style=None if by_content else "yellow",
         )
     if as_json:

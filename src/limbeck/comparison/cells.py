@@ -144,7 +144,7 @@ def steps_of_stages(
         count = round((wanted - read) / per_step)
         if count < 1:
             raise RecipeError(
-                f"budget.tokens {tokens} gives a stage {share * tokens:.0f} tokens, but a step reads about "
+                f"budget.tokens {tokens} gives a stage {share * tokens:.0f} tokens, but one step reads about "
                 f"{per_step:.0f}; raise the budget, or lower training.per_device_train_batch_size."
             )
         steps.append(count)
@@ -220,8 +220,8 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
 def _check_arguments(plan: ComparisonPlan) -> None:
     if plan.corpus.streaming:
         raise RecipeError(
-            "corpus.streaming: all runs of a comparison read one built corpus, whose tokens the budget is counted in; "
-            "leave it out, and bound the text by corpus.max_documents."
+            "corpus.streaming: all runs of a comparison read one built corpus, and the budget is counted in its "
+            "tokens; leave streaming out, and limit the text by corpus.max_documents."
         )
     check_training(plan.training, "training")
     for index, entry in enumerate(plan.methods):
@@ -235,7 +235,7 @@ def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
     for shape in (run.teacher, run.student):
         if speed.enabled and shape.positions is not None and max(speed.lengths) > shape.positions:
             raise RecipeError(
-                f"evaluation.speed.lengths {speed.lengths} go beyond its {shape.positions} positions; use less."
+                f"evaluation.speed.lengths {speed.lengths} exceed its {shape.positions} positions; use smaller numbers."
             )
 
 

@@ -79,7 +79,7 @@ class MethodEntry(Strict):
     @classmethod
     def _one_of_the_two(cls, data: Any) -> Any:
         if isinstance(data, dict) and (data.get("name") is None) == (data.get("stages") is None):
-            raise ValueError("give either name (a method) or stages (written out), and not both")
+            raise ValueError("give either name (a method) or stages (written out), but not both")
         return data
 
     @model_validator(mode="after")
@@ -88,12 +88,12 @@ class MethodEntry(Strict):
             if self.title is None:
                 raise ValueError("stages that are written out need a title")
             if self.options:
-                raise ValueError("options belong to a method by name; write them into the stages")
+                raise ValueError("options go with a method's name; write them into the stages")
             for stage in self.stages:
                 if common := [name for name in _COMMON if name in stage.model_fields_set]:
-                    raise ValueError(f"stage '{stage.title}' has a separate {common[0]}, and a comparison has one")
+                    raise ValueError(f"stage '{stage.title}' has a separate {common[0]}, but a comparison has only one")
         if any(share <= 0 for share in self.shares):
-            raise ValueError(f"shares {self.shares} have to be above 0")
+            raise ValueError(f"shares {self.shares} must be above 0")
         self.variants()
         return self
 
@@ -110,7 +110,7 @@ class MethodEntry(Strict):
         """
         base = self._stages()
         if len(self.shares) not in (0, len(base)):
-            raise ValueError(f"shares {self.shares} has to have a number for each of the {len(base)} stages")
+            raise ValueError(f"shares {self.shares} must have a number for each of the {len(base)} stages")
         shares = self.shares or [1.0] * len(base)
         found = []
         axes = [[(option, value) for value in getattr(self, axis)] for option, axis in _AXES.items()]
@@ -340,7 +340,7 @@ class ComparisonPlan(Strict):
         _no_twins("methods", [entry.shown for entry in self.methods], "give each a unique title")
         _no_twins("seeds", self.seeds, "name each once")
         if any(not 0 <= seed < 2**32 - 100 for seed in self.seeds):
-            raise ValueError(f"seeds {self.seeds} have to be between 0 and {2**32 - 101}")
+            raise ValueError(f"seeds {self.seeds} must be between 0 and {2**32 - 101}")
         arguments = [self.training, *(entry.training for entry in self.methods)]
         arguments += [stage.training for entry in self.methods for stage in entry.stages or ()]
         for name in _BUDGETED:

@@ -395,7 +395,7 @@ def _examine(path: Path, *, reading: bool = True) -> _Examined:
     listing = read_json(path)
     seal, files = listing.pop(_SEAL, None), listing.get("files")
     if listing and seal is None:
-        return _Examined(damage=f"'{path.name}' is of an earlier version, and has no hashes")
+        return _Examined(damage=f"'{path.name}' is from an earlier version and has no hashes")
     if not isinstance(files, dict) or seal != _seal_of(listing):
         return _Examined(damage=f"'{path.name}' has changed since it was written, or cannot be read")
     is_folder = path.name == MANIFEST

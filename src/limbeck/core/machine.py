@@ -167,7 +167,7 @@ def computing_on(name: str) -> Iterator[str]:
     check_device(name)
     kind, _, index = name.partition(":")
     if index.strip("0") and kind not in ("cpu", "cuda"):
-        raise RecipeError(f"--device {name} cannot be chosen by its number, as only GPUs of NVIDIA can; give {kind}.")
+        raise RecipeError(f"--device {name} cannot be chosen by its number; only NVIDIA GPUs can. Give {kind}.")
     changed = {"ACCELERATE_USE_CPU": "true"} if kind == "cpu" else {}
     if kind == "cuda" and index:
         listed = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]

@@ -75,7 +75,7 @@ def convert(files: Sequence[Path], target: Path) -> None:
     size = sum(file.stat().st_size for file in files)
     described = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
     if described > _MEMORY_PER_BYTE * size:
-        raise ModelError(f"'{files[0]}' describes {described:,} bytes of tensors and has {size:,}; it is not read.")
+        raise ModelError(f"'{files[0]}' describes {described:,} bytes of tensors but has {size:,}; it is not read.")
     # Tied weights share memory, which safetensors does not know; a view may lie in a far larger storage.
     save_file(
         {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}, str(target)
@@ -88,9 +88,11 @@ def _read(file: Path) -> dict[str, torch.Tensor]:
     except Exception as error:  # Damage has many kinds, and so has what is refused.
         text = " ".join(str(error).split())
         if isinstance(error, MemoryError) or "allocate memory" in text or "DefaultCPUAllocator" in text:
-            raise ModelError(f"'{file}' needs more memory than its size explains; it is not read.") from None
+            raise ModelError(f"'{file}' needs more memory than a file of its size should; it is not read.") from None
         if asked := _ASKS_FOR.search(text):
-            raise ModelError(f"'{file}' asks for '{asked[1][:80]}', which no weights need; it is not read.") from None
+            raise ModelError(
+                f"'{file}' asks for '{asked[1][:80]}', which weights never need; it is not read."
+            ) from None
         raise ModelError(f"'{file}' holds more than tensors, or is damaged; it is not read.") from None
     named = isinstance(found, dict) and found and all(isinstance(name, str) for name in found)
     if not named or not all(_is_plain(tensor) for tensor in found.values()):

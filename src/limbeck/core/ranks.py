@@ -57,8 +57,8 @@ def connect() -> None:
     if torch.cuda.is_available():
         if "LOCAL_RANK" not in os.environ:
             raise TrainingError(
-                "RANK and WORLD_SIZE are set and LOCAL_RANK is not, so that no process knows which GPU is its own; "
-                "launch with torchrun or accelerate launch, or set it."
+                "RANK and WORLD_SIZE are set but LOCAL_RANK is not, so no process knows which GPU is its own; "
+                "launch with torchrun or accelerate launch, or set LOCAL_RANK."
             )
         torch.cuda.set_device(_from_environment("LOCAL_RANK", 0))
         backend = "cpu:gloo,cuda:nccl"
@@ -169,8 +169,8 @@ def lost_process(error: BaseException) -> str | None:
     if not isinstance(error, distributed.DistError) and not any(part in text for part in known):
         return None
     return (
-        f"Process {process_index()} lost touch with another one, which has most likely ended: its own message says "
-        "why. What was saved before is intact; go on with the same command and --resume."
+        f"Process {process_index()} lost touch with another one, which has most likely ended: its message says why. "
+        "What was saved before is intact; go on with the same command and --resume."
     )
 
 

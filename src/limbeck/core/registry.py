@@ -49,7 +49,9 @@ def use_plugins(paths: Iterable[str | Path]) -> None:
         if file.suffix != ".py":
             raise PluginError(f"The plugin '{path}' is not a Python file; give one that ends in .py.")
         if os.pathsep in str(file):
-            raise PluginError(f"The plugin '{path}' has a '{os.pathsep}' in its path, which separates files; move it.")
+            raise PluginError(
+                f"The plugin '{path}' has a '{os.pathsep}' in its path, which is the separator between files; move it."
+            )
         named.append(str(file))
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(named))
 
@@ -156,12 +158,12 @@ class PluginPoint(Generic[T]):
         if not isinstance(item, self.expected):
             hint = f" For a function, put @{self.decorator} above it." if callable(item) else ""
             expected = f"limbeck.{kind}s.{self.expected.__name__}"
-            raise PluginError(f"'{name}' is a {type(item).__name__}, no {expected}.{hint}")
+            raise PluginError(f"'{name}' is a {type(item).__name__}, not {expected}.{hint}")
         own: object = getattr(item, "name", None)
         if own != name:
-            found: str | None = f"its own name is '{own}'; give it the same in both places"
+            found: str | None = f"its own name is '{own}'; use the same name in both places"
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            found = "a name is of small letters, digits and _, a letter first"
+            found = "a name consists of lower-case letters, digits and _, and starts with a letter"
         else:
             found = self.problem(item)
         if found is not None:
@@ -230,7 +232,7 @@ class Registry(Generic[T]):
         if isinstance(held, EntryPoint) and _package(held.module) == _package_of(self._plugins.code(checked)):
             note_distribution(held)
         elif held is not None and not (replace and name in self._outside):
-            raise PluginError(f"The {self.kind} '{name}' already exists; give yours another name.")
+            raise PluginError(f"The {self.kind} '{name}' already exists; give yours a different name.")
         self._items[name] = checked
         self._outside.add(name)
         return checked

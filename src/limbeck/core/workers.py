@@ -266,8 +266,8 @@ def map_parallel(
                 yield futures.popleft().result()
     except BrokenProcessPool as error:
         raise CorpusError(
-            f"A worker process died while building the corpus, perhaps for lack of memory: "
-            f"try fewer workers than {workers}; what is finished is kept."
+            "A worker process died while building the corpus, perhaps because memory ran out: try fewer workers "
+            f"than {workers}; what is finished is kept."
         ) from error
 
 

@@ -54,7 +54,7 @@ def find_frame(backend: Tokenizer) -> PairFrame:
             parts = slice(0, first), slice(first + texts.count(0), second), slice(second + texts.count(1), None)
             ids, types = ([values[part] for part in parts] for values in (encoding.ids, encoding.type_ids))
             return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
-    raise CorpusError("The tokenizer makes no tokens of plain text: it is empty or broken.")
+    raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
 
 
 class Question(NamedTuple):
@@ -116,8 +116,8 @@ class AnswerWindows:
     def __init__(self, tokenizer: Any, length: int = 384, stride: int = 128) -> None:
         if not tokenizer.is_fast:
             raise CorpusError(
-                f"Question answering needs the place of every token in the text, which the slow tokenizer "
-                f"{type(tokenizer).__name__} does not give: use a fast one (a tokenizer.json)."
+                f"Question answering needs the position of every token in the text, which the slow tokenizer "
+                f"{type(tokenizer).__name__} does not provide: use a fast one (a tokenizer.json)."
             )
         self._backend = plain_backend(tokenizer)
         self._frame = find_frame(self._backend)
@@ -126,7 +126,7 @@ class AnswerWindows:
         if self._room - stride < 2:
             raise CorpusError(
                 f"length {length} and stride {stride} leave no room for a question and new text beside "
-                f"{special} special tokens: give a smaller stride, or a greater length."
+                f"{special} special tokens: give a smaller stride or a larger length."
             )
         self._stride = stride
         self._question_room = (self._room - stride) // 2

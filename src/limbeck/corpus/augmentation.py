@@ -436,7 +436,7 @@ def _store_neighbours(work: _Work, rows: Iterable[Example], progress: store.Prog
     finished = read_piece(work.folder, _NEIGHBOURS)
     if finished is not None:
         return finished
-    step, report = store.bind_progress(progress, "looking for near words"), SourceReport()
+    step, report = store.bind_progress(progress, "looking for similar words"), SourceReport()
     if step is not None:
         step(0, None, "words")
     words: set[str] = set()
@@ -510,6 +510,8 @@ def _without_untrained(
     for path in parts:
         for examples, keys in store.read_examples(path):
             kept = [index for index, one in enumerate(examples) if Document(one.text).key not in untrained]
-            report.note("augmented copy with the text of a held-out row, left out", path.stem, len(keys) - len(kept))
+            report.note(
+                "augmented copy with the same text as a held-out row, left out", path.stem, len(keys) - len(kept)
+            )
             if kept:
                 yield [examples[index] for index in kept], keys[kept]

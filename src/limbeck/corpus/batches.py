@@ -223,7 +223,7 @@ class MaskedTokens(_ChangedTokens):
     ) -> None:
         super().__init__(blocks, share, words=words, special={*special, mask_id}, seed=seed)
         if len(words) == 0:
-            raise CorpusError("There is no word to draw random tokens from: give the ids of at least one.")
+            raise CorpusError("There are no words to draw random tokens from: give at least one token id.")
         self._mask_id = mask_id
         # In shared memory: worker processes of a data loader that outlive the epoch see it change.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
@@ -243,7 +243,7 @@ class MaskedTokens(_ChangedTokens):
             CorpusError: if the row has labels.
         """
         if "labels" in row:
-            raise CorpusError("Rows that have labels cannot be masked too: leave out the masking, or the task.")
+            raise CorpusError("Labelled rows cannot be masked as well: leave out either the masking or the task.")
         ids, chosen, generator = self._choose(row, int(self._epoch) if epoch is None else epoch)
         labels = np.where(chosen, ids, IGNORED_LABEL)
         fate = generator.random(len(ids))
@@ -397,15 +397,13 @@ class PadCollator:
         self, features: Sequence[Mapping[str, Any]], lengths: NDArray[np.int64], valid: NDArray[np.bool_]
     ) -> NDArray[Any]:
         if not all("labels" in feature for feature in features):
-            raise CorpusError(
-                f"A row has no labels, but labels of the kind '{self.labels}' are required of this batch."
-            )
+            raise CorpusError(f"A row has no labels, but this batch needs labels of the kind '{self.labels}'.")
         given = [feature["labels"] for feature in features]
         if self.labels == "token":
             rows = [np.asarray(labels, dtype=np.int64) for labels in given]
             if [len(row) for row in rows] != lengths[:, 0].tolist():
                 raise CorpusError(
-                    "A row has a different number of labels and tokens: with labels='token' every token has one."
+                    "A row has different numbers of labels and tokens: with labels='token' every token has a label."
                 )
             return _fill(rows, valid, IGNORED_LABEL)
         if self.labels in ("value", "classes", "relevance"):

@@ -336,7 +336,7 @@ def build_labelled_corpus(
             replace(encoding, roles=roles),
             f"The corpus has {stored['rows']} rows, but none to train on: "
             + (
-                "the development rows repeat them all; give others."
+                "the development rows repeat all of them; give other development rows."
                 if development is not None
                 else "give more rows."
                 if settings.held_out is None

@@ -104,7 +104,7 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
             weight that is not above 0.
     """
     if not names:
-        raise RecipeError(f"{where} weighs classes, but these labels have none: leave it out.")
+        raise RecipeError(f"{where} weights classes, but these labels have none: leave it out.")
     if given == "balanced":
         return "balanced"
     if isinstance(given, Mapping):
@@ -115,7 +115,7 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise RecipeError(f"{where} is {given!r}; give balanced, a weight for each class by name, or a list of them.")
     if len(given) != len(names):
-        raise RecipeError(f"{where} has {len(given)} weights, but there are {len(names)} classes: give one each.")
+        raise RecipeError(f"{where} has {len(given)} weights, but there are {len(names)} classes: give one for each.")
     for weight in given:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
             raise RecipeError(f"{where} has the weight {weight!r}; give numbers above 0.")
@@ -149,7 +149,7 @@ def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
             rows = "none of them has" if count == 0 else "all of them have"
             raise CorpusError(
                 f"class_weights: balanced cannot weigh {counts.total:,} labels: {rows} the class '{name}'; give the "
-                "weights by name, or rows of every class."
+                "weights by name, or add rows of every class."
             )
     if several:
         return tuple((counts.total - count) / count for count in counts.counts)

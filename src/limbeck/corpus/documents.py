@@ -397,7 +397,7 @@ def split_documents(found: FoundText, where: str, cursor: Cursor, report: Source
         report.note("empty document", where)
         return
     if replaced:
-        report.note("document with control characters, replaced", where)
+        report.note("document whose control characters were replaced", where)
     parts = [part for piece in cut_text(cleaned, LONGEST_DOCUMENT) if (part := piece.strip())]
     if len(parts) > 1:
         report.note(CUT_DOCUMENT, where)

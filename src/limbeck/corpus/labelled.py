@@ -86,8 +86,8 @@ class ClassNumbers:
         found = [self.number(part, where, names) for part in (parts if isinstance(parts, Sequence) else [parts])]
         if len(set(found)) < len(found):
             raise CorpusError(
-                f"{where} has the label {value!r}, which has a class twice: give each once, or a column of 0 and 1 for "
-                "each class (label_columns)."
+                f"{where} has the label {value!r}, which names a class twice: name each once, or give a column of "
+                "0 and 1 for each class (label_columns)."
             )
         return self._flags(found)
 
@@ -109,7 +109,10 @@ class ClassNumbers:
             columns = {name: self.number(name, f"label_columns of {where}") for name in values}
         if len(set(columns.values())) < len(self._labels):
             missing = [label for number, label in enumerate(self._labels) if number not in columns.values()]
-            raise CorpusError(f"label_columns has no column for the class '{(missing or self._labels)[0]}': name all.")
+            raise CorpusError(
+                f"label_columns has no column for the class '{(missing or self._labels)[0]}': give every class "
+                "a column."
+            )
         return self._flags([columns[name] for name, value in values.items() if _is_set(value, f"{where}, '{name}',")])
 
     def _flags(self, found: Sequence[int]) -> tuple[int, ...]:
@@ -331,8 +334,12 @@ class SentenceReader:
 
     def _numbers_of(self, row: PlacedRow, tags: Any, count: int, report: SourceReport) -> tuple[int, ...]:
         if not isinstance(tags, list | tuple) or len(tags) != count:
-            given = f"{len(tags)} tags" if isinstance(tags, list | tuple) else f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
-            raise CorpusError(f"{row.where} has {count} words, but {given}: give each word one.")
+            given = (
+                f"{len(tags)} tag{'s' * (len(tags) != 1)}"
+                if isinstance(tags, list | tuple)
+                else f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
+            )
+            raise CorpusError(f"{row.where} has {count} word{'s' * (count != 1)}, but {given}: give each word its own.")
         for place, tag in enumerate(tags, start=1):
             if is_missing(tag) or (tag in (-1, "-1", IGNORED_LABEL) and tag not in self._numbers):
                 raise CorpusError(f"{row.where} is unlabelled: the tag of its word {place} is {tag!r}.")
@@ -352,8 +359,8 @@ def _check_columns(row: PlacedRow, columns: Mapping[str, str]) -> None:
             is_table = PurePosixPath(row.where.rpartition(":")[0]).suffix in (".csv", ".tsv", ".txt")
             headless = ", name the fields by columns if the file has no header" if is_table else ""
             raise CorpusError(
-                f"{row.where} has no column '{column}': set {setting} to one of {list_columns(names)}{headless}, or "
-                "leave out that source."
+                f"{row.where} has no column '{column}': set {setting} to one of {list_columns(names)}{headless}, "
+                "or leave this source out."
             )
 
 
@@ -419,12 +426,12 @@ def documents_of(row: PlacedRow, columns: Sequence[str], label_column: str) -> l
     labels = list(given) if isinstance(given, list | tuple) else [given]
     if len(labels) != len(found):
         raise CorpusError(
-            f"{row.where} has {len(found)} documents and {len(labels)} labels in its column '{label_column}': give one "
-            "each, in their order."
+            f"{row.where} has {len(found)} documents and {len(labels)} labels in its column '{label_column}': give "
+            "each document a label, in the same order."
         )
     values = [parse_value(label, row.where) for label in labels]
     if min(values, default=0) < 0:
-        raise CorpusError(f"{row.where} has the label {min(values):g}, and a relevance is 0 or more.")
+        raise CorpusError(f"{row.where} has the label {min(values):g}, but a relevance is 0 or more.")
     return [(text, value) for (text, _), value in zip(found, values, strict=True)]
 
 
@@ -448,7 +455,7 @@ def _first_answer(answers: Any, where: str) -> tuple[str, int] | None:
         return str(text), int(start)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorpusError(
-            f"The answers of {where} are not as SQuAD has them: a text and an answer_start for each."
+            f"The answers of {where} are not in the format of SQuAD: a text and an answer_start for each."
         ) from error
 
 
@@ -500,7 +507,7 @@ class SequenceEncoder:
         special = tokenizer.num_special_tokens_to_add(pair=paired)
         if length < special + (2 if paired else 1):
             raise CorpusError(
-                f"length is {length}, but this tokenizer puts {special} special tokens in a row: too short."
+                f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
             )
         self._length = length
         self._room = length - special
@@ -601,7 +608,7 @@ class WordEncoder:
         if not tokenizer.is_fast:
             raise CorpusError(
                 f"Token classification needs the word of every token, which the slow tokenizer "
-                f"{type(tokenizer).__name__} does not give: use a fast one (a tokenizer.json)."
+                f"{type(tokenizer).__name__} does not provide: use a fast one (a tokenizer.json)."
             )
         self._tokenizer = copy.deepcopy(tokenizer)  # Every call sets its truncation.
         before = self._tokenizer.backend_tokenizer.pre_tokenizer
@@ -611,7 +618,7 @@ class WordEncoder:
         special = tokenizer.num_special_tokens_to_add(pair=False)
         if length <= special:
             raise CorpusError(
-                f"length is {length}, but this tokenizer puts {special} special tokens in a row: too short."
+                f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
             )
         self._length, self._room = length, length - special
         self._typed = TOKEN_TYPES in tokenizer.model_input_names
@@ -627,7 +634,7 @@ class WordEncoder:
         for number, (text, sizes) in enumerate(zip(texts, self._sizes(texts), strict=True)):
             words, start, room = text.split(WORD_GAP), 0, self._room
             shown = repr(" ".join(words)[:_SHOWN_CHARACTERS])
-            report.note("word without a token, not labelled", shown, sizes.count(0))
+            report.note("word without a token, ignored", shown, sizes.count(0))
             report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
             for place, size in enumerate(sizes):
                 if size > room and place > start:

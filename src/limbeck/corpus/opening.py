@@ -370,7 +370,7 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
     content = stream.read(documents.LARGEST_WHOLE + 1)
     if len(content) > documents.LARGEST_WHOLE:
         raise CorpusError(
-            f"'{one_line(path)}' has to be read as a whole, but holds more than {documents.LARGEST_WHOLE:,} bytes; "
+            f"'{one_line(path)}' can only be read as a whole, but holds more than {documents.LARGEST_WHOLE:,} bytes; "
             "split it, or give it as .jsonl or uncompressed .parquet."
         )
     return content

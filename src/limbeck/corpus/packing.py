@@ -93,7 +93,7 @@ class TokenEncoder:
             for start in range(len(whole) - len(plain) + 1):
                 if plain and whole[start : start + len(plain)] == plain:
                     return whole[:start], whole[start + len(plain) :]
-        raise CorpusError("The tokenizer makes no tokens of plain text: it is empty or broken.")
+        raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
 
 
 def plain_backend(tokenizer: Any) -> Tokenizer:

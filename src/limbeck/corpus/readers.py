@@ -259,7 +259,7 @@ def _read_text(file: OpenFile) -> Iterator[FoundText]:
     start = file.start
     one_a_line = _is_one_a_line(file.path)
     if one_a_line and start.at_start:
-        file.report.note("file without blank lines, read as one document a line", str(file.path))
+        file.report.note("file without blank lines, read as one document per line", str(file.path))
     lines = read_lines(file.stream, file.path, file.report, position=start.position, line=start.line, cut=True)
     paragraphs: list[str] = []
     characters = 0
@@ -368,7 +368,7 @@ def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
             pairs = [(paragraph["context"], dict(qa)) for paragraph in value["paragraphs"] for qa in paragraph["qas"]]
         except (KeyError, TypeError, ValueError) as error:
             raise CorpusError(
-                f"The article at {where} is not laid out as SQuAD's: paragraphs, each with a context and qas."
+                f"The article at {where} is not in the format of SQuAD: paragraphs, each with a context and qas."
             ) from error
         for number, (context, qa) in enumerate(pairs, start=1):
             yield PlacedRow(f"{where}, question {qa.get('id', number)}", {"context": context, **qa})
@@ -409,7 +409,7 @@ def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterat
             if twice:
                 raise CorpusError(f"The header of '{file.path}' names the column '{min(twice)}' twice: rename one.")
         elif len(fields) < len(header) or (len(fields) > len(header) and not file.header):
-            file.report.note("row with another number of fields than the header", where)
+            file.report.note("row whose number of fields differs from the header's", where)
         else:
             yield PlacedRow(where, dict(zip(header, fields, strict=False)))
 
@@ -433,7 +433,7 @@ def _read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
     beginning = list(islice(lines, _LINES_THAT_SHOW_A_LANGUAGE))
     language = _language_before_words(beginning)
     if language:
-        file.report.note(f"table whose words have their language before them ('{language}'), taken off", str(file.path))
+        file.report.note(f"table whose words begin with their language ('{language}'), removed", str(file.path))
     for text, _, number in chain(beginning, lines, [FoundText("", 0, 0)]):
         fields = _fields_of(text)
         if language and len(fields) > 1:

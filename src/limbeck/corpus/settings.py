@@ -66,7 +66,7 @@ class Augmentation:
         if not 0 < self.probability <= 1:
             raise CorpusError(f"augment.probability is {self.probability}: give a chance above 0, up to 1.")
         if self.masked_lm is None and self.word_vectors is None:
-            raise CorpusError("An augmentation needs a masked_lm, word_vectors, or both: neither is given.")
+            raise CorpusError("An augmentation needs masked_lm, word_vectors or both, but neither is given.")
 
 
 class ExampleSource(Protocol):
@@ -155,9 +155,11 @@ class LabelledSettings:
         if len(set(self.header)) < len(self.header):
             raise CorpusError(f"columns are {', '.join(self.header)}: give each field a different name.")
         if self.augment is not None and KINDS[self.task].label in ("token", "relevance"):
-            raise CorpusError(f"Copies with other words would break up rows of {self.task}: leave out augment.")
+            raise CorpusError(f"Copies with other words do not suit rows of {self.task}: leave out augment.")
         if self.development is not None and self.held_out:
-            raise CorpusError(f"held_out is {self.held_out}, and there are development rows: leave one of them out.")
+            raise CorpusError(
+                f"held_out is {self.held_out}, but there are development rows too: leave one of them out."
+            )
         _check_least(self, 0, "stride")
         _check_least(self, 1, "max_rows", "documents_per_query")
         object.__setattr__(self, "document_columns", tuple(map(str, self.document_columns)))
@@ -232,9 +234,9 @@ class Mix:
 
     def __post_init__(self) -> None:
         if self.by is not None and self.exponent is None:
-            raise CorpusError("A mix by a pattern has an exponent, such as 0.3: weights are for sources in a list.")
+            raise CorpusError("A mix by a pattern needs an exponent, such as 0.3: weights are for listed sources.")
         if (self.weights is None) == (self.exponent is None):
-            raise CorpusError("A mix has weights or an exponent: give one of the two.")
+            raise CorpusError("A mix needs either weights or an exponent: give one of the two.")
         if self.weights is not None:
             object.__setattr__(self, "weights", tuple(None if w is None else float(w) for w in self.weights))
             given = [weight for weight in self.weights if weight is not None]
@@ -266,7 +268,9 @@ class Mix:
 
         if self.weights is not None:
             if len(self.weights) != len(sizes):
-                raise CorpusError(f"The mix has {len(self.weights)} weights for {len(sizes)} sources: give one each.")
+                raise CorpusError(
+                    f"The mix has {len(self.weights)} weights for {len(sizes)} sources: give one for each."
+                )
             rest = [size for size, weight in zip(sizes, self.weights, strict=True) if weight is None]
             left = 1 - math.fsum(weight or 0 for weight in self.weights)
             by_size = iter([1.0] if len(rest) == 1 else Mix(exponent=1.0).shares(rest) if rest else ())
@@ -289,7 +293,7 @@ class Mix:
         """Say what the shares follow, for records."""
         if not self.reads_sizes:
             return "weights"
-        unit = "bytes of text, judged by the beginning of up to 16 files per source" if streamed else "blocks"
+        unit = "bytes of text, estimated from the beginning of up to 16 files per source" if streamed else "blocks"
         if self.weights is not None:
             return f"shares, the rest by size, in {unit}"
         return f"size^{self.exponent:g}, in {unit}"
@@ -332,12 +336,14 @@ class LengthSchedule:
         if len(lengths) < 2:
             raise CorpusError(f"lengths {dict(given)} is not a schedule: give two lengths or more, or length alone.")
         if list(lengths) != sorted(lengths):
-            raise CorpusError(f"lengths {list(lengths)} fall; a schedule goes from short to long: reverse their order.")
+            raise CorpusError(
+                f"lengths {list(lengths)} decrease; a schedule goes from short to long: reverse their order."
+            )
         if len({in_epochs for _, in_epochs in parts}) > 1:
-            raise CorpusError(f"lengths {dict(given)} has shares and epochs: give all as shares, or all as epochs.")
+            raise CorpusError(f"lengths {dict(given)} mixes shares and epochs: give only shares, or only epochs.")
         total = math.fsum(part for part, _ in parts)
         if not parts[0][1] and abs(total - 1) > 1e-6:
-            raise CorpusError(f"The shares of lengths add up to {total:g}: let them add up to 1.")
+            raise CorpusError(f"The shares of lengths add up to {total:g}: change them to add up to 1.")
         return cls(lengths, tuple(part for part, _ in parts), parts[0][1])
 
     def ends(self, max_steps: int, steps_an_epoch: Sequence[int] = ()) -> list[int]:
@@ -468,30 +474,30 @@ class CorpusSettings:
         parts = {} if self.mix is None or self.mix.by is None else find_parts(self.mix.by)
         if parts:
             if self.sources and tuple(self.sources) != tuple(parts.values()):
-                raise CorpusError("mix.by gives the sources, and sources are given too: leave one of them out.")
+                raise CorpusError("mix.by names the sources, but sources are given too: leave one of them out.")
             object.__setattr__(self, "sources", tuple(parts.values()))
         _check_common(self, "block")
         object.__setattr__(self, "uses", tuple(self.uses) * (len(self.sources) if len(self.uses) == 1 else 1))
         if self.uses and len(self.uses) != len(self.sources):
-            raise CorpusError(f"There are {len(self.uses)} uses for {len(self.sources)} sources: give one each.")
+            raise CorpusError(f"There are {len(self.uses)} uses for {len(self.sources)} sources: give one for each.")
         read = Counter(zip(self.sources, self.uses, strict=False))
         if twice := next((source for (source, _), times in read.items() if times > 1), None):
-            raise CorpusError(f"The source '{twice}' is listed twice to be read in the same way: list it once.")
+            raise CorpusError(f"The source '{twice}' is listed twice with the same settings: list it once.")
         object.__setattr__(self, "titles", tuple(parts) or self._titles())
         if self.has_pieces and (self.join or self.pairs):
             given = "join" if self.join else "pairs"
-            raise CorpusError(f"{given} puts texts together that prompts and units keep apart: leave one of them out.")
+            raise CorpusError(f"{given} joins texts that prompts and units keep apart: leave one of them out.")
         if self.unit not in UNITS:
             raise CorpusError(f"Unknown corpus unit '{self.unit}'.{suggestion(self.unit, UNITS)}")
         if self.pairs and self.length < _SHORTEST_PAIR:
-            raise CorpusError(f"length is {self.length}: a pair, [CLS] A [SEP] B [SEP], has {_SHORTEST_PAIR} at least.")
+            raise CorpusError(f"length is {self.length}: a pair, [CLS] A [SEP] B [SEP], has at least {_SHORTEST_PAIR}.")
         _check_least(self, 0, "held_out_documents")
         _check_least(self, 1, "max_documents", "minimum_tokens", "shuffle_buffer")
         if self.streaming and self.max_documents is not None:
             raise CorpusError("max_documents is for built corpora; a stream is as long as its training.")
         weights = self.mix.weights if self.mix is not None else None
         if weights is not None and len(weights) != len(self.sources):
-            raise CorpusError(f"The mix has {len(weights)} weights for {len(self.sources)} sources: give one each.")
+            raise CorpusError(f"The mix has {len(weights)} weights for {len(self.sources)} sources: give one for each.")
 
     @property
     def mixing(self) -> Mix | None:

@@ -173,7 +173,7 @@ class HubDataset:
         if parts is None:
             raise CorpusError(
                 f"'{name}' is not the name of a Hub data set: write owner/name, or "
-                f"owner/name:config@split#revision with any of the last three."
+                "owner/name:config@split#revision, where the last three are optional."
             )
         self.name: str = parts["name"]
         self.config: str | None = parts["config"]
@@ -460,7 +460,7 @@ def find_parts(pattern: str) -> dict[str, str]:
     names = list(dict.fromkeys(_PLACEHOLDER.findall(pattern)))
     if len(names) != 1:
         found = f"the placeholders {', '.join(names)}" if names else "no placeholder"
-        raise CorpusError(f"{shown} has {found}: write one, as in data/{{language}}.txt.xz, and * for all else.")
+        raise CorpusError(f"{shown} has {found}: write one, as in data/{{language}}.txt.xz, and * for the rest.")
     if source_kind(pattern) is not SOURCES["files"]:
         raise CorpusError(f"{shown} is not a path or address: list other sources in corpus.sources, with weights.")
     if re.search(r"[*?\]]\{|\}[*?[{]", pattern):
@@ -476,7 +476,7 @@ def find_parts(pattern: str) -> dict[str, str]:
     values = sorted(set(matches))
     if len(values) < 2:
         found = f"{names[0]} '{one_line(values[0])}' alone" if values else "no file"
-        raise CorpusError(f"{shown} finds {found}: check the pattern, or give one source without a mix.")
+        raise CorpusError(f"{shown} finds {found}: check the pattern, or give a single source without a mix.")
     placeholder = f"{{{names[0]}}}"
     if not has_magic(shape.replace(placeholder, "")):
         return {value: shape.replace(placeholder, value) for value in values}
@@ -613,7 +613,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
             (files if suffix_of(file) in suffixes and file.is_file() else ignored).append(file)
     if not files:
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
-            raise CorpusError(f"'{one_line(text)}' is not an ordinary file: give a file with text.")
+            raise CorpusError(f"'{one_line(text)}' is not a regular file: give a file with text.")
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
         raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
     # Links, and patterns that match a folder and its files, name a file more than once.

@@ -46,9 +46,9 @@ Roles: TypeAlias = NDArray[np.uint8]
 MOST_HELD_OUT = 500
 """Rows that are held out by default; of fewer than ten times as many, a tenth."""
 _OVERFULL = 2
-NEAR = "held-out row that may be like one that is trained on"
-REPEATED = "row to train on that the development set has too, left out"
-LEAKED = "development row like one to train on (at least half of its three-word sequences)"
+NEAR = "held-out row that may resemble a training row"
+REPEATED = "training row that is also in the development set, left out"
+LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"
 
 
 def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -> dict[Path, Roles]:

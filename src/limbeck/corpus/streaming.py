@@ -283,8 +283,8 @@ class SourceBlocks(Iterator[Block]):
             if not self._fruitful:
                 raise CorpusError(
                     f"The source '{one_line(self.source.name)}' has no block of text for process "
-                    f"{self.lane.index + 1} of the {self.lane.count} that read it: use fewer, build the corpus, or "
-                    "leave the source out."
+                    f"{self.lane.index + 1} of the {self.lane.count} that read it: use fewer processes, build the "
+                    "corpus, or leave the source out."
                 )
             self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
             self._order = self._make_order()

@@ -40,8 +40,8 @@ def fast_tokenizer(name: ModelName) -> PreTrainedTokenizerBase:
     tokenizer = load_tokenizer(name[0], revision=name[1])
     if not tokenizer.is_fast:
         raise CorpusError(
-            f"Augmentation needs the place of every token in the text, which the slow tokenizer of '{name[0]}' does "
-            "not give: name a model with a fast one (a tokenizer.json)."
+            f"Augmentation needs the position of every token in the text, which the slow tokenizer of '{name[0]}' "
+            "does not provide: name a model with a fast one (a tokenizer.json)."
         )
     return tokenizer
 
@@ -119,7 +119,7 @@ class VectorFile:
                 width = width or len(row)
                 if len(row) != width or not width or not np.isfinite(row).all():
                     own.note(
-                        "line that is not a word and the same number of values as the others", f"{self.path}:{number}"
+                        "line without a word and the same number of values as the other lines", f"{self.path}:{number}"
                     )
                     continue
                 names.append(word.decode(errors="replace"))
@@ -129,8 +129,8 @@ class VectorFile:
                     names, rows = [], []
         if not width:
             raise CorpusError(
-                f"'{one_line(self.path)}' holds no word vectors: give a text file with a word and its numbers a line, "
-                "as GloVe's."
+                f"'{one_line(self.path)}' holds no word vectors: give a text file with a word and its numbers on "
+                "each line, as in GloVe's files."
             )
         if rows:
             yield names, np.stack(rows)

@@ -125,7 +125,7 @@ def find_packages() -> Iterator[Finding]:
         if extra in extras:
             yield find_extra(extra, use, requirements)
         else:
-            text = f"for {use}: the installed limbeck does not know this extra"
+            text = f"for {use}: the installed limbeck does not define this extra"
             yield Finding(f"extra {extra}", "warning", text, f'pip install --upgrade "limbeck[{extra}]"')
 
 

@@ -105,7 +105,7 @@ def find_run() -> Iterator[Finding]:
         trained = student.state_dict()
         same = saved.keys() == trained.keys() and all(torch.equal(saved[key], trained[key].cpu()) for key in saved)
     fine = Finding("student", "ok", f"saved, and loaded back unchanged; {time.monotonic() - started:.1f} s in all")
-    yield fine if same else Finding("student", "failed", "what is loaded is not what was saved", _REPORT)
+    yield fine if same else Finding("student", "failed", "the loaded model differs from the saved one", _REPORT)
 
 
 def _judge_losses(output: Path) -> Finding:
@@ -122,7 +122,7 @@ def find_vectors(model: str) -> Iterator[Finding]:
     """Compare the sentence vectors of a model with those that sentence-transformers makes."""
     name, difference = f"sentence vectors of {model}", vector_check.compare_with_sentence_transformers(model)
     if difference is None:
-        text = "the model's files say nothing about them"
+        text = "the model's files do not define any"
         if not vector_check.is_installed():
             text = "not compared: sentence-transformers is not installed"
         yield Finding(name, "absent", text)

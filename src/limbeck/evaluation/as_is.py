@@ -81,8 +81,8 @@ def read_outputs(
             scores = given[name].float().cpu().numpy()
             if not np.isfinite(scores).all():
                 raise ModelError(
-                    f"'{model.name_or_path}' gives rows of {prepared.task.title} scores that are not finite numbers: "
-                    "its weights are too large for their type, or damaged; copy the model again, or train it anew."
+                    f"'{model.name_or_path}' gives rows of {prepared.task.title} scores that are not finite "
+                    "numbers: its weights are too large for their type, or damaged; copy the model again or retrain it."
                 )
             values.extend(scores if classes is None else scores[..., list(classes)])
     model.train(was_training)
@@ -135,7 +135,7 @@ def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int)
     check_padding(name, tokenizer)
     loading.check_fits_model(tokenizer, shape.vocabulary)
     if shape.positions is not None and length > shape.positions:
-        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; --set length={shape.positions}.")
+        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; give --set length={shape.positions}.")
 
 
 @contextmanager
@@ -145,4 +145,4 @@ def plainly() -> Iterator[None]:
         with loading.quiet():
             yield
     except torch.OutOfMemoryError:
-        raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None
+        raise TrainingError("The device is out of memory; lower batch_size or length by --set.") from None

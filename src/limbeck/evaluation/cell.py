@@ -185,8 +185,8 @@ def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool, as_is: bool 
         shared["class_weights"] = read_weights(settings.class_weights, task.labels, where)
     if settings.choose_thresholds and not KINDS[task.kind].has_several:
         raise RecipeError(
-            f"choose_thresholds is for several classes a row, and {task.title} is a task of {task.kind}; leave it out, "
-            "or set it for one task (--set TASK.choose_thresholds=true)."
+            f"choose_thresholds is for rows that may have several classes, but {task.title} is a task of "
+            f"{task.kind}; leave it out, or set it for one task (--set TASK.choose_thresholds=true)."
         )
     return [
         TrainingPoint(**(shared | {"learning_rate": rate, "epochs": epochs}))

@@ -132,8 +132,8 @@ def compare_models(
                 figures.asymmetric = agreement.score_matches(queries, their_documents)
         if asymmetric and own != other:
             unavailable["asymmetric retrieval"] = (
-                f"The student's vectors have {own} components and the teacher's {other}; aligned_embedding makes them "
-                "equal."
+                f"The student's vectors have {own} components and the teacher's have {other}; aligned_embedding "
+                "makes them equal."
             )
 
     def time_both() -> records.Latency:
@@ -238,7 +238,7 @@ def measure_task(
     """
     if len(rows) < 2:
         raise CorpusError(
-            f"{len(rows)} rows are held out: too few to score; give corpus.development, or a greater held_out."
+            f"{len(rows)} rows are held out: too few to score; give corpus.development, or a larger held_out."
         )
     parts = (range(len(rows))[start : start + batch_size] for start in range(0, len(rows), batch_size))
     batches = [collate([rows[index] for index in part]) for part in parts]

@@ -146,7 +146,7 @@ def cut_rows(
             start = row.answer_starts[0]
             answer = (start, start + len(row.answers[0])) if start >= 0 else NO_ANSWER
         questions.append(Question(row.id, row.pair or "", row.text, answer))
-    return windows.cut(questions, report, "answer without a place in its context's tokens, row left out")
+    return windows.cut(questions, report, "answer that none of its context's tokens cover, row left out")
 
 
 def open_columns(path: Path) -> Dataset:
@@ -383,7 +383,7 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, ca
     if isinstance(point, TrainingPoint):
         if not data.splits.get(TRAIN):
             raise CorpusError(
-                f"{task.title} has no rows to train on ({task.train}); give --data a folder that has them."
+                f"{task.title} has no rows to train on ({task.train}); give --data a folder that has some."
             )
         train = drawn_rows(data.splits[TRAIN], task, point.max_train_rows)
         train_folder = root / fingerprint([*choices, keys.training_set, point.max_train_rows])

@@ -109,7 +109,8 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
     lacking = [key for key in sorted(info["missing_keys"]) if key.startswith(prefix) and ".pooler." not in key]
     if lacking:
         raise ModelError(
-            f"The weights of '{name}' lack {len(lacking)} tensors of its encoder (first {lacking[0]}); save it whole."
+            f"The weights of '{name}' lack {len(lacking)} tensors of its encoder (first {lacking[0]}); save the "
+            "whole model."
         )
     misfits = [key for key, *_ in sorted(info["mismatched_keys"]) if key.startswith(prefix)]
     if misfits:

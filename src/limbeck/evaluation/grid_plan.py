@@ -139,7 +139,7 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
         ModelError: if a model is not there, or its family is unknown.
     """
     if twice := [name for name in dict.fromkeys(names) if list(names).count(name) > 1]:
-        raise RecipeError(f"The model '{twice[0]}' is named twice; name each once.")
+        raise RecipeError(f"The model '{twice[0]}' is named twice; name each model once.")
     return [
         PlannedModel(
             name,
@@ -191,8 +191,8 @@ class Planner:
             kind = KINDS[task.kind]
             if model.queries != model.documents and not (kind.of_vectors and kind.has_queries):
                 raise ModelError(
-                    f"'{model.name}' sends queries and documents to different models, and {task.title} has neither; "
-                    f"give one of the two: '{model.queries}' or '{model.documents}'."
+                    f"'{model.name}' sends queries and documents to different models, but {task.title} has "
+                    f"neither; give one of the two: '{model.queries}' or '{model.documents}'."
                 )
             for place in (model.queries, model.documents) if kind.of_vectors else ():
                 vectors_of(place, self.protocol.settings(task, self._overrides).pooling)
@@ -206,7 +206,9 @@ class Planner:
                     head_match.match_head(model.name, config, task, self._request.classes)
         for name in self._request.classes:
             if self._request.as_is and name not in known:
-                raise RecipeError(f"--classes names '{name}', a class of none of the models.{suggestion(name, known)}")
+                raise RecipeError(
+                    f"--classes names '{name}', which is not a class of any of the models.{suggestion(name, known)}"
+                )
 
     def plan(
         self,
@@ -237,7 +239,7 @@ class Planner:
         if settings.metric not in (None, *task.metrics):
             names = ", ".join(task.metrics)
             raise RecipeError(
-                f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {names}."
+                f"{task.title} is not scored by '{settings.metric}'; set {task.name}.metric to one of {names} by --set."
             )
         untrained = self._request.as_is
         runs = grid_cell.seeds(task, self._request.seeds or settings.seeds, as_is=untrained)
@@ -246,8 +248,8 @@ class Planner:
         count = len(points) * len(runs)
         if self._request.keep_weights == "best" and count > 1 and not task.scored:
             raise CorpusError(
-                f"{task.title} has no labelled rows to choose the best of {count} runs by; give --data a folder that "
-                "has its development rows, or ask for one run: one grid point and --seeds 1."
+                f"{task.title} has no labelled rows by which to choose the best of {count} runs; give --data a "
+                "folder that has its development rows, or ask for a single run: one grid point and --seeds 1."
             )
         picks_run = count > 1 and "best" in (settings.pick, self._request.keep_weights)
         if (
@@ -341,7 +343,7 @@ def _told_of_classes(data: TaskData, point: Point) -> Iterator[str]:
         return
     counts = count_classes(np.array([row.label for row in rows]), task.labels, kind.label)
     if counts.has_one:
-        raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; give rows of other classes too.")
+        raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; add rows of other classes.")
     if point.class_weights is not None:
         balance(point.class_weights, counts)
     if (uneven := counts.describe_rare()) is not None:

@@ -96,14 +96,14 @@ def match_head(
     if fits or saved.head != kind.head:
         heads.check_has_head(name, config, cast(heads.Head, task.kind))
     if not fits:
-        wanted = f"has {number} classes ({_few(task.labels)})" if kind.has_classes else "asks for one value"
+        wanted = f"has {number} classes ({_few(task.labels)})" if kind.has_classes else "needs one value"
         raise ModelError(
             f"'{name}' has {len(own)} output{'' if len(own) == 1 else 's'} ({_few(own)}), but {task.title} {wanted}; "
             "give a model that was fine-tuned on it."
         )
     if not kind.has_classes:
         return HeadMatch(None)
-    return _match_classes(name, own, task, renamed, way_out or f"name them by --classes {own[0]}={task.labels[0]},…")
+    return _match_classes(name, own, task, renamed, way_out or f"name them with --classes {own[0]}={task.labels[0]},…")
 
 
 def _match_classes(name: str, own: Sequence[str], task: Task, renamed: Mapping[str, str], way_out: str) -> HeadMatch:

@@ -173,8 +173,8 @@ def check_room(
                 needed += size * sum(not (folder / WEIGHTS / each.id).is_dir() for each in own)
     free = shutil.disk_usage(folder).free
     if needed > free:
-        best = "keep the best alone (--keep-weights best), or " if keep == "all" else ""
+        best = "keep only the best (--keep-weights best), or " if keep == "all" else ""
         raise OutputError(
-            f"Keeping weights takes about {needed / 1e9:.1f} GB, and '{folder}' has {free / 1e9:.1f} GB of room; {best}"
+            f"Keeping weights takes about {needed / 1e9:.1f} GB, and '{folder}' has {free / 1e9:.1f} GB free; {best}"
             "choose another --output."
         )

@@ -134,7 +134,7 @@ def _gold(row: TaskRow, task: Task) -> Sequence[str]:
     if not task.answerable_only:
         return [answer for answer in row.answers if normalise_answer(answer)] or [""]
     if not row.answers:
-        raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer: its split cannot be scored.")
+        raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer, so its split cannot be scored.")
     return row.answers
 
 
@@ -267,7 +267,7 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
             f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
         )
     if isinstance(predictions, Mapping) != answers:
-        raise ValueError(f"predictions of {task.title} must be {'answers by row id' if answers else 'one a row'}")
+        raise ValueError(f"predictions of {task.title} must be {'answers by row id' if answers else 'one per row'}")
     if not answers and len(predictions) != len(rows):
         raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
     found = answer_figures(predictions, rows, task) if isinstance(predictions, Mapping) else {}

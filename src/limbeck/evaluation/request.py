@@ -90,15 +90,15 @@ class EvaluationRequest:
             if number is not None and not 1 <= number <= most:
                 raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
         if self.as_is and self.seeds is not None:
-            raise RecipeError("--seeds counts trainings, but --as-is trains nothing; leave one of them out.")
+            raise RecipeError("--seeds counts training runs, but --as-is trains nothing; leave one of them out.")
         if self.classes and not self.as_is:
-            raise RecipeError("--classes names the classes of heads as they are; give --as-is, or leave it out.")
+            raise RecipeError(
+                "--classes names the classes of heads that are scored as they are; give --as-is too, or leave it out."
+            )
         if self.keep_weights not in (None, *KEPT_WEIGHTS):
             raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
         if self.keep_weights is not None and self.as_is:
-            raise RecipeError(
-                "--keep-weights keeps what is trained, but --as-is trains nothing; leave one of them out."
-            )
+            raise RecipeError("--keep-weights keeps trained models, but --as-is trains nothing; leave one of them out.")
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
         return parse_tasks(self.tasks)
@@ -141,7 +141,9 @@ def fine_tuned_task(request: EvaluationRequest) -> Task:
     """
     names = request.task_names()
     if len(names) > 1:
-        raise RecipeError(f"--task '{request.tasks}' names {len(names)} tasks; a model is fine-tuned on one.")
+        raise RecipeError(
+            f"--task '{request.tasks}' names {len(names)} tasks, but a model is fine-tuned on one; name one task."
+        )
     task = find_task(names[0]).task
     if task.train is None:
         raise RecipeError(
@@ -187,7 +189,7 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
             raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
         if as_is and setting not in _SETTINGS_AS_IS:
             raise RecipeError(
-                f"--set '{text}' is a setting of training, but --as-is trains nothing; it has "
+                f"--set '{text}' is a training setting, but --as-is trains nothing; its settings are "
                 f"{', '.join(_SETTINGS_AS_IS)}."
             )
         if task and task not in tasks:

@@ -75,7 +75,7 @@ def read_split_file(
     if source.header:
         rows = _headless_rows(path, source.header, report)
     elif readers.suffix_of(path) not in (known := readers.readable_suffixes("rows")):
-        raise CorpusError(f"'{path}' is of no known kind: give {', '.join(known)}, also with .gz, .xz or .zst.")
+        raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(known)}, also with .gz, .xz or .zst.")
     else:
         rows = readers.read_rows(path, report, of_words=of_words)
     for row in rows:
@@ -176,7 +176,9 @@ def read_task_rows(
         if kind.has_answers:
             row = _question_row(place, len(rows), task, facts, columns, report)
             if row.id in ids:
-                raise CorpusError(f"{place.where} has the id '{row.id}' of an earlier question: give each its own.")
+                raise CorpusError(
+                    f"{place.where} has the id '{row.id}' of an earlier question: give each question its own."
+                )
             ids.add(row.id)
         elif kind.has_queries:
             rows.extend(_document_rows(place, len(rows), task, facts, columns, report))
@@ -196,7 +198,7 @@ def read_task_rows(
             if facts.labelled:
                 row = replace(row, label=_label(place, columns, task, numbers))
                 if row.label is None:
-                    report.note("row on whose class the annotators did not agree, left out", place.where)
+                    report.note("row whose class the annotators did not agree on, left out", place.where)
                     continue
         rows.append(row)
     return rows
@@ -283,7 +285,7 @@ def _answers(row: PlacedRow, column: str) -> list[tuple[str, int]]:
         return [(str(text), int(start)) for text, start in pairs if str(text).strip()]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorpusError(
-            f"The answers of {row.where} are not as SQuAD has them: a text and an answer_start for each."
+            f"The answers of {row.where} are not in the format of SQuAD: a text and an answer_start for each."
         ) from error
 
 
@@ -293,7 +295,7 @@ def _place(context: str, answer: str, start: int, where: str, report: SourceRepo
         return start
     places = [found.start() for found in re.finditer(f"(?={re.escape(answer)})", context)]
     if not places:
-        report.note("answer that its context does not hold, kept for scoring only", where)
+        report.note("answer that its context does not contain, kept for scoring only", where)
         return NO_PLACE
     report.note("answer that is not at its answer_start, taken at the nearest place", where)
     return min(places, key=lambda place: abs(place - start))
@@ -498,7 +500,7 @@ class Splits:
             raise CorpusError(f"None of the splits {name_some(parts)} of {task.title} is there.")
         rows = [row for part in there for row in self.read(part, notes, told)]
         if len(there) < len(parts):
-            notes[f"{task.title} {split}: made of {len(there)} of its {len(parts)} parts"] = None
+            notes[f"{task.title} {split}: assembled from {len(there)} of its {len(parts)} parts"] = None
         return rows
 
     def _parts(self, definition: TaskDefinition, split: str) -> list[str]:
@@ -531,7 +533,7 @@ def _find_split(definition: TaskDefinition, split: str, folders: Sequence[Path])
 def _find(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path], what: str) -> tuple[Path, FileSource]:
     found = find_file(names, folders)
     if found is None:
-        wanted = ", ".join(f"{name} (one alone)" if "*" in name else name for name, _ in names)
+        wanted = ", ".join(f"{name} (one only)" if "*" in name else name for name, _ in names)
         where = " and ".join(f"'{folder}'" for folder in folders)
         raise CorpusError(f"No file of {what} in {where} or a subfolder: looked for {wanted}.")
     return found

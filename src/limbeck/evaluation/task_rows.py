@@ -161,7 +161,7 @@ class TaskRows:
         for row in self._read({}, report):
             example = example_of(row, self.definition.task, numbers)
             if example is None:
-                report.note("answer that its context does not hold, row left out", row.id)
+                report.note("answer that its context does not contain, row left out", row.id)
             else:
                 yield example
 
@@ -211,8 +211,10 @@ def hold_out_rows(data: tasks.TaskData) -> tasks.TaskData:
     held, kept = ([row for row, is_held in zip(rows, chosen, strict=True) if is_held == wanted] for wanted in (1, 0))
     if not held:
         return data
-    said = f"{task.title}: {len(held)} of its {len(rows)} rows to train on are held out to choose by, since of other "
-    said += f"rows it has {task.select} alone, which is only scored"
+    said = (
+        f"{task.title}: {len(held)} of its {len(rows)} training rows are held out to choose settings on, since the "
+        f"only other rows are those of {task.select}, which are only scored"
+    )
     task = replace(task, select=HELD_OUT, splits={**task.splits, HELD_OUT: SplitFacts()})
     return replace(data, task=task, splits={**data.splits, TRAIN: kept, HELD_OUT: held}, notes=(*data.notes, said))
 

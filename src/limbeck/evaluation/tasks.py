@@ -432,13 +432,13 @@ class TaskDefinition(Strict):
             yield "hub names no split: give at least one, such as validation"
         for split in self.split_names:  # Files of predictions are named after them.
             if not _SPLIT.fullmatch(split):
-                yield f"the split {split[:40]!r} has to be named by letters, digits, '.', '-' and '_'"
+                yield f"the name of the split {split[:40]!r} must consist of letters, digits, '.', '-' and '_'"
         places = [(split, name) for split in self.split_names for name, _ in self.paths(split)]
         places += [(key, name) for key, file in self._all_texts() for name, _ in self.paths_of_texts(file)]
         for of, name in places:
             parts = Path(name).parts
             if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-                yield f"the file '{name[:80]}' of {of} has to lie beside the description or in --data"
+                yield f"the file '{name[:80]}' of {of} must lie beside the description or in --data"
 
     def _problems_of_rows(self) -> Iterator[str]:
         kind = KINDS[self.kind]
@@ -446,11 +446,11 @@ class TaskDefinition(Strict):
             yield "columns.text is missing: name the column of the text"
         for key, _ in self._all_texts():
             if self.kind != "retrieval":
-                yield f"{key} is a file of a retrieval, not of {self.type}: leave it out"
+                yield f"{key} is a file of a retrieval task, not of {self.type}: leave it out"
             if self.hub is not None:
-                yield f"{key} is a file, and hub is none: give the splits as files"
+                yield f"{key} is a file, but hub is not: give the splits as files"
         if self.kind == "retrieval" and self.unlabelled:
-            yield "unlabelled is for splits that are predicted, and no file of a retrieval is: leave it out"
+            yield "unlabelled is for splits that are only predicted, but a retrieval task has none: leave it out"
         if self.type in ("pair", "similarity") and self.columns.pair is None:
             yield f"columns.pair is missing: the type {self.type} needs two texts"
         if self.columns.label_columns and not kind.has_several:
@@ -458,7 +458,7 @@ class TaskDefinition(Strict):
         if kind.has_classes and len(set(self.classes)) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
         if len(set(self.labels)) < len(self.labels) or not all(label.strip() for label in self.labels):
-            yield "labels have to differ, and none may be empty"
+            yield "labels must differ, and none may be empty"
         if not kind.has_classes and self.labels:
             yield f"labels are for classification and pair, not for {self.type}"
         known = self._metrics
@@ -468,7 +468,7 @@ class TaskDefinition(Strict):
             except CorpusError as error:
                 yield f"labels: {error}"
             if any(file.header for files in self.files.values() for file in files):
-                yield "header is for tables of a row a line: the fields of a word have numbers, from 1"
+                yield "header is for tables with a row per line: the fields of a word are numbered from 1"
         yield from (
             f"{self.type} has no metric '{it}'.{suggestion(it, known)}" for it in self.metric if it not in known
         )

@@ -56,8 +56,9 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
         head = kind_of(heads.head_of(config)).head
         if pooling is None and head is not None:
             raise ModelError(
-                f"'{name}' is not an embedding model: it has a head (…{head}), and its folder says nothing of sentence "
-                "vectors. Give an embedding model, or take the mean of its last hidden states by --set pooling=mean."
+                f"'{name}' is not an embedding model: it has a head (…{head}), and its folder does not say how to "
+                "make sentence vectors. Give an embedding model, or use the mean of its last hidden states by "
+                "--set pooling=mean."
             )
         return SentencePooling(pooling or "mean", normalize=False, max_length=None)
     found.check_fits(name, families.shape_of(config).hidden)
@@ -148,7 +149,7 @@ def _read_by(name: str, first: Sequence[str], second: Sequence[str], how: _Readi
     if not all(vectors.isfinite().all() for vectors in found):
         raise ModelError(
             f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
-            "damaged; copy the model again, or train it anew."
+            "damaged; copy the model again or retrain it."
         )
     return found
 
@@ -210,8 +211,8 @@ class Search:
                     found[number] = max(float(row.label), found.get(number, 0.0))
         if not any(queries.values()) or len(documents) < 2:
             raise CorpusError(
-                f"{where} has {len(queries)} queries and {len(documents)} documents; give a query with a relevant "
-                "document, and two documents or more."
+                f"{where} has {len(queries)} queries and {len(documents)} documents; give at least one query with "
+                "a relevant document, and at least two documents."
             )
         if rows[0].ids is not None:
             for place, (query, found) in enumerate(queries.items()):

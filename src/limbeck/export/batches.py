@@ -204,10 +204,10 @@ def check_differences(found: Differences, dtype: str, *, bound: float | None = N
     (share, worst), bound = largest_share(found), BOUNDS[dtype] if bound is None else bound
     if share <= bound:
         return
-    way_out = "; use float32" if dtype != "float32" else "; it is not written, please report the model"
+    way_out = "; use float32" if dtype != "float32" else "; it was not written: please report the model"
     raise ExportMismatchError(
         f"The export differs from its source by {found.largest[worst]:.3g} in {worst}, whose largest value is "
-        f"{found.scale[worst]:.3g}; in {dtype} {bound:g} of that (or of 1) is allowed{way_out}."
+        f"{found.scale[worst]:.3g}; in {dtype} {bound:g} of that (or of 1) is the limit{way_out}."
     )
 
 

@@ -54,7 +54,7 @@ def compare_folder(
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
     sample = batches.make_batches(source.tokenizer, texts, module.inputs, source.longest, left=not chosen.reads_text)
     if not sample:
-        raise CorpusError("The sample text has no token; give other text with --text FILE.")
+        raise CorpusError("The sample text has no tokens; give other text with --text FILE.")
     runners = chosen.reference(source), chosen.runner(source, folder)
     return batches.measure_differences(*runners, sample, source.head, report)
 

@@ -220,8 +220,8 @@ class SentenceTransformers(Safetensors):
         if source.head not in (None, "masked_lm"):
             words = source.head.replace("_", " ")
             raise ModelError(
-                f"'{source.name}' has a {words} head and makes no sentence vectors; export it with --format onnx or "
-                "safetensors."
+                f"'{source.name}' has a {words} head and does not make sentence vectors; export it with --format "
+                "onnx or safetensors."
             )
         pooling = SentencePooling("mean", normalize=False, max_length=None)
         return replace(source, model=source.model.base_model, head=None, sentence=pooling)

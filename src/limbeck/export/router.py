@@ -118,8 +118,7 @@ def open_pair(name: str, documents: str | None) -> Pair:
     if taught is not None and not taught.is_aligned:
         raise ModelError(
             f"'{name}' was taught by {taught.method or 'no method'}, which does not align its sentence vectors "
-            "with its "
-            "teacher's, so its queries would find nothing there; distil one by aligned_embedding or "
+            "with its teacher's, so its queries would find nothing there; distil a student by aligned_embedding or "
             "sentence_embedding."
         )
     student = open_source(name)
@@ -128,14 +127,15 @@ def open_pair(name: str, documents: str | None) -> Pair:
     for each in (student, teacher):
         if each.sentence is None:
             raise ModelError(
-                f"'{each.name}' does not say how it makes sentence vectors (it has no {MODULES}), and a router is made "
-                "of models that do; save it once by sentence-transformers, with its pooling."
+                f"'{each.name}' does not say how it makes sentence vectors (it has no {MODULES}), but a router is "
+                "made of models that do; save it once with sentence-transformers, including its pooling."
             )
         widths.append(SentenceHead(each.sentence).width(shape_of(each.model.config).hidden))
     if widths[0] != widths[1]:
         raise ModelError(
-            f"The vectors of '{student.name}' have width {widths[0]} and those of '{teacher.name}' {widths[1]}, and an "
-            "index holds one width; distil a student by aligned_embedding, which learns a map to its teacher's width."
+            f"The vectors of '{student.name}' have width {widths[0]} and those of '{teacher.name}' have "
+            f"{widths[1]}, but an index holds one width; distil a student by aligned_embedding, which learns a map "
+            "to its teacher's width."
         )
     known = None if taught is None else taught.weights
     is_taught = known is not None and fingerprint_beside(known, teacher.name, teacher.revision) == known
@@ -148,11 +148,11 @@ def _open_documents(name: str, documents: str | None, taught: Taught | None) -> 
     if documents is not None:
         return open_source(documents)
     if taught is None or taught.teacher is None:
-        raise ModelError(f"Nothing says which teacher '{name}' learned from; give it by --documents.")
+        raise ModelError(f"Nothing says which teacher '{name}' learned from; give it as --documents.")
     try:
         return open_source(taught.teacher, taught.revision)
     except ModelError as error:
-        raise ModelError(f"The teacher of '{name}' cannot be loaded; give its place by --documents. {error}") from None
+        raise ModelError(f"The teacher of '{name}' cannot be loaded; give its folder as --documents. {error}") from None
 
 
 def share_found(pair: Pair, texts: Sequence[str]) -> float:
@@ -176,7 +176,7 @@ def share_found(pair: Pair, texts: Sequence[str]) -> float:
     if found < LEAST_FOUND and not pair.is_taught:
         raise ModelError(
             f"The queries of '{pair.name}' find {found:.0%} of {len(texts)} sample texts among the documents of "
-            f"'{pair.documents.name}', and no record says that it learned from that model; give its teacher by "
+            f"'{pair.documents.name}', and no record says that it learned from that model; give its teacher as "
             "--documents."
         )
     return found

@@ -333,10 +333,10 @@ def draw_maps(
         check_layers(subject, role, wanted[role])
         heads = [head for head in heads_shown if head != MEAN_HEAD]
         highest = shape_of(subject.model.config).heads
-        _check_numbers("head", heads, highest, f"{role} '{subject.name}'", "; 'mean' is all of them")
+        _check_numbers("head", heads, highest, f"{role} '{subject.name}'", "; 'mean' stands for all of them")
     row = loading.encode_texts(student.tokenizer, [sentence])["input_ids"][0]
     if not row:
-        raise ModelError("The sentence has no token; give one with words.")
+        raise ModelError("The sentence has no tokens; give one with words.")
     for subject in subjects.values():
         if subject.longest is not None and len(row) > subject.longest:
             raise ModelError(

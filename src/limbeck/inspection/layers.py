@@ -217,7 +217,7 @@ def measure_layer_cosines(
             sums += F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1).double().sum(1).cpu()
             tokens += vectors.shape[1]
     if not tokens:
-        raise CorpusError("There is no token to measure layers on.")
+        raise CorpusError("There are no tokens to measure layers on.")
     return tuple((sums / tokens).tolist()), tokens
 
 

@@ -75,7 +75,7 @@ def read_chunks(path: Path | str) -> ChunkedText:
             spans += _spans(tags, len(sentences))
             sentences.append(words)
     if all(span.label == OUTSIDE for span in spans):
-        raise CorpusError(f"'{path}' holds no chunk; give a file in the CoNLL-2000 format.")
+        raise CorpusError(f"'{path}' holds no chunks; give a file in the CoNLL-2000 format.")
     return ChunkedText(tuple(sentences), tuple(spans))
 
 
@@ -136,7 +136,7 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, tuple[int, in
     """
     if not subject.tokenizer.is_fast:
         raise ModelError(
-            f"The tokenizer of '{subject.name}' does not say which characters its tokens are of; use a fast tokenizer "
+            f"The tokenizer of '{subject.name}' does not say which characters its tokens cover; use a fast tokenizer "
             "(one with a tokenizer.json)."
         )
     encoded = loading.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
@@ -350,12 +350,12 @@ def draw_spans(spans: Sequence[Span], sample: SpanSample) -> list[Span]:
 def _check_sizes(labels: Sequence[str], clusters: int, held_out: int) -> None:
     if len(set(labels)) < 2:
         raise CorpusError(
-            f"The spans that were drawn have {len(set(labels))} kinds of label, and two are needed to tell them apart; "
-            "draw more spans, or give a file with more kinds of chunks."
+            f"The spans that were drawn have {len(set(labels))} kinds of label, but at least two are needed; draw "
+            "more spans, or give a file with more kinds of chunks."
         )
     left = len(labels) - held_out
     if left < clusters:
         raise CorpusError(
-            f"There are too few spans for {clusters} clusters: {left} are left to cluster of {len(labels)} that were "
-            "drawn; draw more, hold fewer out, or ask for fewer clusters."
+            f"There are too few spans for {clusters} clusters: of {len(labels)} that were drawn, {left} are left "
+            "to cluster; draw more, hold fewer out, or ask for fewer clusters."
         )

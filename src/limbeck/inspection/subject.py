@@ -119,7 +119,7 @@ def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *limits: 
     rows = loading.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
     kept = [row for row in rows if row]
     if not kept:
-        raise CorpusError("The texts hold no token; give a file with one sentence or paragraph per line.")
+        raise CorpusError("The texts hold no tokens; give a file with one sentence or paragraph per line.")
     return TokenRows(kept, sum(len(row) > limit for row in whole))
 
 

@@ -69,7 +69,8 @@ def packed_attention(
     """
     if min(lengths, default=0) < 1 or sum(lengths) != query.shape[1]:
         raise KernelError(
-            f"Lengths {list(lengths)[:8]} do not divide {query.shape[1]} tokens; give lengths of 1 or more that add up."
+            f"Lengths {list(lengths)[:8]} do not divide {query.shape[1]} tokens; give lengths of 1 or more that "
+            "add up to that."
         )
     share = dropped_share(dropout)
     if share == 1:

@@ -186,9 +186,9 @@ def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
     if not INSTALLED:
         return f"backend 'triton' needs the package triton, which is not installed; install it or {way_out}"
     if dtype == torch.float64:
-        return f"backend 'triton' has no float64; give float32 or less, or {way_out}"
+        return f"backend 'triton' has no float64; give float32, bfloat16 or float16, or {way_out}"
     if device != "cuda" and not interpreting():
-        return f"backend 'triton' needs a CUDA device and the tensors are on {device}; {way_out}"
+        return f"backend 'triton' needs a CUDA device, but the tensors are on {device}; {way_out}"
     return None
 
 

@@ -47,8 +47,10 @@ class AlignedEmbeddingOptions(MethodOptions):
     )
     map: Literal["auto", "always", "none"] = Field(
         "auto",
-        description="The learned map behind the student's pooling, which it keeps: where widths differ, always, or "
-        "never. Without it the student takes over the teacher's modules.",
+        description=(
+            "The learned map behind the student's pooling, which stays part of the student: where widths differ, "
+            "always, or never. Without it the student takes over the teacher's modules."
+        ),
     )
     bias: bool = Field(False, description="Whether that map has a bias.")
     truncate: list[Annotated[int, Field(ge=1)]] = Field(
@@ -58,7 +60,10 @@ class AlignedEmbeddingOptions(MethodOptions):
         0.0, description="Weight of the mean squared error between last hidden states, token by token."
     )
     layer_mapping: dict[int, int] = Field(
-        {}, description="Student layer to teacher layer whose hidden states are taught too, for example {1: 1, 2: 3}."
+        {},
+        description=(
+            "Student layers to the teacher layers whose hidden states are taught too, for example {1: 1, 2: 3}."
+        ),
     )
     layer_weight: Weight = Field(0.3, description="Weight of the error at each layer of layer_mapping.")
 
@@ -77,16 +82,18 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     width = other.width(pairing.teacher.hidden)
     if options.map == "none" and pooled[0] != pooled[1]:
         raise RecipeError(
-            f"map is 'none', and the student pools vectors of {pooled[0]} numbers where the teacher pools {pooled[1]}; "
-            "leave map out, or give a student as wide as the teacher."
+            f"map is 'none', but the student pools vectors of {pooled[0]} numbers where the teacher pools "
+            f"{pooled[1]}; leave map out, or give a student as wide as the teacher."
         )
     keeps_map = options.map == "always" or pooled[0] != pooled[1]
     if options.bias and not keeps_map:
-        raise RecipeError("bias is for the learned map, and at equal widths there is none; give map: always.")
+        raise RecipeError(
+            "bias is for the learned map, but at equal widths there is none; give map: always, or leave bias out."
+        )
     if any(prefix >= width for prefix in options.truncate) or len(set(options.truncate)) < len(options.truncate):
         raise RecipeError(
-            f"truncate is {options.truncate}, and the teacher's vectors have {width} numbers; give widths below that, "
-            "each once."
+            f"truncate is {options.truncate}, but the teacher's vectors have {width} numbers; give widths below "
+            "that, each once."
         )
     kept = LearnedMap(pooled[0], width, name="vector", kept=True, bias=options.bias) if keeps_map else None
     keys = (StreamKey("vector", pairing.student.layers),), (StreamKey("vector", pairing.teacher.layers),)

@@ -51,8 +51,9 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
     terms = mapped_terms("patient", "patient_mse", "cls", options, pairing, options.patient_weight, intermediate=True)
     if options.patient_weight > 0 and not terms:
         raise RecipeError(
-            f"bert_pkd teaches the CLS vectors of the layers below the student's last, and mapping {options.mapping} "
-            f"with {pairing.student.layers} student layers has none; choose another mapping or set patient_weight: 0."
+            "bert_pkd teaches the CLS vectors of the layers below the student's last, but mapping "
+            f"{options.mapping} with {pairing.student.layers} student layers has none; choose another mapping or "
+            "set patient_weight: 0."
         )
     if options.patient_weight > 0:
         check_equal_widths(pairing, "bert_pkd", "CLS vectors", "set patient_weight: 0")

@@ -330,7 +330,7 @@ class MethodOptions(Strict):
         for name in names if chosen != "random" else ():
             if (value := getattr(self, name)) != fields[name].default:
                 raise ValueError(
-                    f"{name} {value!r} is for {mapping} 'random', and {mapping} is {chosen!r}: leave it out"
+                    f"{name} {value!r} is for {mapping} 'random', but {mapping} is {chosen!r}: leave it out"
                 )
 
 
@@ -466,7 +466,7 @@ RECIPE_CARDS = {
     "teacher_assistant": "A model between teacher and student in size, in a separate stage; a recipe, with any method.",
     "truncated_teacher": "The teacher's first layers as they are, without training; a recipe without stages.",
 }
-"""Ways to distil that are no method but a recipe, and have a card too: name to one sentence."""
+"""Ways to distil that are recipes rather than methods, and have a card too: name to one sentence."""
 
 
 def read_card(name: str) -> str:

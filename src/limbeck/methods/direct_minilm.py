@@ -19,9 +19,9 @@ class DirectMiniLMOptions(MethodOptions):
         "auto", description="Number of heads, each with its own map; auto: the teacher's attention heads (appendix B)."
     )
     teacher_layer: composition.LayerChoice = Field(
-        -2, description="Layer read in the teacher; -2 is the last but one, best in 6 of 12 rows of tables 5 to 7."
+        -2, description="Teacher layer that is read; -2 is the last but one, best in 6 of 12 rows of tables 5 to 7."
     )
-    student_layer: composition.LayerChoice = Field("last", description="Layer taught in the student.")
+    student_layer: composition.LayerChoice = Field("last", description="Student layer that is taught.")
 
 
 @register_as_method(

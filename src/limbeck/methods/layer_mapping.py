@@ -108,14 +108,14 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
             raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
     mapping = {layer: targets for layer, targets in sorted(pairs.items()) if targets}
     if not mapping:
-        raise RecipeError(f"mapping {choice} maps no layer; give {MAPPING_FORMS}.")
+        raise RecipeError(f"mapping {choice} maps no layers; give {MAPPING_FORMS}.")
     return mapping
 
 
 def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
     student, teacher = pairing.student.layers, pairing.teacher.layers
     if name not in NAMES:
-        raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list or layers by number.")
+        raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list, or layers by number.")
     if name in _ONE_LAYER_EACH and student > teacher:
         raise RecipeError(
             f"mapping '{name}' gives every student layer a different teacher layer, but the student has {student} "
@@ -130,7 +130,7 @@ def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
 def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice) -> None:
     if not 1 <= layer <= depth:
         raise RecipeError(
-            f"mapping {choice} names {owner} layer {layer}, but the {owner} has layers 1 to {depth}; change it."
+            f"mapping {choice} names {owner} layer {layer}, but the {owner} has only layers 1 to {depth}; change it."
         )
 
 

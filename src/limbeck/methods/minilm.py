@@ -28,8 +28,10 @@ class MiniLMOptions(MethodOptions):
     value_weight: Weight = Field(1.0, description="Weight of the value relation (eq. 9); 0 is table 5.")
     value_transfer: Literal["relation", "vectors", "hidden"] = Field(
         "relation",
-        description="Beside the attention: the values' relation, or through a learned map the values (table 6) or the "
-        "hidden states (its supplement).",
+        description=(
+            "Taught beside the attention: the values' relation, or through a learned map the values (table 6) or the "
+            "hidden states (its supplement)."
+        ),
     )
     mapping: MappingChoice = Field(
         "single", description="Student layers to teacher layers; single: last to last (section 3.1), uniform: table 7."

@@ -39,9 +39,9 @@ class MiniLMv2Options(MethodOptions):
         "or the largest divisor of both widths not above it.",
     )
     teacher_layer: LayerChoice = Field(
-        "auto", description="Layer read in the teacher; auto: the last, 21 or 19 for large ones (section 3.2)."
+        "auto", description="Teacher layer that is read; auto: the last, 21 or 19 for large teachers (section 3.2)."
     )
-    student_layer: LayerChoice = Field("last", description="Layer taught in the student (section 3.2).")
+    student_layer: LayerChoice = Field("last", description="Student layer that is taught (section 3.2).")
 
 
 def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:
@@ -69,7 +69,7 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
         if pair not in PAIRS:
             raise RecipeError(f"Unknown relation '{pair}'.{suggestion(pair, PAIRS)}")
         if weight < 0:
-            raise RecipeError(f"Relation '{pair}' has the weight {weight}; weights are 0 or more.")
+            raise RecipeError(f"Relation '{pair}' has the weight {weight}; give 0 or more.")
     weighted = {pair: weight for pair, weight in options.relations.items() if weight > 0}
     if not weighted:
         raise RecipeError("Every relation has the weight 0; give at least one pair a weight above 0.")

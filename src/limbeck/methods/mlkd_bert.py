@@ -44,13 +44,14 @@ class MlkdBertOptions(MethodOptions):
     )
     mha_seed: int = Field(0, ge=0, description="Stage 1: seed of the heads that random mapping picks.")
     mha_draw: Literal["once", "layer"] = Field(
-        "once", description="Stage 1: whether random mapping picks the same heads in every layer, or others in each."
+        "once",
+        description="Stage 1: whether random mapping picks the same heads in every layer, or different ones in each.",
     )
     mha_loss: Literal["relation", "features"] = Field(
-        "relation", description="Stage 1: loss on attention outputs, eq. 8 or that of eq. 11 (table 6)."
+        "relation", description="Stage 1: loss on attention outputs, that of eq. 8 or of eq. 11 (table 6)."
     )
     ffn_loss: Literal["relation", "features"] = Field(
-        "features", description="Stage 1: loss on hidden states, eq. 11 or that of eq. 8 (table 6)."
+        "features", description="Stage 1: loss on hidden states, that of eq. 11 or of eq. 8 (table 6)."
     )
     one_map: bool = Field(
         False, description="Stage 1: one W_h for all pairs of layers, as eq. 11 is printed; else one per pair."
@@ -71,14 +72,14 @@ class MlkdBertOptions(MethodOptions):
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
         if self.joint and self.stage == 2:
-            raise ValueError("joint is both stages in one: leave stage out")
+            raise ValueError("joint runs both stages in one: leave stage out")
         if self.joint:
             return self
         for name, field in type(self).model_fields.items():
             other = f"Stage {3 - self.stage}:"
             if (field.description or "").startswith(other) and getattr(self, name) != field.default:
                 raise ValueError(
-                    f"{name} belongs to stage {3 - self.stage}, and this is stage {self.stage}: leave it out"
+                    f"{name} belongs to stage {3 - self.stage}, but this is stage {self.stage}: leave it out"
                 )
         return self
 
@@ -87,11 +88,11 @@ class MlkdBertOptions(MethodOptions):
         self._refuse_unless_random("mha_mapping", "mha_seed", "mha_draw")
         if self.mha_loss == "features" and self.mha_mapping != "concat-split":
             raise ValueError(
-                f"mha_mapping {self.mha_mapping!r} merges heads for relations, and mha_loss is 'features': leave one "
-                "out"
+                f"mha_mapping {self.mha_mapping!r} merges heads for relations, but mha_loss is 'features': leave "
+                "one of them out"
             )
         if self.one_map and "features" not in (self.mha_loss, self.ffn_loss):
-            raise ValueError("one_map is for features, and mha_loss and ffn_loss are 'relation': leave it out")
+            raise ValueError("one_map is for features, but mha_loss and ffn_loss are 'relation': leave it out")
         return self
 
 
@@ -163,8 +164,8 @@ def _head_groups(
     heads = pairing.teacher.heads
     if heads % splits:
         raise RecipeError(
-            f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} heads, "
-            f"and mha_splits {splits} does not divide that; change mha_splits or use concat-split."
+            f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} "
+            f"heads, but mha_splits {splits} does not divide that; change mha_splits or use concat-split."
         )
     if options.mha_mapping == "average":
         return composition.HeadGroups(heads, splits)
@@ -180,12 +181,12 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     relation, contrast = options.sample_relation_weight, options.sample_contrastive_weight
     if tokens and (relation or contrast):
         raise RecipeError(
-            f"The sample terms of mlkd_bert relate one vector a sample, but {pairing.task} predicts tokens (section "
+            f"The sample terms of mlkd_bert relate one vector per sample, but {pairing.task} predicts tokens (section "
             "4.3 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
         )
     if pairing.label != "class" and contrast:
         raise RecipeError(
-            f"sample_contrastive_weight needs classes, one a sample, and {pairing.task} has none; set it to 0."
+            f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set it to 0."
         )
     student, teacher = pairing.student, pairing.teacher
     cls = (StreamKey("cls", student.layers),), (StreamKey("cls", teacher.layers),)

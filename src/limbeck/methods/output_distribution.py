@@ -17,18 +17,21 @@ class OutputDistributionOptions(MethodOptions):
     temperature: Temperature = Field(1.0, description="T, which softens both distributions (appendix B).")
     positions: Positions = Field(
         "masked",
-        description="On text: teach at the masked positions, as MiniLM's MLM-KD baseline does, or at all of them.",
+        description="On text: teach at the masked positions, as MiniLM's MLM-KD baseline does, or at all positions.",
     )
     annealing: int | None = Field(
         None,
         ge=1,
-        description="On classes and values: first temperature of Annealing KD's stage I, the squared error of scores.",
+        description=(
+            "On classes and values: first temperature of Annealing KD's stage I, whose loss is the squared error "
+            "of scores."
+        ),
     )
 
     @model_validator(mode="after")
     def _one_kind_of_temperature(self) -> OutputDistributionOptions:
         if self.annealing is not None and self.temperature != 1:
-            raise ValueError("annealing says the temperatures: leave temperature out")
+            raise ValueError("annealing sets the temperature: leave temperature out")
         return self
 
 

@@ -23,7 +23,7 @@ def _problem(method: Method[Any]) -> str | None:
     if not (isinstance(options, type) and issubclass(options, MethodOptions)):
         return "its options are not a subclass of limbeck.methods.MethodOptions"
     if "name" in options.model_fields:
-        return "an option is called 'name', which recipes call the method by; call it something else"
+        return "an option is called 'name', the key of the method's own name in recipes; call it something else"
     try:
         options()
     except ValidationError as error:
@@ -34,7 +34,7 @@ def _problem(method: Method[Any]) -> str | None:
         return "its compose is not a function"
     unknown = [task for task in method.tasks if task not in ALL_TASKS]
     if unknown or not method.tasks:
-        return f"its tasks are {method.tasks!r}; give some of {', '.join(ALL_TASKS)}"
+        return f"its tasks are {method.tasks!r}; choose from {', '.join(ALL_TASKS)}"
     return None
 
 

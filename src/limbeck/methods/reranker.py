@@ -41,14 +41,16 @@ class RerankerOptions(MethodOptions):
     relation_weight: Weight = Field(
         0.0, description="Weight of the relations between the values of mapped layers, as in MiniLMv2."
     )
-    mapping: MappingChoice = Field("uniform", description="Student layers to teacher layers, for the two above.")
+    mapping: MappingChoice = Field(
+        "uniform", description="Student layers to teacher layers, for hidden_weight and relation_weight."
+    )
 
     @model_validator(mode="after")
     def _options_that_are_read(self) -> RerankerOptions:
         if self.temperature != 1 and self.loss != "listwise_kl":
-            raise ValueError(f"temperature is for loss 'listwise_kl', and loss is {self.loss!r}: leave it out")
+            raise ValueError(f"temperature is for loss 'listwise_kl', but loss is {self.loss!r}: leave it out")
         if self.mapping != "uniform" and not (self.hidden_weight or self.relation_weight):
-            raise ValueError("mapping is for hidden_weight and relation_weight, and both are 0: leave it out")
+            raise ValueError("mapping is for hidden_weight and relation_weight, but both are 0: leave it out")
         return self
 
 

@@ -18,13 +18,16 @@ class SentenceEmbeddingOptions(MethodOptions):
         1.0, description="Weight of the mean squared error between last hidden states, token by token."
     )
     layer_mapping: dict[int, int] = Field(
-        {}, description="Student layer to teacher layer whose hidden states are taught too, for example {1: 1, 2: 3}."
+        {},
+        description=(
+            "Student layers to the teacher layers whose hidden states are taught too, for example {1: 1, 2: 3}."
+        ),
     )
     layer_weight: Weight = Field(0.3, description="Weight of the error at each layer of layer_mapping.")
     sample_relation_weight: Weight = Field(
         0.0, description="Weight of the relations between the samples of a batch (MLKD-BERT, eq. 13-15)."
     )
-    pooling: Literal["mean", "cls"] = Field("mean", description="How a sentence vector is made of tokens.")
+    pooling: Literal["mean", "cls"] = Field("mean", description="How token vectors are pooled into a sentence vector.")
 
 
 @register_as_method(options=SentenceEmbeddingOptions)

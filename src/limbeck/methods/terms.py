@@ -64,7 +64,7 @@ class MappedOptions(MethodOptions):
 
     mapping: MappingChoice
     mapping_draw: Literal["epoch", "once"] = Field(
-        "epoch", description="Whether mapping: random is drawn in every epoch, or once."
+        "epoch", description="Whether mapping: random is drawn anew in every epoch, or once."
     )
     mapping_seed: int = Field(0, ge=0, description="Seed of mapping: random.")
 
@@ -220,8 +220,8 @@ def check_equal_widths(pairing: Pairing, method: str, compared: str, otherwise: 
     """
     if pairing.student.hidden != pairing.teacher.hidden:
         raise RecipeError(
-            f"{method} compares {compared} without a map, so the student has to be {pairing.teacher.hidden} wide as "
-            f"the teacher, not {pairing.student.hidden}; change student.shape or {otherwise}."
+            f"{method} compares {compared} without a map, so the student must be {pairing.teacher.hidden} wide, as "
+            f"the teacher is, not {pairing.student.hidden}; change student.shape or {otherwise}."
         )
 
 
@@ -298,7 +298,7 @@ def annealed_score_term(pairing: Pairing, weight: float, highest: int) -> Term:
     """
     if pairing.label not in ("class", "classes", "value"):
         raise RecipeError(
-            f"annealing teaches the scores of classes or a value, and this corpus is for {pairing.task}; leave it out."
+            f"annealing teaches the scores of classes or a value, but this corpus is for {pairing.task}; leave it out."
         )
     return Term("soft_label", "soft_label_mse", *_logits(pairing), weight, target=AnnealedScores(highest))
 
@@ -310,7 +310,9 @@ def hard_label_term(pairing: Pairing, weight: float) -> Term:
         RecipeError: for rankings, whose rows need no labels, unless it has no weight.
     """
     if pairing.label == "relevance" and weight > 0:
-        raise RecipeError("hard labels are not for rankings, which learn the teacher's scores; give them weight 0.")
+        raise RecipeError(
+            "hard labels do not apply to rankings, which learn the teacher's scores; give them the weight 0."
+        )
     named = {"none": "masked_lm_ce", "value": "hard_label_mse", "classes": "hard_label_binary_ce"}
     objective = named.get(pairing.label, "hard_label_ce")
     return Term("hard_label", objective, _logits(pairing)[0], (), weight, rows=_rows(pairing))

@@ -86,7 +86,7 @@ class StudentBlueprint(BaseModel):
 
     layers: int = Field(ge=1, le=MAX_LAYERS, strict=True, description="Number of blocks.")
     hidden: Width = Field(description="Width of the hidden states.")
-    heads: Width = Field(description="Attention heads of a block; divides hidden.")
+    heads: Width = Field(description="Attention heads of a block; a divisor of hidden.")
     ffn: int = Field(ge=1, le=4 * MAX_WIDTH, strict=True, description="Inner width of the feed-forward part.")
     embedding: Width | None = Field(
         default=None, description="Width of factorised word embeddings; unset: hidden, or the teacher's if factorised."
@@ -142,7 +142,7 @@ def _part_of(teacher: Shape, layers: int) -> StudentBlueprint:
     """Return the shape of a student of some of the teacher's layers."""
     if not 1 <= layers <= teacher.layers:
         raise ModelError(
-            f"The student '{layers}' would be {layers} of the teacher's layers, and it has {teacher.layers}; give 1 to "
+            f"The student '{layers}' would be {layers} of the teacher's layers, but it has {teacher.layers}; give 1 to "
             f"{teacher.layers}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{teacher.hidden}."
         )
     sizes = {name: getattr(teacher, name) for name in ("hidden", "heads", "ffn")}
@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
     try:
         return repr(value)[:80]
     except ValueError:  # An integer of more digits than Python writes.
-        return "so long a number"
+        return "such a long number"
 
 
 def _usual_heads(hidden: int) -> int:
@@ -202,8 +202,8 @@ def _usual_heads(hidden: int) -> int:
     if hidden % USUAL_HEAD_SIZE == 0:
         return hidden // USUAL_HEAD_SIZE
     raise ModelError(
-        f"Neither {USUAL_HEADS} heads nor heads of {USUAL_HEAD_SIZE} divide hidden {hidden}; "
-        f"say how many, for example {{layers: …, hidden: {hidden}, heads: {_nearest_heads(hidden)}}}."
+        f"Neither {USUAL_HEADS} heads nor heads of {USUAL_HEAD_SIZE} divide hidden {hidden}; give their "
+        f"number, for example {{layers: …, hidden: {hidden}, heads: {_nearest_heads(hidden)}}}."
     )
 
 

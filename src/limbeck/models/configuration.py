@@ -28,16 +28,18 @@ _AGAIN = "copy or download it again"
 
 # What leads to other files, other code or another model; refused unless empty, with the reason and the way out.
 _REFUSED = {
-    "transformers_weights": "which names a file of weights; limbeck reads model.safetensors or its index: remove it",
-    "configuration_files": "which names other configurations; limbeck reads config.json: remove the key",
-    "quantization_config": "and quantised weights cannot be trained; give the model as it was before",
-    "compression_config": "and compressed weights cannot be trained; give the model as it was before",
+    "transformers_weights": (
+        "which names a file of weights, but limbeck reads model.safetensors or its index: remove the key"
+    ),
+    "configuration_files": "which names other configurations, but limbeck reads config.json: remove the key",
+    "quantization_config": "but quantised weights cannot be trained; give the model as it was before quantisation",
+    "compression_config": "but compressed weights cannot be trained; give the model as it was before compression",
     "fusion_config": "which names code that replaces layers; remove the key",
-    "distributed_config": "and limbeck decides how a model is spread over devices; remove the key",
-    "per_layer_config": "and limbeck reads models whose layers have one shape; choose another",
-    "is_decoder": "so it is a decoder, and limbeck distils encoders; choose another model",
-    "add_cross_attention": "so it is a decoder with attention to an encoder; choose another",
-    "is_encoder_decoder": f"so it is an encoder with a decoder, and limbeck distils encoders; choose one, {SUCH_AS}",
+    "distributed_config": "but limbeck decides how a model is spread over devices; remove the key",
+    "per_layer_config": "but limbeck reads only models whose layers all have one shape; choose another model",
+    "is_decoder": "so it is a decoder, but limbeck distils encoders; choose another model",
+    "add_cross_attention": "so it is a decoder with attention to an encoder; choose another model",
+    "is_encoder_decoder": f"so it is an encoder with a decoder, but limbeck distils encoders; choose one, {SUCH_AS}",
 }
 # Of no consequence for the numbers of a model, and limbeck's to decide. `auto_map` names code that is never run.
 _IGNORED = {
@@ -93,7 +95,7 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
     try:
         family = families[model_type] if model_type in families else unlisted_family(model_type)
     except ModelError as error:
-        raise ModelError(f"{owner} is not of an encoder that limbeck supports. {error}") from error
+        raise ModelError(f"{owner} does not describe an encoder that limbeck supports. {error}") from error
     values = _meant(found, family, kind, owner)
     _check_values(values, owner)
     _check_sizes(values, family, kind if model_type in families else kind(), owner)
@@ -215,5 +217,5 @@ def _check_sizes(
 
 def _shorten(value: Any) -> str:
     """Write a value of a file within 80 characters; Python refuses to write out the longest numbers."""
-    text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "so long a number"
+    text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "such a long number"
     return text[:80]

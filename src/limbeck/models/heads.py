@@ -112,7 +112,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
     saved_by = list(getattr(config, "architectures", None) or [])
     if saved_by and not any(cls.endswith(_SAVED_BY[head]) for cls in saved_by):
         remedy = (
-            "give a checkpoint of the pretrained model with its head, or use a method on hidden states or relations"
+            "give a checkpoint of the pretrained model that has its head, or use a method on hidden states or relations"
             if head == "masked_lm"
             else "fine-tune it on the task first"
         )
@@ -123,17 +123,18 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
     said = getattr(config, "problem_type", None)
     if kind.has_classes and kind.problem_type is not None and said not in (None, kind.problem_type):
         raise ModelError(
-            f"'{name}' was fine-tuned for {_words(said)} (problem_type of its config.json), and the task is {head}; "
-            f"choose the kind that it was made for, or a model of problem_type {kind.problem_type}."
+            f"'{name}' was fine-tuned for {_words(said)} (problem_type of its config.json), but the task is "
+            f"{head}; choose the kind of task that it was fine-tuned for, or a model of problem_type "
+            f"{kind.problem_type}."
         )
     if kind.has_value and config.num_labels != 1:
         raise ModelError(f"'{name}' has {config.num_labels} outputs, but {head} needs 1; use classification.")
     other = kind_of_value(config) if kind.has_value else None
     if other not in (None, head):
         raise ModelError(
-            f"'{name}' was fine-tuned for {_words(str(other))} (id2label or problem_type of its config.json), and the "
-            f"task is {head}; give a model that was made for it, or name its output so there, if that is what it "
-            f'scores: id2label {{"0": "{kind.output}"}}.'
+            f"'{name}' was fine-tuned for {_words(str(other))} (id2label or problem_type of its config.json), but the "
+            f"task is {head}; give a model that was fine-tuned for it or, if that is what the output scores, rename it "
+            f'there: id2label {{"0": "{kind.output}"}}.'
         )
 
 

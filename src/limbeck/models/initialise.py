@@ -52,7 +52,7 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
                 )
         if len(strategy) != student_depth:
             raise ModelError(
-                f"The student has {student_depth} layers but {len(strategy)} teacher layers are listed to start "
+                f"The student has {student_depth} layers, but {len(strategy)} teacher layers are listed to start "
                 f"from ({list(strategy)}); list one for each student layer."
             )
         return list(strategy)

@@ -226,7 +226,7 @@ def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[s
     described += (shape.positions or 0) * shape.hidden * isinstance(getattr(config, "hidden_dropout_prob", None), float)
     if described > 4 * stored + _FEW_NUMBERS:
         raise ModelError(
-            f"The config.json of '{name}' describes a model of {described:,} numbers, and its weights hold {stored:,}; "
+            f"The config.json of '{name}' describes a model of {described:,} numbers, but its weights hold {stored:,}; "
             "copy or download the model again."
         )
 
@@ -269,15 +269,15 @@ def _check_tokenizer(name: str | Path, folder: Path, config: PreTrainedConfig) -
     for key in ("fast_tokenizer_files", "init_inputs"):
         if settings.get(key):
             raise ModelError(
-                f"The tokenizer_config.json of '{name}' names files by '{key}', and limbeck reads a tokenizer's files "
-                "by their usual names only: remove the key."
+                f"The tokenizer_config.json of '{name}' names files by '{key}', but limbeck reads a tokenizer's "
+                "files only by their usual names: remove the key."
             )
     kinds: list[Any] = [settings.get("tokenizer_class"), getattr(config, "tokenizer_class", None)]
     for kind in filter(None, map(str, kinds)):
         for spelling in (kind, kind.removesuffix("Fast"), f"{kind}Fast"):
             found = getattr(transformers, spelling, PreTrainedTokenizerBase) if spelling.isidentifier() else None
             if not (isinstance(found, type) and issubclass(found, PreTrainedTokenizerBase)):
-                raise ModelError(f"The tokenizer of '{name}' is said to be a '{kind[:80]}', which is not a tokenizer.")
+                raise ModelError(f"The tokenizer of '{name}' is declared as a '{kind[:80]}', which is not a tokenizer.")
     return [key for key in settings if key.endswith("_file")]
 
 
@@ -316,7 +316,7 @@ def check_runs(name: str | Path, config: PreTrainedConfig, head: Head | None = N
             do not divide.
     """
     if not _is_usual(config) and (problem := _problem_of_run(config.to_json_string(use_diff=False), head)):
-        raise ModelError(f"The model of '{name}' cannot be run as its configuration says: {problem}")
+        raise ModelError(f"The model of '{name}' cannot be run with its configuration: {problem}")
 
 
 # Families whose usual model runs whatever its sizes are, where heads divide the width; a test tries them.
@@ -451,7 +451,7 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
     for probe in _PROBES:
         if student(probe)["input_ids"] != teacher(probe)["input_ids"]:
             raise ModelError(
-                f"Student and teacher have one vocabulary but split text differently: {probe!r} gives "
+                f"Student and teacher have the same vocabulary but split text differently: {probe!r} gives "
                 f"{student.tokenize(probe)[:4]} and {teacher.tokenize(probe)[:4]}; {way_out}."
             )
 

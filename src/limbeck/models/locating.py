@@ -154,8 +154,8 @@ def _config_folder(path: Path) -> Path:
             return inside
     if any(str(module.get("type")).endswith((".Router", ".Asym")) for module in modules):
         raise ModelError(
-            f"'{path}' reads queries and documents by different models (a Router of sentence-transformers); give the "
-            "folder of one of them, such as its query or document."
+            f"'{path}' encodes queries and documents with different models (a Router of sentence-transformers); "
+            "give the folder of one of them, such as its query or document."
         )
     student = path / "student"
     if (student / "config.json").is_file():
@@ -224,8 +224,8 @@ def check_weights(folder: str | Path, name: str | Path | None = None) -> list[Pa
     path = Path(folder)
     if (path / "adapter_config.json").is_file():
         raise ModelError(
-            f"'{name or path}' holds an adapter (adapter_config.json), and its base model alone is another one; merge "
-            "it first: merge_and_unload() of PEFT, then save_pretrained."
+            f"'{name or path}' holds an adapter (adapter_config.json), and its base model alone is a different "
+            "model; merge the two first: merge_and_unload() of PEFT, then save_pretrained."
         )
     shards = weight_names(path)
     if not shards:
@@ -324,7 +324,7 @@ def _shards(index: Path) -> list[str]:
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ModelError(f"The index '{index}' is damaged; copy or download the model again.") from error
     if not shards:
-        raise ModelError(f"The index '{index}' names no file; copy or download the model again.")
+        raise ModelError(f"The index '{index}' names no files; copy or download the model again.")
     for name in shards:
         folder_inside(index.parent, name, index.name)
     return shards
@@ -340,7 +340,7 @@ def _check_safetensors(file: Path) -> None:
         reason = str(error).splitlines()[0]
         raise ModelError(f"The weights '{file}' are damaged ({reason}); copy or download the model again.") from error
     if empty:
-        raise ModelError(f"The weights '{file}' hold no tensor; copy or download the model again.")
+        raise ModelError(f"The weights '{file}' hold no tensors; copy or download the model again.")
 
 
 def _pickles(path: Path) -> Iterator[Path]:
@@ -387,10 +387,12 @@ def read_json(file: Path, default: Any) -> Any:
         return default
     try:
         if file.stat().st_size > _LARGEST_JSON:
-            raise ModelError(f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, and no model's has.")
+            raise ModelError(
+                f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, more than that of any real model."
+            )
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file '{file}' cannot be read as JSON; copy or download the model again.") from error
     if not isinstance(found, type(default)):
-        raise ModelError(f"The file '{file}' is not as expected; copy or download the model again.")
+        raise ModelError(f"The file '{file}' does not have the expected structure; copy or download the model again.")
     return found

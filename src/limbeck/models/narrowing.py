@@ -47,8 +47,8 @@ class Transfer:
             name, value = f"{prefix}.{own}", given.get(own)
             if value is None and tensor.dim() > 1:
                 raise ModelError(
-                    f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which is "
-                    "built otherwise; start from other layers, or set layers: random."
+                    f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which "
+                    "is built differently; start from other layers, or set layers: random."
                 )
             if value is None:
                 tensor.fill_(0.0 if own.endswith("bias") else 1.0)
@@ -145,7 +145,7 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
     family = row_of(student.model_type)
     if family.roles is None:
         raise ModelError(
-            f"Blocks of {student.model_type} can only be copied at equal shape, because "
+            f"Blocks of {student.model_type} can only be copied between equal shapes, because "
             f"{family.roles_missing}; the student is {student}, the teacher {teacher}: give the student the "
             f"teacher's numbers, {way_out}."
         )

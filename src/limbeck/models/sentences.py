@@ -215,8 +215,8 @@ def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
     routes = folder / "query", folder / "document"
     if len(kinds) > 1 or not all((route / MODULES).is_file() for route in routes):
         raise ModelError(
-            f"'{name_or_path}' sends queries and documents to different models, which do not lie in whole folders "
-            "'query' and 'document' of it; give the model of the queries, and that of the documents as --teacher."
+            f"'{name_or_path}' sends queries and documents to different models, but does not have them as whole "
+            "folders 'query' and 'document'; give the model of the queries, and that of the documents as --teacher."
         )
     return str(routes[0]), str(routes[1])
 
@@ -274,8 +274,9 @@ def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> No
     prompts, default = _read_prompts(file)
     if prompt := prompts.get(default or ""):
         raise ModelError(
-            f"'{name_or_path}' has the prompt {prompt[:40]!r} before its texts by default, and limbeck reads scores "
-            f"without one; set default_prompt_name in its {LIBRARY_CONFIG} to null if they mean the same without."
+            f"'{name_or_path}' has the prompt {prompt[:40]!r} before its texts by default, but limbeck reads "
+            f"scores without one; set default_prompt_name in its {LIBRARY_CONFIG} to null if its scores mean the "
+            "same without one."
         )
 
 
@@ -313,8 +314,8 @@ def _check_kinds(name: str | Path, kinds: list[str]) -> None:
         )
     if short[:2] != ["Transformer", "Pooling"][: len(short)] or set(short[2:]) & {"Transformer", "Pooling"}:
         raise ModelError(
-            f"'{name}' makes its vectors with {', '.join(short)[:200]}; limbeck applies a Transformer, a Pooling and "
-            "what is behind them, in this order. To use its Transformer alone, take it without modules.json."
+            f"'{name}' makes its vectors with {', '.join(short)[:200]}; limbeck applies a Transformer, a Pooling "
+            "and the modules after them, in this order. To use its Transformer alone, take it without modules.json."
         )
 
 
@@ -330,7 +331,7 @@ def _check_transformer(folder: Path, resolved: str) -> None:
         )
     if config.get("do_lower_case") and not _lowers_case(read_json(Path(resolved) / "tokenizer.json", {})):
         raise ModelError(
-            f"'{file}' says do_lower_case, and the tokenizer beside it keeps capitals; load the model once with "
+            f"'{file}' says do_lower_case, but the tokenizer beside it keeps capitals; load the model once with "
             "sentence-transformers 5 or later and save it again, which puts it into the tokenizer."
         )
 
@@ -359,7 +360,7 @@ def _read_module(kind: str, folder: Path) -> SentenceModule:
     path, _, activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")
     if not (path == "torch.nn" or path.startswith("torch.nn.modules.")) or activation not in _activations():
         raise ModelError(
-            f"'{file}' names the activation '{path[:80]}.{activation[:80]}', which is none of torch.nn."
+            f"'{file}' names the activation '{path[:80]}.{activation[:80]}', which is not one of torch.nn."
             f"{suggestion(activation, _activations())}"
         )
     flags = {key: config.get(key, default) for key, default in (("bias", True), ("use_residual", False))}
@@ -391,8 +392,8 @@ def _check_widths(name: str | Path, modules: list[SentenceModule]) -> None:
         assert module.widths is not None
         if width is not None and module.widths[0] != width:
             raise ModelError(
-                f"The module '{module.folder}' of '{name}' takes vectors of width {module.widths[0]}, and the one "
-                f"before it gives {width}; copy or download the model again."
+                f"The module '{module.folder}' of '{name}' takes vectors of width {module.widths[0]}, but the "
+                f"module before it gives {width}; copy or download the model again."
             )
         width = module.widths[1]
 
@@ -404,7 +405,7 @@ def _read_prompts(file: Path) -> tuple[Mapping[str, str], str | None]:
     if not isinstance(prompts, dict) or not all(
         isinstance(text, str) and len(text) <= _LONGEST_PROMPT for text in prompts.values()
     ):
-        raise ModelError(f"The prompts in '{file}' are not as expected: give each a name and a text.")
+        raise ModelError(f"The prompts in '{file}' do not have the expected structure: give each a name and a text.")
     if default is not None and default not in prompts:
         raise ModelError(
             f"default_prompt_name in '{file}' is {str(default)[:80]!r}.{suggestion(str(default), prompts)}"
@@ -442,7 +443,7 @@ def _pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
         listed = unknown or chosen or ([] if config else ["mean"])
     if not isinstance(listed, list) or not listed or not all(name in POOLINGS for name in listed):
         shown = " + ".join(map(str, listed))[:200] if isinstance(listed, list) and listed else "none"
-        raise ModelError(f"The pooling in '{file}' is {shown}; known are {', '.join(POOLINGS)}.")
+        raise ModelError(f"The pooling in '{file}' is {shown}; limbeck knows {', '.join(POOLINGS)}.")
     return "+".join(listed)
 
 

@@ -71,7 +71,7 @@ def unlisted_family(model_type: str) -> Family:
     if own.get("is_encoder_decoder"):
         reason = "it is an encoder with a decoder"
     elif own and (missing := [name for name in (layers, hidden, heads, words) if name not in own]):
-        reason = f"its configuration has no {', '.join(missing)}, by which transformers knows the size of a model"
+        reason = f"its configuration has no {', '.join(missing)}, which give the size of a model in transformers"
     if reason is not None:
         raise ModelError(f"The family '{model_type}' cannot be read: {reason}; choose a text encoder, {SUCH_AS}.")
     ffn = next((name for field in _FFN_WIDTHS if (name := standard.get(field, field)) in own), _FFN_WIDTHS[0])
@@ -111,7 +111,7 @@ def find_family(config: PreTrainedConfig) -> Family:
 
 @lru_cache(maxsize=64)
 def _find(model_type: str, text: str) -> Family:
-    refused = f"The family '{model_type}' is in no table of limbeck, and its structure cannot be found"
+    refused = f"The family '{model_type}' is not in limbeck's table, and its structure cannot be determined"
     from transformers import MODEL_MAPPING
 
     kind = CONFIG_MAPPING[model_type]
@@ -123,7 +123,7 @@ def _find(model_type: str, text: str) -> Family:
         with torch.device("meta"):
             numbers = sum(parameter.numel() for parameter in loader(kind(**values)).parameters())
         if numbers > _MOST_NUMBERS:
-            raise ModelError(f"{refused}: {_BLOCKS} blocks of it hold {numbers:,} numbers; choose a smaller model.")
+            raise ModelError(f"{refused}: {_BLOCKS} of its blocks hold {numbers:,} numbers; choose a smaller model.")
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings(action="ignore"):
             torch.default_generator.manual_seed(0)
             model = loader._from_config(kind(**values), dtype=torch.float32, **pooler_option(loader)).eval()
@@ -177,7 +177,9 @@ def _look_into(model: PreTrainedModel, refused: str) -> Family:
     in_order = [name for name, found in runs.items() if _run_in_order(found, expected)]
     paths = [name for name in in_order if not any(name.startswith(f"{other}.") for other in in_order)]
     if len(paths) != 1 or tuple(first.shape) != expected:
-        raise ModelError(f"{refused}: it has {len(paths)} lists of blocks that run one after the other, and not one.")
+        raise ModelError(
+            f"{refused}: it has {len(paths)} lists of blocks that run one after the other instead of a single one."
+        )
     returned = runs[paths[0]][0].returned
     beside = list(_modules_beside(model, paths[0], refused))
     read_tables = [name for name in tables if name in rows]

@@ -230,7 +230,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
     def _no_interface(self) -> ModelError:
         return ModelError(
-            f"'{self.model.config.model_type}' does not take its attention from transformers' AttentionInterface, so "
+            f"'{self.model.config.model_type}' does not compute attention through transformers' AttentionInterface, so "
             "query, key, value and context cannot be tapped; use a method on hidden states or vectors, such as "
             "hidden_states, sentence_embedding or aligned_embedding."
         )
@@ -269,8 +269,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                 tokens = 1 if key.kind in ("query", "key") else len(whole.input_ids[0])
                 if not _are_among(found[key][0, :tokens], vectors[key.layer - 1], shape.head_size):
                     raise ModelError(
-                        f"The {key.kind} of layer {key.layer} of '{name}' is not what a map of that block gives, so "
-                        "relations of it would mean something else; use a method on hidden states."
+                        f"The {key.kind} of layer {key.layer} of '{name}' is not the output of any map of that "
+                        "block, so relations of it would mean something else; use a method on hidden states."
                     )
 
     def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -350,7 +350,7 @@ def _run_whole(base: PreTrainedModel) -> _WholeRun:
     if len(states) != depth(base.config) + 1:
         raise ModelError(
             f"'{base.config.model_type}' has {depth(base.config)} layers and gives {len(states)} hidden states by "
-            "output_hidden_states, with which its layers could be compared; choose another model."
+            "output_hidden_states, so its layers cannot be compared with them; choose another model."
         )
     states[-1] = output.last_hidden_state  # Some families norm it behind the last of them.
     return _WholeRun(ids, states, given, returned)

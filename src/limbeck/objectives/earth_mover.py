@@ -466,7 +466,7 @@ def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid:
         for name, x in rest:
             if x.shape[-1] != first.shape[-1]:
                 raise KernelError(
-                    f"{name} is {x.shape[-1]} wide and {first_name} {first.shape[-1]}; all of one model have to be "
+                    f"{name} is {x.shape[-1]} wide and {first_name} {first.shape[-1]}; all of one model must be "
                     "equally wide."
                 )
     return inputs

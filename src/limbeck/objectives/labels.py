@@ -68,8 +68,8 @@ def soft_label_kl_from_hidden(
     classes = len(student_weight)
     if len(teacher_weight) != classes:
         raise KernelError(
-            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they have to be the same "
-            "classes: cut padding rows off."
+            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they must be for the "
+            "same classes: cut padding rows off."
         )
     terms.check_temperature(temperature)
     mask = terms.as_mask(valid, student_hidden, rows)
@@ -207,7 +207,7 @@ def _weights(class_weights: ClassWeights | None, logits: Tensor, dtype: torch.dt
     weights = torch.as_tensor(class_weights, dtype=dtype, device=logits.device)
     if weights.shape != logits.shape[-1:]:
         raise KernelError(
-            f"class_weights has shape {list(weights.shape)}; it has to be [{logits.shape[-1]}], one a class."
+            f"class_weights has shape {list(weights.shape)}; it has to be [{logits.shape[-1]}], one per class."
         )
     return weights
 

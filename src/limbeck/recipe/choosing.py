@@ -138,8 +138,8 @@ class _Models:
         sentence = sentence_pooling(spec.model, spec.revision)
         if sentence is None and family_of(teacher.config).causal and head_of(teacher.config) not in KINDS:
             raise RecipeError(
-                f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), and recipes are chosen for "
-                "encoders alone; name a method, or write a recipe (`limbeck recipe --example`)."
+                f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), but recipes are chosen "
+                "only for encoders; name a method, or write a recipe (`limbeck recipe --example`)."
             )
         if isinstance(student, int | str) and depth_alone(student) is not None:
             parse_blueprint(student, teacher.shape)
@@ -224,7 +224,7 @@ def _for_vectors(models: _Models, sources: list[str], said: SentencePooling) -> 
         method = {key: value for key, value in taken["method"].items() if key != "pooling"}
         if "layer_mapping" in method:
             method["layer_mapping"] = models.layer_mapping
-        why = f"{what}, and the student has their width, so its own can replace them"
+        why = f"{what}, and the student has the same width, so its own vectors can replace them"
         stage |= {"method": method} | {key: taken[key] for key in ("freeze",) if key in taken}
     else:
         stage["method"] = {"name": "aligned_embedding"}
@@ -250,11 +250,12 @@ def _for_text(models: _Models, sources: list[str], what: str) -> _Choice:
     training: dict[str, Any] = {key: value for key, value in TEXT_TRAINING.items() if key != "max_steps"}
     per_step = training["per_device_train_batch_size"] * _TOKENS_OF_BLOCK
     budget, how_long = _budget(models, sources, per_step, _PASSES)
-    method, why = "minilmv2", "relations of one layer fit students of any width and heads"
+    method, why = "minilmv2", "relations of one layer fit students of any width and number of heads"
     if models.teacher.config.model_type not in families:
         method, why = (
             "hidden_states",
-            "of a family that limbeck examines as it loads it, where hidden states are certain and relations are not",
+            "of a family that limbeck examines when loading it, so its hidden states can be relied on, its "
+            "relations cannot",
         )
     reasons = {
         "stages.0.method": f"{method}: {models.teacher.title} is {what}, and {why}; the student is for fine-tuning",
@@ -277,7 +278,10 @@ def _for_task(models: _Models, sources: list[str], head: str) -> _Choice:
         why = f"reranker: {title} is a cross-encoder, whose scores put the documents of a query in order"
         corpus["length"] = _length(models, 256)
     else:
-        why = f"mlkd_bert, its layers and then its scores: {title} does {kind.replace('_', ' ')}, and heads are free"
+        why = (
+            f"mlkd_bert, its layers and then its scores: {title} does {kind.replace('_', ' ')}, and the student may "
+            "have any number of heads"
+        )
         corpus["length"] = _length(models, 384 if KINDS[kind].has_answers else 128)
     training = budget | {key: value for key, value in training.items() if key != "num_train_epochs"}
     reasons = {

@@ -52,7 +52,7 @@ class Classifier(Protocol):
         """Names of its classes."""
 
 
-_WAY_OUT = "rename the teacher's by teacher.classes"
+_WAY_OUT = "rename the teacher's with teacher.classes"
 
 
 def corpus_settings(
@@ -116,7 +116,7 @@ def _uses(
     )
     if reading == NONE and not any(use.prompt for use in uses):
         raise RecipeError(
-            f"corpus.student_prompts is none, and the files of '{teacher.title}' put no prompt before these texts: "
+            f"corpus.student_prompts is none, but the files of '{teacher.title}' put no prompt before these texts: "
             "leave it out."
         )
     if all(use == SourceUse() for use in uses):
@@ -177,8 +177,8 @@ def _named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows 
     rows = TaskRows.of_task(task.name, TRAIN, data)
     if rows.definition.kind != task.kind:
         raise RecipeError(
-            f"corpus.task: '{task.name}' is now of the kind {rows.definition.kind}, and this recipe says {task.kind}; "
-            "leave out kind."
+            f"corpus.task: '{task.name}' is now of the kind {rows.definition.kind}, but this recipe says "
+            f"{task.kind}; leave out kind."
         )
     definition, files = rows.definition, tuple(corpus.development or ())
     split = definition.development or (files and (definition.task.select or "validation")) or ""
@@ -228,7 +228,8 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
         ours = set(local_files(development.places()))
         if both := [str(file) for file in local_files(settings.sources) if file in ours]:
             raise RecipeError(
-                f"{place}.development: '{both[0]}' has the rows to train on; give other rows, or leave it out."
+                f"{place}.development: '{both[0]}' has the same rows as the training set; give other rows, or "
+                "leave it out."
             )
     for rows in (settings.rows, development):
         if isinstance(rows, TaskRows):
@@ -298,9 +299,9 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
             if spec.masked_lm is not None or key != "masked_lm":
                 raise RecipeError(f"corpus.augment.{key}: {error}") from None
             raise RecipeError(
-                f"corpus.augment.masked_lm is missing, and the teacher '{title}' has no masked language model's head: "
-                f"name a model with one, such as that which the teacher was fine-tuned from, or {NONE} for neighbours "
-                "in word vectors alone."
+                f"corpus.augment.masked_lm is missing, and the teacher '{title}' has no masked language model "
+                f"head: name a model with one, such as the model that the teacher was fine-tuned from, or {NONE} "
+                "to use only neighbours in word vectors."
             ) from None
     try:
         return Augmentation(**values)
@@ -321,7 +322,12 @@ def summarise_copies(settings: CorpusSettings | LabelledSettings, *, labels: boo
     model, vectors = chosen.masked_lm, chosen.word_vectors
     by = [] if model is None else [f"proposals of {model[0]}"]
     by += [] if vectors is None else [f"neighbours in {vectors if isinstance(vectors, str) else vectors[0]}"]
-    said = f"{chosen.copies} copies of each, words replaced with chance {chosen.probability:g} by {' and '.join(by)}"
+    said = (
+        f"{chosen.copies} copies of each, words replaced with probability {chosen.probability:g} by {' and '.join(by)}"
+    )
     if labels:
-        said += "; they carry the labels of their rows, which this stage learns, though other words may mean another"
+        said += (
+            "; each copy keeps the label of its row, which this stage learns, though its new words may not fit "
+            "that label"
+        )
     return said

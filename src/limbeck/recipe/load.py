@@ -62,7 +62,9 @@ def _check_text(text: str, place: str) -> None:
         raise RecipeError(f"{place}: {text[:60]!r}… has {len(text):,} characters; give {LONGEST_TEXT:,} or less.")
     strange = next((c for c in text if unicodedata.category(c) in _NOT_WRITTEN or c in _TURNS), None)
     if strange is not None:
-        raise RecipeError(f"{place}: {text[:80]!a} has the character {strange!a}, which no name has; leave it out.")
+        raise RecipeError(
+            f"{place}: {text[:80]!a} has the character {strange!a}, which no name may have; leave it out."
+        )
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: str | Sequence[str]) -> 
         if not all(keys):
             raise RecipeError(f"Override '{override}' names no key; write it as path.to.key=value.")
         if len(keys) > DEEPEST:
-            raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, and nothing is that deep.")
+            raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, but no key is that deep.")
         set_value(result, keys, parse_yaml(value, f"Override '{override}'"), override)
     return without_reasons(result, [override.partition("=")[0] for override in overrides])
 
@@ -290,7 +292,7 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
                 corpus["uses"] = [{key: value for key, value in each.items() if key != "source"} for each in said]
             corpus["sources"] = f"{count} source{'s' if count > 1 else ''}"
         if corpus.get("development"):
-            corpus["development"] = f"{len(corpus['development'])} of development rows"
+            corpus["development"] = f"{len(corpus['development'])} with development rows"
         if corpus.get("data"):
             corpus["data"] = "a folder"
         task = corpus.get("task")

@@ -201,7 +201,7 @@ def plan_run(recipe: Recipe) -> RunPlan:
     taught = [stage for stage in stages if stage.student is None and stage.student_head]
     if recipe.evaluation.tasks and all(stage.pairing.task == "text" for stage in taught):
         raise RecipeError(
-            "evaluation.tasks scores the student's head as it is, and no stage trains one for a task; leave it out "
+            "evaluation.tasks scores the student's head as it is, but no stage trains one for a task; leave it out "
             "(`limbeck evaluate` fine-tunes a student first), or give a stage a corpus with a task."
         )
     student = with_labels(student, taught)
@@ -218,7 +218,7 @@ def plan_run(recipe: Recipe) -> RunPlan:
     return plan
 
 
-SCORE_LATER = "score it by `limbeck evaluate --as-is --classes`, which names them"
+SCORE_LATER = "score it with `limbeck evaluate --as-is --classes`, which names them"
 """Way out where classes have other names."""
 
 
@@ -233,7 +233,7 @@ def _check_scored_tasks(plan: RunPlan, stages: Sequence[StageChoice]) -> None:
         try:
             task, last = find_task(name).task, stages[-1]
             if KINDS[task.kind].head is None:
-                raise RecipeError(f"{task.title} compares sentence vectors, and heads are scored; leave it out.")
+                raise RecipeError(f"{task.title} compares sentence vectors, but here heads are scored; leave it out.")
             saved = type(plan.student_config)(**plan.student_config.to_dict())
             saved.architectures = [model_class(saved, last.student_head).__name__]
             match_head("the student", saved, task, way_out=SCORE_LATER)
@@ -289,8 +289,8 @@ def _with_class_weights(stages: list[StageChoice], recipe: Recipe) -> list[Stage
         read_by[place] = read_by.get(place, False) or any(map(takes_class_weights, stage.terms))
     if unread := next((place for place, is_read in read_by.items() if not is_read), None):
         raise RecipeError(
-            f"{unread} is for hard labels, and no stage reads any; give a method a share of them (hard_label_weight "
-            "above 0, or soft_label_share below 1), or leave the weights out."
+            f"{unread} is for hard labels, but no stage reads any; give a method a share of them "
+            "(hard_label_weight above 0, or soft_label_share below 1), or leave the weights out."
         )
     return found
 
@@ -319,7 +319,7 @@ def _summarise_vectors(stage: StageChoice) -> str:
     """Say how both models make their vectors, and where nothing says so of the teacher."""
     own, kept = str(stage.vectors), stage.kept_map
     own += f" + a map {kept.inputs} → {kept.outputs} that it keeps" if kept is not None else ""
-    unsaid = "" if stage.pairing.sentence is not None else ", since no file of it says how"
+    unsaid = "" if stage.pairing.sentence is not None else ", since none of its files says how"
     ends = " + Normalize" if stage.vectors.normalize else ""
     return f"the student's by {own}{ends}; the teacher's by {stage.teacher_vectors}{ends}{unsaid}"
 
@@ -340,7 +340,7 @@ def _summarise_mix(settings: CorpusSettings | LabelledSettings) -> str:
     if mix.reads_sizes and None in sizes:
         return ", ".join(titles) + alone
     shares = zip(titles, mix.shares(sizes), strict=True)
-    how = " (about, by the sizes of the files as they are stored)" if mix.reads_sizes else ""
+    how = " (about, by the stored sizes of the files)" if mix.reads_sizes else ""
     return ", ".join(f"{title} {share:.1%}" for title, share in shares) + how + alone
 
 

@@ -46,7 +46,7 @@ def _known_home(text: str) -> str:
         try:
             Path(text).expanduser()
         except RuntimeError:
-            raise ValueError(f"'{text}' begins with the home folder of a user that is not known here") from None
+            raise ValueError(f"'{text}' begins with the home folder of a user who is not known here") from None
     return text
 
 
@@ -130,13 +130,17 @@ class TextSpec(Grown):
     """Cut blocks as pairs of adjacent segments, [CLS] A [SEP] B [SEP], as BERT's preprocessing; default: no."""
     units: Units | None = Field(
         None,
-        description="In place of unit: several kinds of pieces that every document is cut into, such as [sentence, "
-        "paragraph, title, question]; a piece of two kinds counts as the narrower.",
+        description=(
+            "Instead of unit: several kinds of pieces that every document is cut into, such as [sentence, paragraph, "
+            "title, question]; a piece of two kinds counts as the narrower one."
+        ),
     )
     student_prompts: Literal["teacher", "none"] | None = Field(
         None,
-        description="Whether the student reads the prompts that the teacher's files put before texts, or the teacher "
-        "alone; default: teacher.",
+        description=(
+            "Whether the student also reads the prompts that the teacher's files put before texts, or only the teacher "
+            "does; default: teacher."
+        ),
     )
     added = frozenset({"pairs", "units", "student_prompts"})
 
@@ -152,8 +156,10 @@ class StageTextSpec(TextSpec):
 
     lengths: dict[Length, Number | str] | None = Field(
         None,
-        description="In place of length: lengths one after the other in one training, the shortest first, each with "
-        "its share of max_steps ({128: 0.9, 512: 0.1}) or its epochs ({128: 3 epochs, 512: 2 epochs}).",
+        description=(
+            "Instead of length: lengths that follow each other in one training, the shortest first, each with its "
+            "share of max_steps ({128: 0.9, 512: 0.1}) or its epochs ({128: 3 epochs, 512: 2 epochs})."
+        ),
     )
 
     @property
@@ -181,8 +187,10 @@ class AugmentSpec(Strict):
         None,
         ge=0,
         lt=1,
-        description="Share of tokens masked for masked language modelling, anew every epoch; default: 0.15 where a "
-        "term of the method reads masked positions, else 0.",
+        description=(
+            "Share of tokens masked for masked language modelling, drawn anew in every epoch; default: 0.15 where a "
+            "term of the method reads masked positions, else 0."
+        ),
     )
 
 
@@ -203,7 +211,7 @@ class TaskSpec(Grown):
     """
 
     name: Place | None = None
-    """A task whose files, columns and classes are known: mrpc, squad, my-task.yaml; kind follows from it."""
+    """A task whose files, columns and classes are known, such as mrpc, squad or my-task.yaml; kind follows from it."""
     kind: KindName
     """What is predicted."""
     columns: list[Name] | None = Field(
@@ -217,7 +225,7 @@ class TaskSpec(Grown):
     label_column: Name = "label"
     """Column of the class (by name or number), of several (a list, or a|b), the value, or the relevance (if any)."""
     label_columns: list[Name] | None = None
-    """multi_label: in place of label_column a column of 0 and 1 for each class, named after it."""
+    """multi_label: instead of label_column, a column of 0 and 1 for each class, named after the class."""
     class_weights: Literal["balanced"] | dict[str, Number] | list[Number] | None = None
     """Weights of the classes in hard labels: balanced, by name (others: 1), or a list in the teacher's order."""
     question_column: Name = "question"
@@ -238,15 +246,17 @@ class TaskSpec(Grown):
         "[positive, negatives], the first holds the relevant ones; default: [documents].",
     )
     documents_per_query: int | None = Field(None, ge=1, le=1_000_000)
-    """Ranking: most documents of a query that are read together, more become several groups; default: 16."""
+    """Ranking: the most documents of a query that are read together; more become several groups; default: 16."""
     tokens_column: Name | None = Field(
         None,
-        description="Token classification: column of a sentence's words; default: tokens, which of tables of a word a "
-        "line are the first field. Their fields have numbers too, from 1.",
+        description=(
+            "Token classification: column of a sentence's words; default: tokens, in tables with a word per line the "
+            "first field. Their fields may also be given by number, from 1."
+        ),
     )
     tags_column: Name | None = Field(
         None,
-        description="Token classification: column of the words' classes; default: tags, of such tables the last field.",
+        description="Token classification: column of the words' classes; default: tags, in such tables the last field.",
     )
     added = frozenset(
         {"name", "columns", "label_columns", "class_weights", "query_column", "document_columns", "documents_per_query"}
@@ -260,12 +270,14 @@ class TaskSpec(Grown):
             if name in ("kind", "name") or getattr(self, name) == key.default:
                 continue
             if name not in own and (name != "columns" or KINDS[self.kind].of_words):
-                raise ValueError(f"{name} means nothing to {self.kind}: leave it out")
+                raise ValueError(f"{name} does not apply to {self.kind}: leave it out")
             if self.name is not None and name.endswith(("columns", "_column")):
-                raise ValueError(f"the task '{self.name}' says its columns: leave out {name}, or the name")
+                raise ValueError(
+                    f"the task '{self.name}' already defines its columns: leave out {name}, or the task's name"
+                )
         columns = [self.query_column or "query", *(self.document_columns or ["documents"])]
         if len(set(columns)) < len(columns):
-            raise ValueError(f"query and documents are columns of their own, and these are {columns}: name each once")
+            raise ValueError(f"query and documents are separate columns, but these are {columns}: name each once")
         return self
 
 
@@ -291,45 +303,51 @@ class RowAugmentationSpec(Strict):
     copies: int = Field(20, ge=1, le=10_000)
     """Copies of each row to train on (the paper's N_a)."""
     probability: float = Field(0.4, gt=0, le=1)
-    """Chance of a word to be replaced (p_t)."""
+    """Probability that a word is replaced (p_t)."""
     candidates: int = Field(15, ge=1, le=1000)
-    """Words that a word may be replaced by, all equally likely (K)."""
+    """Number of words that may replace a word, all equally likely (K)."""
     masked_lm: Place | None = Field(
         None,
-        description="Model that proposes words in the place of those that are one piece of its tokenizer; none: they "
-        "have neighbours too; default: the teacher, where it has a masked language model's head.",
+        description=(
+            "Model that proposes replacements for words that are one piece of its tokenizer; none: neighbours replace "
+            "these words too; default: the teacher, where it has a masked language model head."
+        ),
     )
     word_vectors: Place | None = Field(
         None,
-        description="Where words of several pieces have their neighbours: a text file as GloVe's (also .gz, .xz, "
-        ".zst), or a model, for its word embeddings; none: they stay; default: the teacher.",
+        description=(
+            "Where the neighbours of words of several pieces come from: a text file in GloVe's format (also .gz, .xz, "
+            ".zst), or a model, for its word embeddings; none: these words stay; default: the teacher."
+        ),
     )
     context: Literal["copy", "row"] = Field(
         "copy",
-        description="What words are predicted from: the copy with the words replaced before, as the paper has it, or "
-        "the row as it stands, with fewer predictions by copies x probability.",
+        description=(
+            "What words are predicted from: the copy with the words replaced so far, as in the paper, or the original "
+            "row, which takes fewer predictions by a factor of copies x probability."
+        ),
     )
     seed: int | None = Field(None, ge=0, lt=2**32)
-    """Decides the copies; default: the run's. With one, runs of several seeds share them."""
+    """Seed of the copies; default: the run's seed. With one of its own, runs of several seeds share the copies."""
 
 
 class MixSpec(Grown):
     """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
 
     weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = None
-    """A weight for each source, in their order; they need not add up to 1."""
+    """A weight for each source, in the order of the sources; they need not add up to 1."""
     exponent: float | None = Field(None, ge=0, le=1)
     """Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3."""
     by: Place | None = None
-    """A pattern of file names that gives the sources, such as data/{language}.txt.xz, one a language; exponent only."""
+    """A pattern of file names that gives the sources, such as data/{language}.txt.xz; exponent only."""
     added = frozenset({"by"})
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> MixSpec:
         if self.by is not None and self.exponent is None:
-            raise ValueError("by goes with an exponent, such as 0.3; weights are for sources in a list")
+            raise ValueError("by needs an exponent, such as 0.3; weights are for listed sources")
         if (self.weights is None) == (self.exponent is None):
-            raise ValueError("a mix has weights or an exponent: give one of the two")
+            raise ValueError("a mix needs either weights or an exponent: give one of the two")
         return self
 
 
@@ -337,13 +355,13 @@ class SourceSpec(Grown):
     """A source of text, with what it is to a model of sentence vectors, how much of it is read, and how it is cut."""
 
     source: Place
-    """The source, as a string alone would name it."""
+    """The source, written as it would be without other keys."""
     role: Role | None = None
-    """What its texts are, query or document: the teacher reads its prompt of that role before them."""
+    """What its texts are, query or document: the teacher reads its prompt for that role before them."""
     share: float | None = Field(None, gt=0, lt=1)
-    """Its part of what is trained on; sources without one have the rest, by their sizes."""
+    """Its share of the training data; sources without one divide the rest by their sizes."""
     units: Units | None = None
-    """Kinds of pieces that it is cut into; default: as the corpus."""
+    """Kinds of pieces that it is cut into; default: those of the corpus."""
     added = frozenset({"role", "share", "units"})
 
 
@@ -354,21 +372,23 @@ class CorpusSpec(TextSpec):
         default_factory=list,
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
         "(docstrings of installed packages) or installed-text (manual pages, read-me files and licences too); or "
-        "{source, role, share, units}. Left out where mix.by gives them.",
+        "{source, role, share, units}. Leave it out where mix.by names them.",
     )
     text_column: Name = "text"
     """The column of text in jsonl, parquet and Hub data."""
     held_out: Share | None = Field(
         None,
-        description="Share of documents (or of the texts of rows) kept out of training for held-out figures; default: "
-        "0.01, and of rows without a development set 500 or a tenth, by whole groups of near duplicates.",
+        description=(
+            "Share of documents (or of the texts of rows) kept out of training for held-out figures; default: 0.01, "
+            "or, of rows without a development set, 500 or a tenth, by whole groups of near duplicates."
+        ),
     )
     max_documents: int | None = Field(None, ge=1, le=MOST)
     """Use no more documents (or rows) than this."""
     streaming: bool = False
     """Read and tokenise while training, keeping nothing on disk; needs max_steps."""
     shuffle_buffer: int | None = Field(None, ge=1, le=10_000_000)
-    """Streaming: blocks shuffled together in each reading process; default: 10,000."""
+    """Streaming: number of blocks shuffled together in each reading process; default: 10,000."""
     mix: MixSpec | None = None
     """Shares of the sources; default: every row once per epoch, or a stream's sources by their sizes."""
     task: Annotated[TaskSpec | None, BeforeValidator(_kind_of_a_name, json_schema_input_type=TaskSpec | str | None)] = (
@@ -376,7 +396,7 @@ class CorpusSpec(TextSpec):
     )
     """What the rows are labelled with, or the name of a task, which gives the rows too; default: no labels."""
     data: Place | None = None
-    """With a task's name: the folder with its files; default: the Hub."""
+    """With a task's name: the folder with its files; default: the Hugging Face Hub."""
     development: list[Place] | None = Field(
         None,
         description="Rows that are never trained on, in the layout of the others, on which teacher and student are "
@@ -407,21 +427,24 @@ class CorpusSpec(TextSpec):
         if self.task is not None and self.task.name is not None:
             for name in ("sources", "text_column"):
                 if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
-                    raise ValueError(f"the task '{self.task.name}' says its {name}: leave out {name}, or name no task")
+                    raise ValueError(
+                        f"the task '{self.task.name}' already defines its {name}: leave out {name}, or name no task"
+                    )
         elif self.data is not None:
-            raise ValueError("data is the folder of a task's files, and no task is named: give sources instead")
+            raise ValueError("data is the folder of a task's files, but no task is named: give sources instead")
         elif by == bool(self.sources):
-            given = "mix.by gives the sources, and sources are given too: leave one of them out"
+            given = "mix.by names the sources, but sources are given too: leave one of them out"
             raise ValueError(given if by else "sources is missing: give files, folders or data sets, or mix.by")
         return self
 
     @model_validator(mode="after")
     def _development_rows_are_labelled(self) -> CorpusSpec:
         if self.development is not None and self.task is None:
-            raise ValueError("development has labelled rows, and this corpus has no task: name one, or leave it out")
+            raise ValueError("development is for labelled rows, but this corpus has no task: name one, or leave it out")
         if self.development and self.held_out:
             raise ValueError(
-                f"held_out {self.held_out} is for rows without a development set, and there is one: leave one out"
+                f"held_out {self.held_out} is for rows without a development set, but one is given: leave one of "
+                "them out"
             )
         if self.development == []:
             raise ValueError("development is empty: give a file with labelled rows, or leave it out")
@@ -437,11 +460,13 @@ class CorpusSpec(TextSpec):
             raise ValueError("max_documents is for a built corpus; a stream is as long as its training: leave it out")
         weights = self.mix.weights if self.mix is not None else None
         if weights is not None and len(weights) != len(self.sources):
-            raise ValueError(f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one each")
+            raise ValueError(
+                f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one for each"
+            )
         if self.mix is not None and any(each.share for each in self.described_sources):
-            raise ValueError("sources have a share, and there is a mix: leave out one of them")
+            raise ValueError("sources have shares, but there is a mix too: leave one of them out")
         if (total := math.fsum(each.share or 0 for each in self.described_sources)) > 1 + 1e-6:
-            raise ValueError(f"the shares of sources add up to {total:g}: let them add up to 1, or less")
+            raise ValueError(f"the shares of sources add up to {total:g}: change them to add up to 1 or less")
         for name in ("streaming", "mix"):
             if self.task is not None and getattr(self, name):
                 raise ValueError(f"{name} is for text without labels: leave out {name}, or the task")
@@ -450,21 +475,23 @@ class CorpusSpec(TextSpec):
     @model_validator(mode="after")
     def _labelled_rows_are_not_cut(self) -> CorpusSpec:
         if self.task is not None and KINDS[self.task.kind].has_queries and self.augment is not None:
-            raise ValueError("augment would change a query in each of its rows, and part its documents: leave it out")
+            raise ValueError(
+                "augment would change a query in each of its rows, and so separate its documents: leave it out"
+            )
         if self.task is None and self.augment is not None:
             raise ValueError(
-                "augment copies labelled rows, and this corpus has no task: give one, or change text while a stage "
-                "trains by its augment.replace_tokens"
+                "augment copies labelled rows, but this corpus has no task: give one, or change the text while a "
+                "stage trains with its augment.replace_tokens"
             )
         if self.task is not None:
             kind, columns = KINDS[self.task.kind], [self.text_column, self.task.pair_column, self.task.label_column]
             reads_text = not (kind.has_answers or kind.has_queries or kind.of_words)
             if not reads_text and self.text_column != type(self).model_fields["text_column"].default:
                 raise ValueError(
-                    f"text_column means nothing to {self.task.kind}, whose columns task names: leave it out"
+                    f"text_column does not apply to {self.task.kind}, whose columns task names: leave it out"
                 )
             if reads_text and len(set(columns)) < len(columns):
-                raise ValueError(f"text, pair and label are columns of their own, and these are {columns}: name three")
+                raise ValueError(f"text, pair and label are separate columns, but these are {columns}: name three")
             for name in TEXT_ALONE:
                 if getattr(self, name) is not None:
                     raise ValueError(
@@ -483,7 +510,7 @@ def sources_alone(value: Any) -> Any:
 Corpus: TypeAlias = Annotated[
     CorpusSpec, BeforeValidator(sources_alone, json_schema_input_type=CorpusSpec | str | list[str])
 ]
-"""A corpus, or its sources alone."""
+"""A corpus, or only its sources."""
 
 
 # What a recipe says of its models: the teacher, the student, and what the student starts from.
@@ -498,20 +525,24 @@ class TeacherSpec(Grown):
     model: Place
     """A local folder, a Hub name, or package:NAME for a model inside a Python package."""
     name: Name | None = None
-    """What the model card calls it, such as its Hub name; default: model."""
+    """Its name in the model card, such as its Hub name; default: model."""
     revision: Name | None = None
     """Branch, tag or commit of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Number format of the teacher's weights; auto: bfloat16 where training uses it."""
     sharded: bool = Field(
         False,
-        description="Shard its layers over the processes, where it does not fit on one device; every layer is then "
-        "gathered for every batch.",
+        description=(
+            "Shard its layers over the processes, for a teacher that does not fit on one device; every layer is then "
+            "gathered for every batch."
+        ),
     )
     classes: dict[Name, Name] | None = Field(
         None,
-        description="Names for the classes of a classifier, such as {LABEL_0: entailment, LABEL_1: neutral}, where its "
-        "config.json has other names than the data; the student is saved with the new ones.",
+        description=(
+            "Names for the classes of a classifier, such as {LABEL_0: entailment, LABEL_1: neutral}, where its "
+            "config.json names them differently from the data; the student is saved with the new names."
+        ),
     )
     added = frozenset({"classes"})
 
@@ -522,23 +553,23 @@ def model_alone(value: Any) -> Any:
 
 
 Teacher: TypeAlias = Annotated[TeacherSpec, BeforeValidator(model_alone, json_schema_input_type=TeacherSpec | str)]
-"""A teacher, or its name alone."""
+"""A teacher, or only its name."""
 
 
 class StageTeacherSpec(TeacherSpec):
     """The teacher of one stage: another model, or the student of an earlier stage (a teacher assistant)."""
 
     model: str = ""
-    """As the recipe's teacher.model; leave it out to name a stage."""
+    """As teacher.model of the recipe; leave it out to name a stage."""
     stage: str | None = None
     """Name of an earlier stage whose student teaches here."""
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> StageTeacherSpec:
         if bool(self.model) == (self.stage is not None):
-            raise ValueError("give either model (a folder or a name) or stage (an earlier stage), and not both")
+            raise ValueError("give either model (a folder or a name) or stage (an earlier stage), but not both")
         if self.stage is not None and self.classes:
-            raise ValueError("classes renames those of a model; leave it out beside stage")
+            raise ValueError("classes renames those of a model; leave it out where stage is given")
         return self
 
 
@@ -561,11 +592,11 @@ class ShapeSpec(Strict):
     hidden: Width
     """Width of the hidden states."""
     heads: Width | None = None
-    """Attention heads; default: 12 where it divides, else hidden/64."""
+    """Attention heads; default: 12 where that divides hidden, else hidden/64."""
     ffn: int | None = Field(None, ge=1, le=4 * 65536)
     """Width of the feed-forward layer; default: 4 x hidden."""
     embedding: Width | None = None
-    """Width of factorised embeddings; default: as hidden."""
+    """Width of factorised embeddings; default: hidden."""
 
 
 def shape_alone(value: Any) -> Any:
@@ -578,8 +609,11 @@ class StudentSpec(Strict):
     """The model that is made; in place of all this its shape may stand."""
 
     shape: Count | str | ShapeSpec = Field(
-        description='"layers x hidden" such as "6x384", a preset, or every field by name. A number alone is that many '
-        "of the teacher's layers: its widths and heads, and the start initialise.layers ends, where none is given.",
+        description=(
+            '"layers x hidden" such as "6x384", a preset, or every field by name. A number alone stands for that many '
+            "of the teacher's layers, with its widths and heads; the student then starts from initialise.layers: ends, "
+            "unless another start is given."
+        ),
     )
     initialise: InitialiseSpec = Field(default_factory=InitialiseSpec)
     """What the student starts from."""
@@ -587,8 +621,10 @@ class StudentSpec(Strict):
     """Dropout while distilling; default: the teacher's. The saved student always has the teacher's."""
     untrained: Literal["random", "teacher"] = Field(
         "random",
-        description="What parameters that no stage trains, and rows of embeddings that no batch reads, hold in the "
-        "saved student: their start, or the teacher's values where shapes allow.",
+        description=(
+            "What the saved student holds in parameters that no stage trains and in embedding rows that no batch "
+            "reads: their start, or the teacher's values where shapes allow."
+        ),
     )
 
     @model_validator(mode="wrap")
@@ -606,7 +642,7 @@ class StudentSpec(Strict):
 Student: TypeAlias = Annotated[
     StudentSpec, BeforeValidator(shape_alone, json_schema_input_type=StudentSpec | int | str)
 ]
-"""A student, or its shape alone."""
+"""A student, or only its shape."""
 
 
 # What a stage does about steps that go wrong.
@@ -620,17 +656,21 @@ class GuardSpec(Strict):
 
     on_bad_loss: Literal["stop", "skip"] = Field(
         "stop",
-        description="At a step whose loss or gradient is infinite or NaN, or whose loss explodes: stop the run, "
-        "or skip the step, which leaves weights and optimizer as they are. The batch is saved either way.",
+        description=(
+            "What to do at a step whose loss or gradient is infinite or NaN, or whose loss explodes: stop the run, or "
+            "skip the step, which leaves weights and optimizer as they are. The batch is saved either way."
+        ),
     )
     explosion_factor: float | None = Field(None, gt=1, le=MOST)
     """A loss above this many times the median of the last 64 good steps counts as exploded; default: none does."""
     skips_in_a_row: int = Field(10, ge=1, le=MOST)
-    """How many steps in a row may be skipped before the run stops."""
+    """Number of steps in a row that may be skipped before the run stops."""
     on_out_of_memory: Literal["stop", "split"] = Field(
         "stop",
-        description="When a batch does not fit the device: stop the run, or run it, and all that follow, in smaller "
-        "pieces whose gradients are summed.",
+        description=(
+            "What to do when a batch does not fit the device: stop the run, or run this batch and all later ones in "
+            "smaller pieces whose gradients are summed."
+        ),
     )
 
 
@@ -640,13 +680,15 @@ class StageSpec(Strict):
     name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     """Name in logs and folders, of letters, digits, - and _; default: the method's."""
     method: dict[str, Any]
-    """The method's name, and its options beside it."""
+    """The method's name, with its options beside it."""
     teacher: StageTeacherSpec | None = None
     """The stage's teacher; default: the recipe's."""
     student: Student | None = Field(
         None,
-        description="A student of this stage alone, such as a teacher assistant, which later stages may name as their "
-        "teacher; default: the recipe's student, trained on.",
+        description=(
+            "A student of this stage alone, such as a teacher assistant, which later stages may name as their teacher; "
+            "default: the recipe's student, trained further."
+        ),
     )
     corpus: Corpus | None = None
     """The stage's corpus; default: the recipe's."""
@@ -693,33 +735,36 @@ class EvaluationSpec(Grown):
     quality: bool = True
     """Sentence-pair agreement and retrieval on held-out text."""
     speed: bool = True
-    """Latency, with teacher and student in turn."""
+    """Latency, measured on teacher and student in turn."""
     pooling: Literal["auto", "mean", "cls"] = "auto"
     """How sentence vectors are pooled; auto: as the teacher's folder says, else mean."""
     batch_sizes: list[Annotated[Count, Field(le=65_536)]] | None = Field(
         None,
         min_length=1,
         description="Batch sizes for the latency; default: 1 and 32. By default the whole evaluation takes a tenth of "
-        "the training's time or 30 s, whichever is more, with fewer than 32, and fewer pairs, where more would not do.",
+        "the training's time or 30 s, whichever is more, with smaller batches and fewer pairs where that keeps it "
+        "in time.",
     )
     length: Length = 128
-    """Tokens per text for the latency; longest text for the quality."""
+    """Tokens per text for the latency, and the longest text for the quality."""
     pairs: int | None = Field(None, ge=10, le=10_000_000)
-    """Sentence pairs for the agreement; default: 1,500, or fewer as batch_sizes says."""
+    """Sentence pairs for the agreement; default: 1,500, or fewer (see batch_sizes)."""
     retrieval_pairs: int | None = Field(None, ge=10, le=1_000_000)
-    """Texts in the pool of the retrieval; default: 700, or fewer as batch_sizes says."""
+    """Texts in the pool of the retrieval; default: 700, or fewer (see batch_sizes)."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
-    """Time for all latencies together."""
+    """Time for all latency measurements together."""
     tasks: list[Name] | None = None
-    """Tasks that a task's student is scored on as it is; default: the development rows of its last labelled stage."""
+    """Tasks to score a student with a task's head on; default: the development rows of its last labelled stage."""
     data: Place | None = None
-    """Folder with these tasks' files; default: that of the last corpus of a named task, else the Hub."""
+    """Folder with these tasks' files; default: that of the last corpus of a named task, else the Hugging Face Hub."""
     added = frozenset({"tasks", "data"})
 
     @model_validator(mode="after")
     def _data_of_tasks(self) -> EvaluationSpec:
         if self.data is not None and self.tasks is None:
-            raise ValueError("data is the folder of the files of evaluation.tasks, and none are named: leave it out")
+            raise ValueError(
+                "data is the folder with the files of evaluation.tasks, but no tasks are named: leave it out"
+            )
         return self
 
     @field_validator("tasks", mode="before")
@@ -745,16 +790,16 @@ class Recipe(Grown):
     output: Place | None = None
     """Folder of the run, new or empty."""
     teacher: Teacher
-    """The pretrained model that is distilled, or its name alone."""
+    """The pretrained model that is distilled, or only its name."""
     student: Student
-    """The model that is made, or its shape alone."""
+    """The model that is made, or only its shape."""
     corpus: Corpus | None = None
-    """The text, or its sources alone; not needed without stages."""
+    """The text, or only its sources; not needed without stages."""
     stages: list[StageSpec] = Field(default_factory=list)
-    """Trained one after the other; none keeps the initialised student."""
+    """The stages, trained one after the other; without any, the student is saved as it was initialised."""
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
     reasons: dict[str, str] | None = None
-    """Why keys have their values, by their paths (stages.0.method); for readers, of a recipe that was chosen."""
+    """Reasons for the values of a chosen recipe, by the paths of the keys (stages.0.method); for readers only."""
     added = frozenset({"reasons"})
 
     @model_validator(mode="after")
@@ -770,7 +815,7 @@ class Recipe(Grown):
             earlier = [title for title in titles[:index] if title in own]
             if named is not None and named not in earlier:
                 raise ValueError(
-                    f"stages.{index}.teacher.stage '{named}' is no earlier stage with a separate student; "
+                    f"stages.{index}.teacher.stage '{named}' is not an earlier stage with a separate student; "
                     f"there is {', '.join(earlier) or 'none'}"
                 )
         if len(set(titles)) < len(titles):

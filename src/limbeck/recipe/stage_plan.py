@@ -122,15 +122,15 @@ class StageChoice:
 
     def refuse_one_class(self, counts: ClassCounts) -> CorpusError:
         """Return the refusal of rows that are all alike, where their classes are learned."""
-        return CorpusError(f"{counts.describe_one()}, which labels teach nothing from: give rows of other classes too.")
+        return CorpusError(f"{counts.describe_one()}, so labels teach nothing: add rows of other classes.")
 
     def refuse_single_documents(self) -> RecipeError:
         """Return the refusal of rows of one document a query, where documents are compared."""
         assert isinstance(self.corpus, LabelledSettings)
         return RecipeError(
-            f"Stage '{self.spec.title}': {self.spec.method.get('loss', 'its loss')} compares the documents of a query, "
-            f"and no query has two (documents_per_query is {self.corpus.documents_per_query}); give rows with several "
-            "documents a query, or take loss: score_mse."
+            f"Stage '{self.spec.title}': {self.spec.method.get('loss', 'its loss')} compares the documents of a "
+            f"query, but no query has two (documents_per_query is {self.corpus.documents_per_query}); give rows "
+            "with several documents per query, or use loss: score_mse."
         )
 
     @property
@@ -260,8 +260,8 @@ def _stage_vectors(
     if "vector" in kinds:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(
-                f"{place}.teacher: {taught_by.title} makes its vectors by a learned map, which is finished only with "
-                "that stage; let the recipe's teacher teach, or make two recipes."
+                f"{place}.teacher: {taught_by.title} makes its vectors by a learned map, which is finished only at "
+                "the end of that stage; let the recipe's teacher teach, or make two recipes."
             )
         own = finished_pooling(said, given)
         return (own if _kept_map(terms) is None else replace(own, modules=())), finished_pooling(said)
@@ -270,14 +270,13 @@ def _stage_vectors(
         return both, both
     if given not in (None, said.pooling):
         raise RecipeError(
-            f"{place}.method.pooling is '{given}', and the vectors of '{taught_by.title}' are made by "
+            f"{place}.method.pooling is '{given}', but the vectors of '{taught_by.title}' are made by "
             f"'{said.pooling}'; leave it out."
         )
     if not said.fits(pairing.student.hidden):
         raise RecipeError(
-            f"{place}: '{taught_by.title}' makes its vectors by {said}, which a student of width "
-            f"{pairing.student.hidden} cannot be followed by; give a student as wide as the teacher, or take the "
-            "method aligned_embedding."
+            f"{place}: '{taught_by.title}' makes its vectors by {said}, which cannot follow a student of width "
+            f"{pairing.student.hidden}; give a student as wide as the teacher, or use the method aligned_embedding."
         )
     return said, said
 
@@ -293,17 +292,17 @@ def _reads_prompts(corpus: CorpusSpec, stage: StageSpec, terms: list[Term], teac
     if not _kinds_read(terms) & set(SENTENCE_KINDS) or teacher.stage is not None:
         if role is not None:
             method = stage.method["name"]
-            why = f"{teacher.title} has no files that say it" if teacher.stage else f"{method} reads none"
+            why = f"{teacher.title} has no files that define it" if teacher.stage else f"{method} reads none"
             raise RecipeError(
-                f"{place}: the role {role} of a source gives its texts a prompt of sentence vectors, and {why}; leave "
-                "out role, or take a method on sentence vectors and a teacher from a folder."
+                f"{place}: the role {role} of a source gives its texts a prompt of sentence vectors, but {why}; "
+                "leave out role, or use a method on sentence vectors and a teacher from a folder."
             )
         return False
     reading = stage.text.student_prompts or corpus.student_prompts
     if reading == NONE and (of_tokens := [term.name for term in terms if _reads_tokens(term)]):
         raise RecipeError(
-            f"{place}: student_prompts is none, so the teacher reads tokens that the student does not, and the term "
-            f"'{of_tokens[0]}' compares tokens; leave student_prompts out, or give that term the weight 0."
+            f"{place}: student_prompts is none, so the teacher reads tokens that the student does not, but the "
+            f"term '{of_tokens[0]}' compares tokens; leave student_prompts out, or give that term the weight 0."
         )
     return True
 
@@ -327,8 +326,9 @@ def _check_segments(models: Mapping[str, PreTrainedConfig], stage: StageSpec, pl
         if segment_count(config) < 2:
             place = f"{place}.text" if stage.text.pairs else f"{place}.corpus" if stage.corpus else "corpus"
             raise RecipeError(
-                f"{place}.pairs: a pair has two segments, and the {owner}, a {config.model_type}, tells no two apart "
-                f"(type_vocab_size {segment_count(config)}); leave pairs out, or take a teacher that does, as BERT."
+                f"{place}.pairs: a pair has two segments, but the {owner}, a {config.model_type}, does not tell "
+                f"segments apart (type_vocab_size {segment_count(config)}); leave pairs out, or choose a teacher "
+                "that does, such as BERT."
             )
 
 
@@ -345,8 +345,8 @@ def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherChoice, earlier
         check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
     except ModelError:
         raise RecipeError(
-            f"{place}.teacher '{stage.teacher.model}' has another vocabulary than the recipe's teacher "
-            f"'{teacher.spec.model}', and a student has one; choose a teacher with the same tokenizer."
+            f"{place}.teacher '{stage.teacher.model}' has a different vocabulary from the recipe's teacher "
+            f"'{teacher.spec.model}', but a student has only one; choose a teacher with the same tokenizer."
         ) from None
     return found
 
@@ -380,7 +380,7 @@ def _check_heads(
     if trained != of_teacher:
         raise RecipeError(
             f"{teacher.title} has no {of_teacher} head, since that stage reads no scores; give that stage a method "
-            "that trains it, or take another teacher."
+            "that trains it, or choose another teacher."
         )
 
 
@@ -394,14 +394,14 @@ def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term], 
     if coupled and training.get("gradient_accumulation_steps", 1) > 1:
         raise RecipeError(
             f"{place}: the term '{coupled[0]}' relates the samples of a batch, so it cannot be accumulated over "
-            "several; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, or give "
-            "the term the weight 0."
+            "several batches; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, "
+            "or give the term the weight 0."
         )
     grouped = [term.name for term in terms if term.unit == "group"]
     if grouped and stage.guard.on_out_of_memory == "split":
         raise RecipeError(
-            f"{place}: the term '{grouped[0]}' compares the documents of a query, which pieces of a batch would part; "
-            "leave out guard.on_out_of_memory and lower per_device_train_batch_size."
+            f"{place}: the term '{grouped[0]}' compares the documents of a query, which pieces of a batch would "
+            "separate; leave out guard.on_out_of_memory and lower per_device_train_batch_size."
         )
     if coupled and stage.guard.on_out_of_memory == "split":
         raise RecipeError(
@@ -417,19 +417,21 @@ def _check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
     schedule, known = stage.text.schedule, isinstance(steps, int) and steps > 0
     if corpus.streaming and not known:
         raise RecipeError(
-            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so say how many steps to train."
+            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so give the number of "
+            "steps to train."
         )
     if schedule is None:
         return
     if corpus.task is not None:
         raise RecipeError(f"{place}.text.lengths is for text without labels, whose rows stay whole; leave it out.")
     if schedule.in_epochs and corpus.streaming:
-        raise RecipeError(f"{place}.text.lengths counts epochs, and a stream has none; give shares of max_steps.")
+        raise RecipeError(f"{place}.text.lengths counts epochs, but a stream has none; give shares of max_steps.")
     if schedule.in_epochs and "num_train_epochs" in stage.training:
-        raise RecipeError(f"{place}.training.num_train_epochs is said by text.lengths; leave it out.")
+        raise RecipeError(f"{place}.training.num_train_epochs follows from text.lengths; leave it out.")
     if not schedule.in_epochs and not known:
         raise RecipeError(
-            f"{place}.training.max_steps is missing: text.lengths has shares of it; give it, or epochs of each length."
+            f"{place}.training.max_steps is missing: text.lengths has shares of it; give it, or give epochs for "
+            "each length."
         )
     if not schedule.in_epochs:
         try:
@@ -447,8 +449,8 @@ def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -
             raise RecipeError(f"{place}.augment.mask_tokens is for text without labels; leave it out.")
         if stage.augment.replace_tokens and learn_labels(terms):
             raise RecipeError(
-                f"{place}.augment.replace_tokens changes what a row says, and a term of this method learns the row's "
-                "label; leave it out, or give the hard labels the weight 0."
+                f"{place}.augment.replace_tokens changes what a row says, but a term of this method learns the "
+                "row's label; leave it out, or give the hard labels the weight 0."
             )
         return 0.0
     if asked is not None and 0 < asked < _LEAST_MASKED:
@@ -460,7 +462,7 @@ def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -
         return MASKED_SHARE if reads_labels else 0.0
     if asked == 0 and reads_labels:
         raise RecipeError(
-            f"{place}.augment.mask_tokens is 0, but this method reads masked positions; leave it out, or choose "
+            f"{place}.augment.mask_tokens is 0, but this method reads masked positions; leave it out, or set "
             "positions: all and a weight of 0 for the hard labels."
         )
     return asked
@@ -487,7 +489,7 @@ def with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentCho
     if len({(stage.student_head, len(_classes_of(stage))) for stage in stages}) > 1:
         raise RecipeError(
             f"The stages {[stage.spec.title for stage in stages]} train heads for different tasks "
-            f"({', '.join(sorted({str(stage.student_head) for stage in stages}))}), and a student has one; {again}"
+            f"({', '.join(sorted({str(stage.student_head) for stage in stages}))}), but a student has only one; {again}"
         )
     if not stages or stages[0].pairing.task == "text":
         return student
@@ -496,8 +498,8 @@ def with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentCho
         (first, one), (second, other) = list(named.items())[:2]
         raise RecipeError(
             f"Stage '{one.spec.title}' trains the student's head for the classes {', '.join(first)[:80]}, and stage "
-            f"'{other.spec.title}' for {', '.join(second)[:80]}, in this order; take teachers whose id2label is the "
-            f"same, or {again}"
+            f"'{other.spec.title}' for {', '.join(second)[:80]}, in this order; choose teachers whose id2label is "
+            f"the same, or {again}"
         )
     learned = min(stages, key=lambda stage: (stage.teacher_head is None, are_made_up(_classes_of(stage))))
     teacher, kind, config = learned.teacher, kind_of(learned.student_head), student.config

@@ -93,8 +93,8 @@ def _check_sharding(checked: dict[str, Any], place: str) -> None:
     unknown = sorted(set(settings) - _FSDP_SETTINGS) if isinstance(settings, dict) else ["a file"]
     if unknown:
         raise RecipeError(
-            f"{place}.fsdp_config has '{unknown[0]}', and takes {', '.join(sorted(_FSDP_SETTINGS))} only: the student "
-            "is sharded as one piece, by FSDP2."
+            f"{place}.fsdp_config has '{unknown[0]}', but takes only {', '.join(sorted(_FSDP_SETTINGS))}: the "
+            "student is sharded as one piece, by FSDP2."
         )
 
 
@@ -164,7 +164,7 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
             plain = copy.copy(arguments)
             plain.optim_args = None
             if Trainer.get_optimizer_cls_and_kwargs(plain)[1] == options:
-                raise RecipeError(f"training.optim_args is not for '{name}', which takes none of it: leave it out.")
+                raise RecipeError(f"training.optim_args is not for '{name}', which takes none of them: leave it out.")
         optimizer = kind([torch.nn.Parameter(torch.zeros(1))], **options)
     except (ImportError, ValueError, TypeError, RuntimeError, AttributeError) as error:
         raise RecipeError(f"training.optim '{name}' cannot be made: {shorten_error(error)}") from None
@@ -191,7 +191,7 @@ def _check_loggers(report_to: Any, place: str) -> None:
     """Refuse a logger whose package is missing before any time is spent."""
     names = [report_to] if isinstance(report_to, str) else list(report_to or [])
     if len(names) > 1 and (alone := {"none", "all"} & set(names)):
-        raise RecipeError(f"{place} has '{min(alone)}' beside others: give it alone, or the names of loggers.")
+        raise RecipeError(f"{place} has '{min(alone)}' beside others: give it alone, or give the names of loggers.")
     loggers = [name for name in names if name not in ("none", "all")]
     if not loggers:
         return

@@ -132,8 +132,8 @@ _HUB = "a student is pushed by `limbeck export --push`"
 _NO_METRICS = "held-out losses are measured by limbeck's own loop, which keeps no predictions"
 # Those that a distillation cannot mean, with the reason; the value that they have anyhow does no harm.
 REFUSED: dict[str, str] = {
-    "label_smoothing_factor": "losses are those of the method, which has no labels to smooth",
-    "neftune_noise_alpha": "noise would reach the student alone, and its teacher reads the text as it is",
+    "label_smoothing_factor": "the losses are the method's, which has no labels to smooth",
+    "neftune_noise_alpha": "noise would reach only the student, while its teacher reads the text as it is",
     "use_liger_kernel": "its layers keep no streams for the method to read",
     "liger_kernel_config": "its layers keep no streams for the method to read",
     "use_cache": "nothing is generated",
@@ -141,12 +141,12 @@ REFUSED: dict[str, str] = {
     "include_num_input_tokens_seen": "limbeck counts the tokens itself, in the record and the log",
     "debug": "limbeck guards losses itself; see guard",
     "skip_memory_metrics": "limbeck measures memory itself, in the record",
-    "dataloader_in_order": "batches come in the order that a resumed run will meet",
+    "dataloader_in_order": "batches come in the order that a resumed run will see",
     "bf16_full_eval": "held-out losses are measured as the stage trains",
     "fp16_full_eval": "held-out losses are measured as the stage trains",
     **dict.fromkeys(("prediction_loss_only", "eval_accumulation_steps", "eval_do_concat_batches"), _NO_METRICS),
     **dict.fromkeys(("eval_use_gather_object", "include_for_metrics", "batch_eval_metrics"), _NO_METRICS),
-    **dict.fromkeys(("metric_for_best_model", "greater_is_better"), "a student is that of the last step"),
+    **dict.fromkeys(("metric_for_best_model", "greater_is_better"), "the student is always that of the last step"),
     **dict.fromkeys(("hub_token", "hub_private_repo", "hub_model_id", "hub_strategy"), _HUB),
     **dict.fromkeys(("hub_always_push", "hub_revision"), _HUB),
 }
@@ -195,7 +195,7 @@ def check_fields(training: Mapping[str, Any], place: str) -> None:
                 near = suggestion(name, known).split(" Known:")[0]
                 raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
             raise RecipeError(
-                f"{place}.{name} is new in this transformers, and limbeck does not know it: leave it out."
+                f"{place}.{name} is new in this version of transformers, and limbeck does not know it: leave it out."
             )
         check_range(name, value, f"{place}.{name}")
 

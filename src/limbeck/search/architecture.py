@@ -201,9 +201,9 @@ class ArchitectureSearch(engine.SharedSearch):
     def announce(self, study: Study) -> None:
         """Say how many shapes there are, and how many are to be trained."""
         request, done = self.request, len(trained_shapes(read_shapes(study)))
-        known = f", {done} of them trained already" if done else ""
+        known = f", {done} of them already trained" if done else ""
         self.say(
-            f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
+            f"{len(self.space.shapes):,} shapes can be trained; {request.trials} will be{known}; study "
             f"'{request.proxy.name}' in {shown(request.proxy.place)}"
         )
 
@@ -320,7 +320,7 @@ class ArchitectureSearch(engine.SharedSearch):
                 if candidate.trial.should_prune():
                     candidate.cut = f"after {step} steps its reward {reward:.3f} was below the median of the others"
             except UpdateFinishedTrialError:
-                candidate.cut = "this worker was taken for dead, and another has the shape"
+                candidate.cut = "this worker was taken for dead, and another one now trains the shape"
         return [index for index in students if candidates[index].cut is None]
 
     def score(self, candidate: ShapeCandidate, trained: Trained) -> tuple[Outcome, str]:
@@ -459,6 +459,6 @@ def _nothing_trained(shapes: Sequence[SearchedShape], place: str) -> str:
             "the limit, or list smaller sizes, under a new --name."
         )
     return (
-        f"No shape came to a loss: {', '.join(dict.fromkeys(shape.reason or '' for shape in shapes))}; lower the "
+        f"No shape reached a loss: {', '.join(dict.fromkeys(shape.reason or '' for shape in shapes))}; lower the "
         f"learning rate, under a new --name. The trials are kept in {place}."
     )

@@ -403,8 +403,8 @@ def check_text_only(plan: RunPlan) -> None:
     for choice in plan.stages:
         if choice.pairing.task != "text":
             raise RecipeError(
-                f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), and candidates are "
-                "compared on text; leave corpus.task out, and use what is found in this recipe."
+                f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), but candidates "
+                "are compared on text; leave corpus.task out for the search, and use its result in this recipe."
             )
 
 
@@ -420,13 +420,14 @@ def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
     """
     if len(plan.stages) > 1:
         raise RecipeError(
-            f"The recipe has {len(plan.stages)} stages, and candidates are stopped early only where it has one; give "
+            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has "
+            "one; give "
             f"{way_out}, or a recipe of one stage."
         )
     steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
     if steps < 1:
         raise RecipeError(
-            f"The recipe counts epochs, and candidates are stopped early after a number of steps; give --steps, or "
+            f"The recipe counts epochs, but candidates are stopped early after a number of steps; give --steps, or "
             f"{way_out}."
         )
     return steps

@@ -123,7 +123,7 @@ class GeneticSampler(BaseSampler):
         if settings.population > space.size:
             raise RecipeError(
                 f"A population of {settings.population} is more than the {space.size} layer mappings there are; give "
-                f"at most {space.size}, or let more teacher layers be learned from."
+                f"at most {space.size}, or allow more teacher layers to be learned from."
             )
         self.space, self.settings, self._seed, self._attempts = space, settings, seed, attempts
         self._given_up_waiting: set[int] = set()
@@ -197,8 +197,8 @@ class GeneticSampler(BaseSampler):
             history.append([(genome, values[genome]) for genome in genomes if genome in values])
             if not history[-1]:
                 raise TrainingError(
-                    f"No mapping of generation {number} came to a finite fitness, so there is nothing to breed from; "
-                    "lower the learning rate of the proxy training, or raise the population, and name a new study."
+                    f"No mapping of generation {number} reached a finite fitness, so there is nothing to breed "
+                    "from; lower the learning rate of the proxy training or raise the population, and name a new study."
                 )
 
     def _breed(self, study: Study, number: int, history: Sequence[Sequence[Scored]]) -> tuple[Genome, ...]:

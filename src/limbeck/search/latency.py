@@ -152,7 +152,8 @@ class LatencySetting:
         length = min(USUAL_LENGTH, longest) if request.length is None else request.length
         if teacher.positions is not None and length > longest:
             raise RecipeError(
-                f"--measure-length {length} is longer than the {longest} tokens that the teacher takes; use less."
+                f"--measure-length {length} is longer than the {longest} tokens that the teacher takes; use a "
+                "smaller number."
             )
         return cls(choose_device(request.device), length, request.batch, request.seconds)
 

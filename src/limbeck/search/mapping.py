@@ -207,7 +207,7 @@ class MappingSearch(_Generations, engine.SharedSearch):
         if self.is_finished(study):
             more = len(generation_rows(study, self.space)) - self.generations
             said = f", and {more} more than asked for are shown" if more > 0 else ""
-            self.say(f"  evaluated already{said}", style="dim")
+            self.say(f"  already evaluated{said}", style="dim")
 
     def load(self, study: Study) -> None:
         """Prepare the scores; the teacher is asked once and not kept."""
@@ -411,7 +411,7 @@ def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studie
     """Mappings that came to no fitness, and why at last."""
     done = genetic_sampler.read_genomes(trials, space).done
     problems = {
-        genetic_sampler.genome_of(trial, space): trial.user_attrs.get(PROBLEM, "it came to no finite fitness")
+        genetic_sampler.genome_of(trial, space): trial.user_attrs.get(PROBLEM, "it reached no finite fitness")
         for trial in trials
         if trial.user_attrs.get(DIVERGED)
     }

@@ -182,7 +182,7 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
         misprint: with it the four spaces of table 1 have 911, 4800, 12905 and 213880 members.
     """
     if student < 1:
-        raise RecipeError(f"A student of {student} layers has nothing to map; give it at least 1.")
+        raise RecipeError(f"A student of {student} layers has nothing to map; give it at least one layer.")
     if student > teacher:
         raise RecipeError(
             f"The student has {student} layers and its teacher {teacher}; a layer mapping search needs a student that "

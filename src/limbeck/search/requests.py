@@ -303,7 +303,7 @@ class GeneticSettings:
             raise RecipeError(f"Unknown parents '{self.parents}'.{suggestion(self.parents, get_args(Parents))}")
         if self.elite and self.parents == "best":
             raise RecipeError(
-                f"An elite of {self.elite} has no place beside parents 'best', who keep the best; leave it out."
+                f"An elite of {self.elite} has no place beside parents 'best', which keep the best; leave it out."
             )
 
 
@@ -340,9 +340,13 @@ class ProxyTasks:
         none = tasks.strip().lower() == "none"
         names = [] if none else [name.strip() for name in tasks.split(",") if name.strip()]
         if not names and not none:
-            raise RecipeError("--tasks names no task; give some, separated by commas, or none for held-out text.")
+            raise RecipeError(
+                "--tasks names no tasks; give some, separated by commas, or leave it out to score on held-out text."
+            )
         if not names and self.settings:
-            raise RecipeError("--set-task changes how tasks are fine-tuned, and there is none; give --tasks or --data.")
+            raise RecipeError(
+                "--set-task changes how tasks are fine-tuned, but there are none; give --tasks or --data."
+            )
         if self.seeds < 1:
             raise RecipeError(f"--seeds is {self.seeds}; give 1 or more.")
         settings = apply_overrides({}, self.settings or ())

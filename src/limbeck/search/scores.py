@@ -183,7 +183,7 @@ def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
     documents = [document.text for document in corpus.held_out_documents()]
     if not documents or not len(corpus.held_out):
         raise CorpusError(
-            "No text is held out, and without proxy tasks candidates are scored on it; give corpus.held_out a share "
+            "No text is held out, but without proxy tasks candidates are scored on it; give corpus.held_out a share "
             "above 0, or --tasks."
         )
     try:
@@ -226,7 +226,7 @@ def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
     batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS)
     if len(batches) < _FEWEST:
         raise CorpusError(
-            f"{len(batches)} blocks are held out, and students are compared on {_FEWEST} or more; raise "
+            f"{len(batches)} blocks are held out, but students are compared on {_FEWEST} or more; raise "
             "corpus.held_out."
         )
     return batches

@@ -89,7 +89,7 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
     listed: dict[str, tuple[float, ...]] = {size.name: getattr(sizes, size.name) for size in fields(sizes)}
     for name, values in listed.items():
         if not values:
-            raise RecipeError(f"--{name} lists no size; give at least one.")
+            raise RecipeError(f"--{name} lists no sizes; give at least one.")
         for value in values:
             if values.count(value) > 1:
                 raise RecipeError(f"--{name} lists {value:g} twice; list each size once.")
@@ -194,7 +194,7 @@ def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = 
     if name not in SAMPLERS:
         raise RecipeError(f"Unknown sampler '{name}'.{suggestion(name, SAMPLERS)}")
     if episode is not None and name != "kd_nas":
-        raise RecipeError(f"--episode {episode} is of the sampler kd_nas, and '{name}' has no episodes; leave it out.")
+        raise RecipeError(f"--episode {episode} is for the sampler kd_nas, but '{name}' has no episodes; leave it out.")
     return SeededByTrial(lambda seed: SAMPLERS[name](seed, space, episode or 1), seed)
 
 

@@ -190,7 +190,7 @@ def open_study(
     where = f"Study '{name}' in {shown(place)}"
     way_out = "continue it as it was made, or search into another output (in a shared storage: under another name)."
     if found is None:
-        raise OutputError(f"{where} has trials of something else than a limbeck search; {way_out}")
+        raise OutputError(f"{where} has trials that are not of a limbeck search; {way_out}")
     if study.direction.name != direction.upper():
         raise OutputError(f"{where} was made to {study.direction.name.lower()}, not to {direction}; {way_out}")
     for key in {**found, **wanted}:

@@ -162,7 +162,8 @@ class TeacherLayerSearch(engine.Search):
         student, teacher = plan.student.layers, plan.teacher.layers
         if student > teacher:
             raise RecipeError(
-                f"The student has {student} layers and its teacher {teacher}; give student.shape at most {teacher}."
+                f"The student has {student} layers and its teacher {teacher}; give student.shape at most "
+                f"{teacher} layers."
             )
         self.layers = choose_layers(request.layers, plan)
         self.rounds = self._rounds(plan)
@@ -363,6 +364,6 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
             raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
     if len(found) < 2:
         raise RecipeError(
-            f"{len(found)} candidate leaves nothing to choose; give --layers two or more of 1 to {depth}."
+            f"{len(found)} candidate leaves nothing to choose from; give --layers two or more of 1 to {depth}."
         )
     return found

@@ -174,11 +174,13 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
     launched = process_count()
     if launched > 1 and (workers > 1 or tasks):
         problem = (
-            f"--workers {workers} starts processes, and {launched} were launched that share every batch; leave out one "
-            "of the two."
+            f"--workers {workers} starts processes, but a launcher has started {launched} that share every batch; "
+            "leave out one of the two."
             if workers > 1
-            else f"--tasks are fine-tuned by one process, and {launched} were launched; leave the tasks out, so that "
-            "held-out text decides, or take --workers instead of a launcher."
+            else (
+                f"--tasks are fine-tuned by one process, but a launcher has started {launched}; leave the tasks out, "
+                "so that held-out text decides, or use --workers instead of a launcher."
+            )
         )
         raise raised_on_all_ranks(RecipeError(problem))
     connect()

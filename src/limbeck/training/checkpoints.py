@@ -118,7 +118,7 @@ def find_damage(checkpoint: Path) -> str | None:
         return f"'{MANIFEST}' is missing or unreadable"
     for name, facts in listed.items():
         if ".." in Path(name).parts or Path(name).is_absolute():
-            return f"'{MANIFEST}' lists {name!r:.80}, which lies outside"
+            return f"'{MANIFEST}' lists {name!r:.80}, which lies outside the checkpoint"
         damage = file_damage(checkpoint / name, facts)
         if damage is not None:
             return damage
@@ -134,7 +134,7 @@ def file_damage(path: Path, facts: Any) -> str | None:
     except (OSError, ValueError) as error:
         return f"{path.name!r:.80} cannot be read ({getattr(error, 'strerror', None) or error})"
     if not isinstance(facts, dict) or found["bytes"] != facts.get("bytes"):
-        return f"'{path.name}' has {found['bytes']:,} bytes and not those it was written with"
+        return f"'{path.name}' has {found['bytes']:,} bytes, not the number it was written with"
     return None if found["sha256"] == facts.get("sha256") else f"'{path.name}' has changed since it was written (hash)"
 
 
@@ -249,8 +249,8 @@ def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) 
     ]
     if changed:
         warn(
-            f"Different from '{checkpoint.name}': {', '.join(changed)}; the run continues, but not identical to "
-            "the last bit."
+            f"Different from '{checkpoint.name}': {', '.join(changed)}; the run continues, but will not be "
+            "identical to the last bit."
         )
 
 
@@ -356,8 +356,8 @@ def loading(checkpoint: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
         raise OutputError(
-            f"Checkpoint '{checkpoint}' cannot be resumed: {_first_line(error)}. Remove it to go on from the one "
-            "before it, or start again with --overwrite."
+            f"Checkpoint '{checkpoint}' cannot be resumed: {_first_line(error)}. Remove it to continue from the "
+            "one before it, or start again with --overwrite."
         ) from error
 
 
@@ -392,8 +392,8 @@ def _way_out(folder: Path) -> str:
     with suppress(OSError):
         room = f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
     return (
-        f"{room}. What was saved before is intact; make room or mend the disk, and go on with the same command and "
-        "--resume."
+        f"{room}. What was saved before is intact; make room or repair the disk, and continue with the same command "
+        "and --resume."
     )
 
 

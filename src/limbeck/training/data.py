@@ -688,8 +688,8 @@ class StreamLoader:
         if state["layout"] != self._layout:
             before, now = (", ".join(f"{k} {v}" for k, v in found.items()) for found in (state["layout"], self._layout))
             raise TrainingError(
-                f"The stream was read with {before}, and now it would be with {now}, which gives other batches: resume "
-                "with the same, or start again with --overwrite."
+                f"The stream was read with {before} and would now be read with {now}, which gives other batches: "
+                "resume with the same, or start again with --overwrite."
             )
         self._taken = state["taken"]
         self.states = {int(lane): behind for lane, behind in state["lanes"].items()}

@@ -303,7 +303,7 @@ class LossGuard:
             line = (
                 f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
                 "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
-                "another folder to keep what was saved; or go on with --resume and guard.on_bad_loss: skip."
+                "another folder to keep what was saved; or continue with --resume and guard.on_bad_loss: skip."
             )
         else:
             self.skipped += 1
@@ -313,8 +313,8 @@ class LossGuard:
                 return
             line = (
                 f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
-                "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on "
-                "with --resume and a higher guard.skips_in_a_row."
+                "stage's training.learning_rate and start again with --overwrite, or in another folder; or "
+                "continue with --resume and a higher guard.skips_in_a_row."
             )
         raise raised_on_all_ranks(TrainingError(line))
 
@@ -323,7 +323,7 @@ class LossGuard:
             if not math.isfinite(value):
                 return f"The loss term '{name}' became {value} at step {step}"
         if not math.isfinite(norm):
-            return f"The norm of the gradient became {norm} at step {step}, under a finite loss"
+            return f"The norm of the gradient became {norm} at step {step}, though the loss was finite"
         return (
             f"The loss became {loss:.4g} at step {step}, more than {self.policy.explosion_factor:g} times its "
             f"running median {median:.4g}"
@@ -396,7 +396,7 @@ class BatchSplitter:
         whole = rows if self.rows is None else min(self.rows, rows)
         if whole == 1:
             raise TrainingError(
-                "The device is out of memory with a single row; shorten the rows (text.length), or train in bf16."
+                "The device runs out of memory with a single row; shorten the rows (text.length), or train in bf16."
             )
         self.rows = -(-whole // 2)
         self._warn(f"Out of memory with {whole} rows; from here on batches run in pieces of at most {self.rows}.")

@@ -119,7 +119,7 @@ def keep_recipe(folder: Path, recipe: Recipe) -> None:
 def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -> Path:
     """Refuse what can be refused without touching the folder."""
     if output is None:
-        raise OutputError("The run has no output folder; give output: in the recipe, or --output DIR.")
+        raise OutputError("The run has no output folder; set output in the recipe, or give --output DIR.")
     folder = Path(output).expanduser()
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Output '{folder}' is a file; give a folder.")

@@ -139,7 +139,7 @@ class Proxy:
 
     def __init__(self, plan: RunPlan, *, share: float = 1.0, console: Console) -> None:
         if not 0 < share <= 1:
-            raise RecipeError(f"A share of {share} of the corpus is none; give more than 0 and at most 1.")
+            raise RecipeError(f"A share of {share} of the corpus is not possible; give more than 0 and at most 1.")
         _check_stages(plan)
         keep_freed_memory()
         self.plan = plan
@@ -181,8 +181,8 @@ class Proxy:
         stages = len(self.plan.stages)
         if any(len(plan.stages) != stages for plan in plans) or (cuts and stages > 1):
             raise RecipeError(
-                f"Candidates have the {stages} stages of their recipe, and are cut only where it has one; leave the "
-                "other stages out of the recipe."
+                f"Candidates have the {stages} stages of their recipe, but can be dropped early only where it has "
+                "one; leave the other stages out of the recipe."
             )
         broadcast_task((tuple(plans), tuple(cuts or ())))
         return self.take_part(plans, cuts or {})
@@ -287,11 +287,11 @@ def _check_stages(plan: RunPlan) -> None:
             )
         if isinstance(choice.corpus, CorpusSettings) and choice.corpus.streaming:
             raise RecipeError(
-                f"{place} streams its text, of which a search can take no share; leave out corpus.streaming, and bound "
-                "it by corpus.max_documents."
+                f"{place} streams its text, but a search cannot take a share of a stream; leave out "
+                "corpus.streaming, and limit the text by corpus.max_documents."
             )
         if choice.spec.training.get("fp16"):
             raise RecipeError(
-                f"{place}: float16 scales the loss of all candidates alike, so one would change the others; use "
+                f"{place}: float16 scales the loss of all candidates together, so one would change the others; use "
                 "training.bf16 or float32 for a search."
             )

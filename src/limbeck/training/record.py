@@ -190,7 +190,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
         if not runs:
             is_other = (Path(folder) / EvaluationRequest.FILE).is_file()
             hint = " It is an evaluation or a fine-tuning; `limbeck report` shows how far it is." if is_other else ""
-            raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below.{hint}")
+            raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below it.{hint}")
         found.extend(runs)
     return list(dict.fromkeys(found))
 

@@ -74,7 +74,7 @@ def build_corpora(
         if not corpus.manifest["held_out_documents"]:
             console.print(f"  none of the {kind} is held out, so there are no held-out figures", style="yellow")
         if (task := _without_development(choice)) is not None:
-            said = f"  {task} has no development rows there, so some of those to train on are held out"
+            said = f"  {task} has no development rows there, so some of its training rows are held out"
             console.print(said, style="yellow", highlight=False, markup=False, soft_wrap=True)
         for line in (*corpus.describe_rows(), *corpus.report.lines()):
             console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
@@ -314,14 +314,14 @@ class Run:
                 what = [f"The text of the source '{source}'" for source in settings.sources]
                 if choice.development is not None:
                     what.append(f"The text of the development rows '{choice.development.title}'")
-                pairs = zip_longest([*what, "What the tokenizer makes of the text"], old.content, new.content)
+                pairs = zip_longest([*what, "The tokenizer's output for the text"], old.content, new.content)
                 changed = next((name or "The text" for name, one, other in pairs if one != other), None)
                 corpus = choice.spec.corpus or self.plan.recipe.corpus
                 key = "sources=[PLACE]" if corpus is None or corpus.sources else "mix.by=PATTERN"
                 if isinstance(settings, LabelledSettings) and settings.rows is not None:
                     key = "data=DIR"
                 owner = "" if choice.spec.corpus is None else f"stages.{self.plan.stages.index(choice)}."
-                way_out = f"put it back, give its place by --set {owner}corpus.{key}"
+                way_out = f"put it back, give its place with --set {owner}corpus.{key}"
             else:
                 # An earlier version wrote down no more than this.
                 changed = None if old.fingerprint == new.fingerprint else "The text, or its path or date,"
@@ -433,7 +433,7 @@ class Run:
 
 
 _OUT_OF_MEMORY = (
-    "The device is out of memory; go on with --resume and guard.on_out_of_memory: split in the stage, or lower its "
+    "The device is out of memory; continue with --resume and guard.on_out_of_memory: split in the stage, or lower its "
     "training.per_device_train_batch_size (in evaluation: per_device_eval_batch_size), raise its "
     "gradient_accumulation_steps by the same factor, and start again with --overwrite."
 )

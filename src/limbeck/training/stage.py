@@ -39,7 +39,7 @@ from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 
 
 _PROBE_ROWS = 2
-_UNSHARDED = "training.fsdp shards over several GPUs, and this run has none or one process; leave it out."
+_UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def describe_classes(choice: StageChoice, corpus: data.AnyCorpus) -> str | None:
         return None if counts is None else counts.describe_rare()
     if choice.learns_classes:
         raise choice.refuse_one_class(counts)
-    return f"{counts.describe_one()}; the teacher's scores alone are learned."
+    return f"{counts.describe_one()}; only the teacher's scores are learned."
 
 
 def prepare_student(student: PreTrainedModel, choice: StageChoice) -> None:
@@ -201,7 +201,7 @@ def _finished_record(folder: Path, warn: checkpoints.Warn) -> Stage | None:
     record = load(Stage, folder)
     damage = checkpoints.file_damage(folder / WEIGHTS, record.weights)
     if damage is not None:
-        warn(f"Stage '{folder.name}' was finished but is damaged, and is trained again: {damage}.")
+        warn(f"Stage '{folder.name}' was finished but is damaged, so it is trained again: {damage}.")
         (folder / DONE).unlink()
         return None
     checkpoints.remove_checkpoints(folder)  # If the run was killed while it did this.
@@ -427,7 +427,7 @@ def _check_engine(trainer: DistillationTrainer) -> None:
         line = _UNSHARDED
     elif trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
         line = (
-            "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and say training.fsdp: true in "
+            "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and set training.fsdp: true in "
             "the stage to shard the student."
         )
     else:

@@ -221,7 +221,7 @@ def check_vectors(teachers: Mapping[str, TeacherSpec], *, fetch: bool = True) ->
             raise ModelError(
                 f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
                 f"sentence-transformers, and {vector_check.LARGEST_DIFFERENCE:g} is allowed: a student would learn "
-                "wrong ones. Please report the model; its Transformer alone, without modules.json, can be distilled."
+                "wrong vectors. Please report the model; its Transformer alone, without modules.json, can be distilled."
             )
         found[title] = difference
     return found

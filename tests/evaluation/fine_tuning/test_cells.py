@@ -214,7 +214,7 @@ def test_weights_and_scores_that_are_no_numbers_give_no_figure(tmp_path):
 def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     long = replace(POINT, length=129)
-    with pytest.raises(ModelError, match="takes 128 tokens, not 129; --set length=128"):
+    with pytest.raises(ModelError, match="takes 128 tokens, not 129; give --set length=128"):
         run(folder, data, long, tmp_path)
     with pytest.raises(CorpusError, match="no rows to train on"):
         ready(folder, TaskData(data.task, {"validation": data.splits["validation"]}), POINT, tmp_path)

@@ -147,7 +147,7 @@ def test_descriptions_that_do_not_fit_are_refused(tmp_path, changes, message):
         (
             "regression",
             "class_weights=balanced",
-            r"--set tiny_regression.class_weights weighs classes, but these labels",
+            r"--set tiny_regression.class_weights weights classes, but these labels",
         ),
         ("classification", "class_weights=[1,2,3]", "has 3 weights, but there are 2 classes"),
         ("classification", "class_weights={maybe: 2}", "names 'maybe', which is not a class"),
@@ -156,7 +156,7 @@ def test_descriptions_that_do_not_fit_are_refused(tmp_path, changes, message):
             "class_weights=even",
             "class_weights is 'even'; give balanced, a weight for each class by name",
         ),
-        ("classification", "choose_thresholds=true", "choose_thresholds is for several classes a row"),
+        ("classification", "choose_thresholds=true", "choose_thresholds is for rows that may have several classes"),
     ],
 )
 def test_settings_of_classes_that_cannot_be_are_refused(kind, text, message):
@@ -181,9 +181,7 @@ def test_uneven_rows_are_told_and_rows_of_one_class_refused(tmp_path):
     with pytest.raises(CorpusError, match="balanced cannot weigh 41 labels: none of them has the class 'anger'"):
         planned(path, tmp_path, "class_weights=balanced")
     (tmp_path / "rows.tsv").write_text("\n".join(lines[:-2]) + "\n")
-    with pytest.raises(
-        CorpusError, match="moods train: All 40 rows have the class 'joy'; give rows of other classes too"
-    ):
+    with pytest.raises(CorpusError, match="moods train: All 40 rows have the class 'joy'; add rows of other classes"):
         planned(path, tmp_path)
 
 

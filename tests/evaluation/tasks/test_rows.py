@@ -112,5 +112,5 @@ def test_files_that_are_no_description(tmp_path, message, text):
 def test_answers_that_stand_nowhere(load, start):
     row = {"question": "q", "context": "the student", "answers": {"text": ["student"], "answer_start": [start]}}
     task = {"name": "q", "type": "question_answering", "files": {"train": "rows.jsonl"}}
-    with pytest.raises(CorpusError, match="not as SQuAD has them"):
+    with pytest.raises(CorpusError, match="not in the format of SQuAD"):
         load({"task": task, "files": {"rows.jsonl": [row]}})
