@@ -110,6 +110,7 @@ class Task:
         length: Most tokens of a row.
         students: The variants of each shape, the most telling first.
         speed: Tokens of the pairs by which models are timed; 0 for none.
+        start: Task, and settings of its fine-tuning, of the model that the teacher's fine-tuning starts from.
     """
 
     title: str
@@ -121,6 +122,7 @@ class Task:
     length: int
     students: dict[str, Sequence[str]]
     speed: int = 0
+    start: tuple[str, dict[str, Any]] | None = None
 
 
 # Files of the tasks that are cut from larger ones, with their descriptions.
@@ -148,7 +150,7 @@ def write_rerank(data: Path, folder: Path) -> None:
 
     Others are drawn from the paragraphs of the same article that do not have the answer's text.
     """
-    for name, split, most, others in (("v1.1-train.json", "train", 1000, 3), ("v1.1-dev.json", "dev", 300, 9)):
+    for name, split, most, others in (("v1.1-train.json", "train", 4000, 3), ("v1.1-dev.json", "dev", 300, 9)):
         articles = json.loads(next(iter(sorted(data.rglob(name)))).read_text(encoding="utf-8"))["data"]
         draw = random.Random(1)
         groups = list(_groups(articles, draw, others))
@@ -177,6 +179,7 @@ columns: {query: query, documents: [positive, negatives]}
 files: {train: train.jsonl, validation: dev.jsonl}
 """
 
+ANSWERS = {"epochs": 2, "batch_size": 16, "learning_rates": 2e-4, "stride": 64, "length": 256, "bf16": "true"}
 NARROW = tuple(name for name in CLASSIFIERS if name not in (HALF, JOINT))
 BY_LAYERS = (TWO_STAGES, "tinybert", SOFT_LABELS, HARD_LABELS)
 TASKS: dict[str, Task] = {
@@ -193,8 +196,8 @@ TASKS: dict[str, Task] = {
         180, 32, 2e-4, 64, {"3x384": BY_LAYERS, "3x192": (TWO_STAGES, SOFT_LABELS)},
     ),
     "rerank": Task(
-        "reranking SQuAD", write_rerank, {"epochs": 1, "batch_size": 16, "learning_rates": 1e-4},
-        80, 4, 1e-4, 192, {"3x384": RERANKERS, "2x384": RERANKERS[:1]}, speed=192,
+        "reranking SQuAD", write_rerank, {"epochs": 1, "batch_size": 16, "learning_rates": 1e-4, "bf16": "true"},
+        150, 4, 1e-4, 192, {"3x384": RERANKERS, "2x384": RERANKERS[:1]}, speed=192, start=("squad", ANSWERS),
     ),
     "squad": Task(
         "SQuAD 1.1", None, {"epochs": 2, "batch_size": 16, "learning_rates": 2e-4, "stride": 64},
@@ -228,17 +231,21 @@ class Measurement:
 
     def teacher(self, name: str) -> dict[str, Any]:
         """Fine-tune the teacher of a task, and score it."""
+        started, task, start = time.monotonic(), TASKS[name], MODEL
+        if task.start is not None:
+            start = self._fine_tuned(MODEL, task.start[0], self._work / name / "start", task.start[1])
+        made = self._fine_tuned(start, name, self.teacher_folder(name), {"length": task.length} | task.teacher)
+        return self._scored(name, Path(made)) | {"seconds": round(time.monotonic() - started, 1)}
+
+    def _fine_tuned(self, model: str, name: str, folder: Path, chosen: dict[str, Any]) -> str:
         import limbeck
 
-        started = time.monotonic()
-        task = TASKS[name]
-        settings = {"max_train_rows": ALL, "max_scored_rows": ALL, "length": task.length} | task.teacher
+        settings = {"max_train_rows": ALL, "max_scored_rows": ALL} | chosen
         overrides = [f"{key}={value}" for key, value in settings.items()]
-        folder = self.teacher_folder(name)
         made = limbeck.finetune(
-            MODEL, self._task(name), output=folder, data=self._folder(name), preset="quick", overrides=overrides
+            model, self._task(name), output=folder, data=self._folder(name), preset="quick", overrides=overrides
         )
-        return self._scored(name, made.model) | {"seconds": round(time.monotonic() - started, 1)}
+        return str(made.model)
 
     def teacher_again(self, name: str, row: dict[str, Any]) -> None:
         """Fine-tune the teacher of a row where its folder is not here; another teacher would mix two in one table."""
