@@ -92,6 +92,7 @@ PAIRED = (
     (TWO_STAGES, SOFT_LABELS),
     (AUGMENTED, "tinybert"),
     (SOFT_LABELS, HARD_LABELS),
+    *((loss, RERANKERS[0]) for loss in RERANKERS[1:]),
 )
 """Differences worth an interval: the first less the second, seed by seed."""
 
@@ -443,6 +444,8 @@ def budgets() -> str:
     ]
     for task in TASKS.values():
         teacher = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in task.teacher.items())
+        if task.start is not None:
+            teacher += f"; before, as for {TASKS[task.start[0]].title}"
         rows = f"{task.rows} queries" if task.speed else task.rows
         lines.append(f"| {task.title} | {teacher} | {task.steps} | {rows} | {task.rate:g} | {task.length} |")
     return "\n".join(lines)
