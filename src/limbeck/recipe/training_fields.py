@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.errors import RecipeError, suggestion
+from limbeck.errors import RecipeError, nearest
 
 # What the numbers of a stage's training arguments must lie in.
 
@@ -174,6 +174,18 @@ MANAGED: dict[str, str | None] = {
     **dict.fromkeys(("activation_checkpointing", "activation_checkpointing_kwargs")),
 }
 
+_MEANT = {
+    "lr": "learning_rate",
+    "steps": "max_steps",
+    "warmup": "warmup_steps",
+    "batch_size": "per_device_train_batch_size",
+    "train_batch_size": "per_device_train_batch_size",
+    "eval_batch_size": "per_device_eval_batch_size",
+    "accumulation": "gradient_accumulation_steps",
+    "scheduler": "lr_scheduler_type",
+}
+"""Usual names of other trainers, whose spelling leads to another field or to none."""
+
 
 def check_fields(training: Mapping[str, Any], place: str) -> None:
     """Refuse what of a stage's training arguments is a mistake whatever the machine, without importing transformers.
@@ -192,7 +204,7 @@ def check_fields(training: Mapping[str, Any], place: str) -> None:
             raise RecipeError(f"{place}.{name} is managed by limbeck{instead}: leave it out.")
         if name not in known:
             if not _is_installed(name):
-                near = suggestion(name, known).split(" Known:")[0]
+                near = f" Did you mean '{_MEANT[name]}'?" if name in _MEANT else nearest(name, sorted(known))
                 raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
             raise RecipeError(
                 f"{place}.{name} is new in this version of transformers, and limbeck does not know it: leave it out."
