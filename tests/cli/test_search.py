@@ -44,9 +44,9 @@ def written(output):
     [
         (mapping_search, MAPPING, [], 50),
         (shape_search, (*SIZES, *SHAPES, "--max-parameters", "1M", "--max-latency-share", 99),
-         ["Found: ", "Front of loss and latency", "Limits: 1,000,000 parameters and 99"], 30),
+         ["Highest reward of ", "Front of loss and latency", "Limits: 1,000,000 parameters and 99"], 30),
         (teacher_layer_search, ("--layers", "1-3,4", "--steps", 6),
-         ["Recommended: teacher layer ", "Step 2", "Step 6", "Successive halving: 4 to step 2, 2 to step 6"], 6),
+         ["Highest score: teacher layer ", "Step 2", "Step 6", "Successive halving: 4 to step 2, 2 to step 6"], 6),
     ],
     ids=KINDS,
 )  # fmt: skip

@@ -63,41 +63,68 @@ def test_one_seed_keeps_the_deviation_of_its_fine_tunings():
     assert pool_scores([model("a", {"rte": 60.0})]).columns["rte"].deviation == pytest.approx(2**0.5)
 
 
-def test_rows_are_ranked_within_a_student_and_the_best_mapping_marked():
-    averages = {"last": 79.0, "uniform": 81.0, "single": 80.0}
-    cells = [cell("hidden_states", mapping) for mapping in averages]
-    cells += [cell("minilmv2", "layer L"), cell("minilmv2", "layer L", student="2x384")]
-    scores = [*averages.values(), 81.0, 10.0]
+def summary_of(by_row, seeds=(1, 2, 3)):
+    """A comparison of rows (method and mapping) by their averages without CoLA, a figure for each seed."""
+    cells = [cell(*row, seed=seed) for row in by_row for seed in seeds]
+    scores = [score for found in by_row.values() for score in found]
     models = [model(one.model, {}, average=70.0, without_cola=score) for one, score in zip(cells, scores, strict=True)]
-    summary = summarise_comparison(cells, TEACHER, evaluation(model("teacher", {}, average=80.0), *models))
+    return summarise_comparison(cells, TEACHER, evaluation(model("teacher", {}, average=80.0), *models))
+
+
+def test_rows_are_ranked_by_differences_beyond_chance():
+    summary = summary_of({
+        ("hidden_states", "last"): [79.0, 79.4, 79.1],
+        ("hidden_states", "uniform"): [81.0, 81.5, 81.1],
+        ("hidden_states", "single"): [76.0, 84.0, 79.0],
+        ("minilmv2", "layer L"): [81.2, 81.4, 81.2],
+    })  # fmt: skip
     assert summary.main.to_dict() == {
         "kind": "averages", "key": "without_cola", "title": "average without CoLA", "of": ["cola", "rte"]
     }  # fmt: skip
-    first, second = summary.blocks
-    assert [(row.mapping, row.rank, row.best_mapping) for row in first.rows] == [
-        ("last", 4, False), ("uniform", 1, True), ("single", 3, False), ("layer L", 1, False)
-    ]  # fmt: skip
-    assert [row.rank for row in second.rows] == [1]
+    assert [(row.mapping, row.rank, row.best_mapping) for row in rows_of(summary)] == [
+        ("last", 3, False), ("uniform", 1, True), ("single", 1, False), ("layer L", 1, False)
+    ], "single is too uneven to be told from any"  # fmt: skip
+    low, high = rows_of(summary)[0].over_seeds
+    assert (low, high) == pytest.approx((78.6496, 79.6838), abs=1e-3)
+
+
+def test_one_seed_ranks_nothing():
+    summary = summary_of({("a", ""): [50.0], ("b", ""): [90.0]}, seeds=[1])
+    assert [(row.main.mean, row.rank, row.over_seeds) for row in rows_of(summary)] == [
+        (50.0, None, None),
+        (90.0, None, None),
+    ]
+
+
+def test_differences_are_paired_by_seed():
+    summary = summary_of({("a", ""): [50.0, 70.0, 90.0], ("b", ""): [51.0, 71.1, 90.9]})
+    assert [row.rank for row in rows_of(summary)] == [2, 1], "seeds differ far more than methods"
 
 
 def test_an_average_over_fewer_tasks_is_neither_pooled_nor_ranked():
-    models = [model("a", {}, average=50.0), model("b", {}, of=("rte",), average=90.0)]
-    assert pool_scores(models).averages.average.runs == [50.0]
-    cells = [cell("a"), cell("b")]
-    for one, of_it in zip(cells, models, strict=True):
-        of_it.name = one.model
-    assert [row.rank for row in rows_of(summarise_comparison(cells, TEACHER, evaluation(*models)))] == [1, None]
+    whole, part = model("a", {}, average=50.0), model("b", {}, of=("rte",), average=90.0)
+    assert pool_scores([whole, part]).averages.average.runs == [50.0]
+    cells = [cell(method, seed=seed) for method in "abc" for seed in (1, 2)]
+    averages = [
+        {"average": 50.0},
+        {"average": 50.1},
+        *[{"of": ("rte",), "average": 90.0}] * 2,
+        *[{"average": 60.0}] * 2,
+    ]
+    models = [model(one.model, {}, **given) for one, given in zip(cells, averages, strict=True)]
+    assert [row.rank for row in rows_of(summarise_comparison(cells, TEACHER, evaluation(*models)))] == [2, None, 1]
 
 
 def test_without_tasks_held_out_text_ranks():
-    cells = [cell("a", agreement=0.5), cell("a", seed=2, agreement=0.7), cell("b", agreement=0.65), cell("b", seed=2)]
+    cells = [cell("a", agreement=0.5), cell("a", seed=2, agreement=0.52)]
+    cells += [cell("b", agreement=0.65), cell("b", seed=2, agreement=0.67), cell("c", agreement=0.9), cell("c", seed=2)]
     summary = summarise_comparison(cells, TEACHER)
     assert summary.main.title == "held-out agreement"
-    assert [row.rank for row in rows_of(summary)] == [2, 1]
-    assert rows_of(summary)[0].main.deviation == pytest.approx(0.02**0.5)
+    assert [row.rank for row in rows_of(summary)] == [2, 1, None], "c has the figure of one seed"
+    assert rows_of(summary)[0].main.deviation == pytest.approx(0.0002**0.5)
     assert summary.teacher.main.mean == 1.0
-    only_relations = summarise_comparison([cell("a", relations=0.5), cell("b", relations=0.4)], TEACHER)
-    assert [row.rank for row in rows_of(only_relations)] == [2, 1], "less is better"
+    cells = [cell(name, seed=seed, relations=value) for name, value in (("a", 0.5), ("b", 0.4)) for seed in (1, 2)]
+    assert [row.rank for row in rows_of(summarise_comparison(cells, TEACHER))] == [2, 1], "less is better"
 
 
 def test_a_failed_run_is_counted_and_said():

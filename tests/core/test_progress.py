@@ -72,9 +72,11 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
     ("seconds", "reports", "line"),
     [
         (6, [(done / 10, "mrpc [x]", Count(done, "cells")) for done in range(4)],
-         "20%: mrpc [x], 10 cells/min, about 72 s left"),
+         "20%: mrpc [x], 10 cells/min, about 48 s left"),
         (10, [(0.0, "loading"), (0.0, "loading")], "0%: loading"),
         (10, [(0.0, "loading"), (0.5, "loading")], "50%: loading, about 20 s left"),
+        (1, [(0.5, "loading", Count(1, "tasks")), *((0.5 + n / 50, "mrpc", Count(n, "cells")) for n in range(15))],
+         "76%: mrpc, 1.0 cells/s, about 12 s left"),
     ],
 )  # fmt: skip
 def test_without_a_terminal_there_is_a_line_now_and_then(clock, seconds, reports, line):

@@ -107,7 +107,8 @@ def test_a_score_below_zero_keeps_nothing(monkeypatch):
     monkeypatch.setitem(STUDENT, "cola", -5.0)
     summary = make_summary(tasks=("cola", "rte"))
     assert "cola" not in summary["models"][1]["retention"]
-    assert str(scores_table(Evaluation.read(summary)).rows[2][1]) == "–"
+    rows = scores_table(Evaluation.read(summary)).rows
+    assert [str(row[1]) for row in rows if str(row[0]).startswith("  % of")] == ["–"]
 
 
 def test_the_grid_point_and_its_runs_are_told():

@@ -41,13 +41,20 @@ def test_models_whose_names_have_no_room_are_numbered_and_all_are_found():
     assert figure.data.rows[3][0] == "4: hidden_states, mapping 3"
 
 
-def test_names_that_find_room_are_written_and_no_model_lies_on_the_edge():
+def test_names_that_find_room_are_written_and_quality_begins_at_nothing():
     models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69, teacher=True)]
     [figure] = quality_figures(models, "MRR", "batch 1")
     with drawn(figure.drawing) as sheet:
         low, high = sheet.canvas.axes[1].get_ylim()
         assert {"student", "teacher"} <= {text.get_text() for text in sheet.paper.texts if text.get_bbox_patch()}
-    assert "1:" not in figure.caption and low + 0.1 * (high - low) < 0.66 < 0.69 < high - 0.1 * (high - low)
+    assert "1:" not in figure.caption and low == 0 and high - 0.05 * (high - low) > 0.69
+
+
+def test_without_seeds_there_is_no_front():
+    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69, teacher=True)]
+    [figure] = quality_figures(models, "MRR", "batch 1", front=False)
+    assert [series.label for series in figure.drawing.series] == ["student", "teacher"]
+    assert "better than" not in figure.caption
 
 
 def test_the_words_of_a_long_line_give_its_course():

@@ -133,10 +133,10 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     assert json.loads((folder / "search.json").read_text()) == found
     assert ">Evolution of the fitness: elm-4<" in (folder / "evolution.svg").read_text()
     text = (folder / "recipe.yaml").read_text()
-    assert text.startswith("# Found by `limbeck search mapping` (study 'elm-4')")
+    assert text.startswith("# Highest of `limbeck search mapping` (study 'elm-4'), each candidate trained once")
     assert yaml.safe_load(text) == found["recipe"]
     files = write_search(tmp_path, found | {"recipe": None, "best": None, "candidates": [], "generations": []})
     assert [path.name for path in files] == ["search.json", "search.md", "generations.csv", "candidates.csv"]
-    assert "Found:" not in (tmp_path / "search.md").read_text()
+    assert "Highest" not in (tmp_path / "search.md").read_text()
     with pytest.raises(OutputError, match="cannot be written"):
         write_search(tmp_path / "search.md" / "out", found)

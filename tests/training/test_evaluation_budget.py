@@ -8,7 +8,9 @@ from limbeck.training.evaluation import choose_amounts
 
 
 def chosen(seconds, *, budget=30.0, retrieves=True, **spec):
-    return choose_amounts(EvaluationSpec(**spec), retrieves=retrieves, budget=budget, seconds_of_text=lambda: seconds)
+    return choose_amounts(
+        EvaluationSpec(**spec), of_vectors=True, retrieves=retrieves, budget=budget, seconds_of_text=lambda: seconds
+    )
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-5, 0.004])

@@ -77,6 +77,7 @@ def evaluate(
     average: str | None = None,
     seeds: int | None = None,
     teacher: Any = None,
+    names: Sequence[str] = (),
     workers: int = 1,
     overrides: str | Sequence[str] = (),
     keep_weights: str | None = None,
@@ -105,6 +106,8 @@ def evaluate(
         average: Table of the preset's paper to average as; None for the preset's usual average.
         seeds: Runs of every grid point; None leaves it to the protocol.
         teacher: What the others are compared with, given as they are; None for the first model. It is evaluated too.
+        names: Names of the models in tables, in their order, then the teacher's; for those without one it is the last
+            part of their own.
         workers: Processes that run cells. With more than one, a script has to call this under its main guard.
         overrides: `setting=value` or `task.setting=value` each, or one alone.
         keep_weights: `"best"` keeps the best fine-tuned model of each model and task, `"all"` that of every cell; they
@@ -140,27 +143,32 @@ def evaluate(
     check_device(device)
     if tasks or not speed:
         request.task_names()  # Of nothing to measure.
+    titles = request.titles(listed(names))
     request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.benchmark.model import measure_costs
     from limbeck.evaluation.grid import prepare_folder, run_evaluation
     from limbeck.report.evaluation import write_evaluation
 
-    names, chosen = request.all_models(), choose_device(device)
+    chosen = choose_device(device)
     summary: dict[str, Any] = {"preset": preset, "columns": [], "models": [], "published": [], "notes": []}
     failed, folder, costs = 0, Path(output).expanduser(), None
     files: tuple[Path, ...] = ()
     if tasks or not speed:
         with ProgressBar(console) as bar:
             outcome = run_evaluation(request, bar)
+        for model in outcome.summary.models:
+            model.title = titles[model.name]
         summary, failed, files = outcome.summary.to_dict(), outcome.failed, outcome.submissions
     else:
         prepare_folder(folder, preset=preset, overrides=sorted(settings), as_is=as_is)
     if speed:
         with ProgressBar(console) as bar:
             costs = measure_costs(
-                names, device=chosen, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=bar
+                list(titles), device=chosen, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=bar
             )
+        for row in costs["models"]:
+            row["title"] = titles[row["model"]]
     return EvaluationResult(summary, costs, failed, (*write_evaluation(summary, folder, costs), *files))
 
 

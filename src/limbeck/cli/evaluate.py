@@ -61,6 +61,10 @@ def evaluate(
     teacher: Annotated[
         str | None, typer.Option(help="Model to compare the others with, evaluated as well; default: the first model.")
     ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of a model in tables; may be repeated, in the order of the models, the teacher last."),
+    ] = None,
     workers: Annotated[
         int, typer.Option(min=1, help="Number of processes that run cells side by side; one per GPU.")
     ] = 1,
@@ -95,8 +99,9 @@ def evaluate(
 
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
-        preset=preset, average=average, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [],
-        keep_weights=keep_weights, as_is=as_is, classes=parse_names("--classes", classes), speed=speed,
+        preset=preset, average=average, seeds=seeds, teacher=teacher, names=name or (), workers=workers,
+        overrides=settings or [], keep_weights=keep_weights, as_is=as_is, classes=parse_names("--classes", classes),
+        speed=speed,
         batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
         lengths=parse_numbers("--lengths", lengths), device=device, seconds=seconds, console=messages.console(),
     )  # fmt: skip

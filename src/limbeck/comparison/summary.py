@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from limbeck.comparison.held_out import MEASURES
 from limbeck.core import studies
+from limbeck.core.intervals import is_greater
 from limbeck.evaluation.grid_summary import failure_notes
 
 T = TypeVar("T")
@@ -100,7 +101,10 @@ def _pooled_column(figures: list[studies.ColumnFigure]) -> studies.ColumnFigure:
     metrics = _by_key(
         (figure.metrics for figure in figures), lambda found: studies.Figure.of_runs(one.mean for one in found)
     )
-    return studies.ColumnFigure.of_runs((figure.mean for figure in figures), metrics=metrics)
+    found = studies.ColumnFigure.of_runs((figure.mean for figure in figures), metrics=metrics)
+    if (only := next(filter(None, (figure.only_answer for figure in figures)), None)) is not None:
+        found.only_answer = only
+    return found
 
 
 def _pooled_average(averages: list[studies.Average]) -> studies.Average:
@@ -175,15 +179,25 @@ def _main_figure(row: studies.ComparedScores, main: studies.MainFigure | None) -
 
 
 def _rank(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | None) -> None:
-    """Rank the rows of a student, 1 the best, and mark the best mapping of each method that has several."""
+    """Rank the rows of a student that have several seeds: 1, and one more for each row that is better beyond chance.
+
+    Without several seeds nothing tells a difference from chance, and nothing is ranked. The best mapping of a method is
+    the one that no other beats, where it beats another.
+    """
     for row in rows:
         row.main, row.rank, row.best_mapping = _main_figure(row, main), None, False
-    sign = 1 if main is not None and main.best == "lowest" else -1
-    ranked = [(row, sign * row.main.mean) for row in rows if row.main is not None]
-    for row, mean in ranked:
-        rivals = [other for one, other in ranked if one.method == row.method]
-        row.rank = 1 + sum(other < mean for _, other in ranked)
-        row.best_mapping = len(rivals) > 1 and mean == min(rivals)
+    sign = -1 if main is not None and main.best == "lowest" else 1
+    seeded = [
+        (row, {seed: sign * value for seed, value in zip(row.seeds, row.main.runs, strict=True)})
+        for row in rows
+        if row.main is not None and row.finished > 1 and len(row.main.runs) == len(row.seeds)
+    ]
+    for row, figures in seeded if len(seeded) > 1 else ():
+        others = [(other, theirs) for other, theirs in seeded if other is not row]
+        row.rank = 1 + sum(is_greater(theirs, figures) for _, theirs in others)
+        rivals = [theirs for other, theirs in others if other.method == row.method]
+        beaten = any(is_greater(theirs, figures) for theirs in rivals)
+        row.best_mapping = not beaten and any(is_greater(figures, theirs) for theirs in rivals)
 
 
 def _cost(costs: studies.Costs | None, name: str) -> studies.ModelCost | None:

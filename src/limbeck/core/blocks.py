@@ -54,6 +54,25 @@ def slug(*words: object) -> str:
     return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")[:60] or "figure"
 
 
+_PIECES = re.compile(r"[^\s/_,.|=:-]*[\s/_,.|=:-]*")
+
+
+def wrapped(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Break a text into lines that fit: behind spaces, and behind the marks that join words in names and paths.
+
+    Args:
+        text: A line.
+        fits: Whether a line does; a piece between two marks that does not has a line for itself.
+    """
+    indent = text[: len(text) - len(text.lstrip())]
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        if lines[-1].strip() and not fits((lines[-1] + piece).rstrip()):
+            lines.append(indent)
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
 class Mean(Protocol):
     """A figure over runs: its mean, and its deviation if there are several."""
 
@@ -67,6 +86,11 @@ def mean(found: Mean | None, digits: int = 1) -> Cell:
         return Cell(None)
     deviation = "" if found.deviation is None else f" ± {found.deviation:.{digits}f}"
     return Cell(found.mean, f"{{:.{digits}f}}{deviation}")
+
+
+def interval(ends: tuple[float, float] | None, digits: int = 1) -> Cell:
+    """Return a cell of the two ends of an interval."""
+    return Cell(None) if ends is None else Cell(f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}")
 
 
 def duration(seconds: float) -> str:
@@ -125,7 +149,8 @@ class Layout:
         whole_from: Columns from this number on are as wide as their widest cell.
         no_wrap: Cells beside the first column stay on one line.
         label_width: Least width of the first column.
-        cut: Width of the first column, repeated for every block of columns that fits; 0 keeps the table in one piece.
+        cut: Least width of the first column, repeated for every block of columns that fits; 0 keeps the table in one
+            piece. It is as wide as its longest cell, up to two fifths of the console, and broken between words.
         narrowest: Least width of the other columns of such a block.
         apart: Published rows stand apart, and are left out of blocks of columns without any figure of theirs.
     """
@@ -285,6 +310,10 @@ def _lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
                 yield Text(block.title)
 
 
+_LABEL_SHARE = 40
+"""Of the width of a console, in percent, that the first column may have."""
+
+
 class _ConsoleTable:
     """A table, in as many blocks of columns as the width of the console asks for."""
 
@@ -302,16 +331,17 @@ class _ConsoleTable:
             yield self._block(range(count))
             return
         start, gap = 1, 2
-        room = options.max_width - layout.cut - gap
+        label = max(layout.cut, min(self._widths[0], _LABEL_SHARE * options.max_width // 100))
+        room = options.max_width - label - gap
         while start < count:
             end, used = start + 1, self._widths[start] + gap
             while end < count and used + self._widths[end] + gap <= room:
                 used += self._widths[end] + gap
                 end += 1
-            yield self._block((0, *range(start, end)))
+            yield self._block((0, *range(start, end)), label)
             start = end
 
-    def _block(self, columns: Sequence[int]) -> RichTable:
+    def _block(self, columns: Sequence[int], label: int = 0) -> RichTable:
         table = self._table
         layout = table.layout
         if layout.boxed:
@@ -321,7 +351,7 @@ class _ConsoleTable:
                 box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=layout.collapsed, padding=(0, layout.padding)
             )
         for index in columns:
-            drawn.add_column(table.headings[index], **self._column(index))
+            drawn.add_column(table.headings[index], **self._column(index, label))
         previous = None
         for index, row in enumerate(table.rows):
             cells = [row[column] for column in columns]
@@ -332,17 +362,18 @@ class _ConsoleTable:
                 if layout.apart and previous not in (None, "cyan"):
                     drawn.add_section()
                 style = "cyan"
-            drawn.add_row(*map(_shown, cells), style=style)
+            first, *others = map(_shown, cells)
+            if label:
+                first = Text("\n".join(wrapped(first.plain, lambda line: len(line) <= label)), style=first.style)
+            drawn.add_row(first, *others, style=style)
             previous = style
         return drawn
 
-    def _column(self, index: int) -> dict[str, Any]:
+    def _column(self, index: int, label: int) -> dict[str, Any]:
         layout = self._table.layout
         options: dict[str, Any] = {"justify": "left" if index in self._table.words else "right"}
         if layout.cut:
-            return (
-                {"overflow": "fold", "width": layout.cut} if index == 0 else options | {"min_width": layout.narrowest}
-            )
+            return {"overflow": "fold", "width": label} if index == 0 else options | {"min_width": layout.narrowest}
         least = layout.label_width if index == 0 else None
         if layout.whole_from is not None and index >= layout.whole_from:
             least = max((len(str(row[index])) for row in self._table.rows), default=None)

@@ -181,17 +181,22 @@ class ProgressBar(Bars):
         super().__init__(console, *columns, seconds=15.0, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
         self._rate = Rate()
-        self._started = time.monotonic()
+        self._unit, self._base = "", (0.0, time.monotonic())
         self._standard_error: TextIO | None = None
 
     def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
         """Show the current step."""
         now = time.monotonic()
         rate = self._rate.per_time(count, now)
+        if count is not None and count.unit != self._unit:
+            # Reading tasks says nothing of how long cells take: the time left is told by the work that is going on.
+            self._unit, self._base = count.unit, (share, now)
+            self.bars.reset(self._task, total=1.0)
         self.bars.update(self._task, completed=share, description=what, rate=rate)
         if self.console.is_terminal:
             self.bars.start()  # It has stepped aside if another library had something to show.
-        left = f"about {(now - self._started) * (1 - share) / share:.0f} s left" if share > 0 else ""
+        done, begun = share - self._base[0], self._base[1]
+        left = f"about {(now - begun) * (1 - share) / done:.0f} s left" if done > 0 else ""
         self.line(f"{share:.0%}: {what}", rate, left)
 
     def __enter__(self) -> Self:

@@ -29,6 +29,12 @@ STAGES, RUN_STUDENT, INPUTS = "stages", "student", "inputs"
 """Folders of a run: of its stages, and of its student, which a stage with a separate one has too."""
 
 
+def last_part(name: str) -> str:
+    """Return the last part of a model's name; of the model in the folder of a run or a fine-tuning, the folder's."""
+    parts = [part for part in name.removeprefix("package:").rstrip("/").split("/") if part]
+    return parts[-2] if len(parts) > 1 and parts[-1] in (RUN_STUDENT, "model") else parts[-1] if parts else name
+
+
 def run_of(student: Path) -> Path | None:
     """Return the folder of the run that made a student; None where no run did.
 
@@ -449,6 +455,7 @@ class Agreement(Record):
         documents: Number of documents they are from.
         by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
         seed: Of the choice of pairs and of the resampling.
+        examples: The pairs whose places in the two orders are furthest apart, as shares of all pairs.
     """
 
     spearman: Number | None = None
@@ -457,6 +464,7 @@ class Agreement(Record):
     documents: Number | None = None
     by_kind: dict[str, Number | None] = Field(default_factory=dict)
     seed: int | None = None
+    examples: list[Disagreement] = Field(default_factory=list)
 
 
 class CutVectors(Record):
@@ -487,6 +495,7 @@ class TaskFigures(Record):
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
+        only_answer: Whether the student gives one answer to all rows.
         stage: The stage that the task is from.
         teacher_name: The teacher.
         unavailable: Why there are no scores.
@@ -498,6 +507,7 @@ class TaskFigures(Record):
     teacher: Number | None = None
     student: Number | None = None
     agreement: Number | None = None
+    only_answer: bool | None = None
     stage: str | None = None
     teacher_name: str | None = None
     unavailable: str | None = None
@@ -523,7 +533,7 @@ class Disagreement(Record):
         student: The student's answer.
         distance: How far apart the answers are: half the sum of the differences of their probabilities (0 to 1) where
             there are classes, the largest of them where a row may have several, the difference of values, 1 - F1 of
-            answers, the share of words with another tag.
+            answers, the share of words with another tag, the difference of ranks as a share of all pairs of sentences.
     """
 
     text: str = ""
@@ -545,6 +555,8 @@ class DevelopmentFigures(Record):
         rows: How many there are.
         teacher: Metric to score, the main one first, as `limbeck.evaluation.metrics` has them; empty without a teacher.
         student: The student's.
+        only_answer: The one answer that the student gives to all rows; None where it gives several.
+        intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
         teacher_name: The teacher.
         labels: Names of the classes, in the order of `confusion`.
         confusion: Rows of each class (a list each) by the class that the student gives them; empty without classes.
@@ -561,6 +573,8 @@ class DevelopmentFigures(Record):
     rows: Number | None = None
     teacher: dict[str, Number | None] = Field(default_factory=dict)
     student: dict[str, Number | None] = Field(default_factory=dict)
+    intervals: dict[str, list[Number]] = Field(default_factory=dict)
+    only_answer: str | None = None
     teacher_name: str | None = None
     labels: list[str] = Field(default_factory=list)
     confusion: list[list[Number]] = Field(default_factory=list)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
+from limbeck.core.intervals import Interval, of_mean
 from limbeck.core.records import File, Made, Number, PlannedRun, Record, Student, Times
 
 # Scores of tasks, in percent, over fine-tunings or runs that differ in their seed.
@@ -27,9 +28,17 @@ class Figure(Record):
 
 
 class ColumnFigure(Figure):
-    """A task's figure by its main metric, and by all metrics."""
+    """A task's figure by its main metric, and by all metrics.
+
+    Attributes:
+        interval: Its 95 % interval over `rows`, of one run on one split.
+        only_answer: The one answer that a run gives to all rows; None where all runs give several.
+    """
 
     metrics: dict[str, Figure] = Field(default_factory=dict)
+    interval: list[Number] | None = None
+    rows: int | None = None
+    only_answer: str | None = None
 
 
 class Average(Figure):
@@ -107,9 +116,10 @@ class Scores(Record):
 
 
 class EvaluatedModel(Scores):
-    """A model of an evaluation."""
+    """A model of an evaluation; `title` is what tables call it."""
 
     name: str
+    title: str = ""
     shape: str = ""
     chosen: dict[str, ChosenPoint] = Field(default_factory=dict)
 
@@ -135,9 +145,13 @@ class PublishedScores(Record):
 
 
 class ModelSize(Record):
-    """Parameters, weights and operations of a model; the last in megaflops a token, by length."""
+    """Parameters, weights and operations of a model; the last in megaflops a token, by length.
+
+    `title` is what tables call the model.
+    """
 
     model: str
+    title: str = ""
     shape: str = ""
     heads: Number | None = None
     embedding_parameters: Number | None = None
@@ -251,6 +265,8 @@ class EvaluationCell(Record):
         error: Why it failed; None if it did not.
         weights: Hash of its weights, configuration and tokenizer as they were kept.
         thresholds: Of the classes, chosen on the select split for all others.
+        intervals: 95 % intervals of scores over the rows of their split, by split and metric.
+        only_answer: By split, the one answer that all rows are given.
     """
 
     id: str = ""
@@ -272,6 +288,8 @@ class EvaluationCell(Record):
     predictions: str | None = None
     weights: str | None = None
     thresholds: list[float] | None = None
+    intervals: dict[str, dict[str, list[Number]]] | None = None
+    only_answer: dict[str, str] | None = None
     notes: list[str] = Field(default_factory=list)
     error: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
@@ -413,7 +431,7 @@ class TeacherRow(ComparedScores):
 
 
 class ComparedRow(Combination, ComparedScores):
-    """A method and mapping on a student, pooled over seeds; rank 1 is the best."""
+    """A method and mapping on a student, pooled over seeds; no row is better beyond chance than one of rank 1."""
 
     shape: str = ""
     seeds: list[int] = Field(default_factory=list)
@@ -421,6 +439,16 @@ class ComparedRow(Combination, ComparedScores):
     wanted: int = 0
     rank: int | None = None
     best_mapping: bool = False
+
+    @property
+    def place(self) -> int | None:
+        """Its rank; None of one seed, of which earlier versions made one too."""
+        return self.rank if self.finished > 1 else None
+
+    @property
+    def over_seeds(self) -> Interval | None:
+        """The interval of the main figure over seeds; None of fewer than two."""
+        return of_mean(self.main.runs) if self.main is not None and self.finished > 1 else None
 
 
 class StudentBlock(Record):

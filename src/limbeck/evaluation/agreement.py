@@ -14,10 +14,11 @@ from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.core.records import Agreement, Number, Retrieval
+from limbeck.core.records import Agreement, Disagreement, Number, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import Encoding, encode_both, spearman_agreement
@@ -111,6 +112,45 @@ def measure_agreement(
         documents=len(groups),
         seed=seed,
     )
+
+
+_EXAMPLES, _MOST_LETTERS = 10, 300
+_KINDS = {
+    "neighbouring": "neighbours",
+    "same_document": "one document",
+    "different_documents": "two documents",
+}
+
+
+def furthest_pairs(
+    pairs: Sequence[SentencePair], student_similarities: ArrayLike, teacher_similarities: ArrayLike
+) -> list[Disagreement]:
+    """Return the pairs whose places in the orders of student and teacher are furthest apart, ten at most.
+
+    Args:
+        pairs: As `build_pairs` gives them.
+        student_similarities: One number a pair.
+        teacher_similarities: One number a pair.
+    """
+    both = [np.asarray(values, np.float64) for values in (student_similarities, teacher_similarities)]
+    student, teacher = ((rankdata(values) - 1) / max(len(pairs) - 1, 1) for values in both)
+    apart = np.abs(student - teacher)
+
+    def said(model: int, index: int, place: float) -> str:
+        return f"{both[model][index]:.2f}, more than {place:.0%} of pairs"
+
+    return [
+        Disagreement(
+            text=pairs[index].first[:_MOST_LETTERS],
+            pair=pairs[index].second[:_MOST_LETTERS],
+            label=_KINDS[pairs[index].kind],
+            student=said(0, index, student[index]),
+            teacher=said(1, index, teacher[index]),
+            distance=round(float(apart[index]), 6),
+        )
+        for index in np.argsort(-apart, kind="stable")[:_EXAMPLES].tolist()
+        if apart[index] > 0
+    ]
 
 
 def normalised(text: str) -> str:

@@ -24,7 +24,7 @@ from limbeck.core.kinds import KINDS
 from limbeck.corpus.labelled import WORD_GAP
 from limbeck.corpus.tags import OUTSIDE, marks_entities
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.evaluation import agreement, as_is, costs, inference
+from limbeck.evaluation import agreement, as_is, certainty, costs, inference
 from limbeck.evaluation.encoding import PreparedTask
 from limbeck.evaluation.metrics import (
     THRESHOLD,
@@ -48,7 +48,7 @@ def compare_models(
     teacher: nn.Module,
     student: nn.Module,
     tokenizer: PreTrainedTokenizerBase,
-    held_out_documents: Sequence[str | tuple[str, str]],
+    held_out_documents: Sequence[str | tuple[str, str]] | None,
     *,
     pairs: int = 1500,
     retrieval_pairs: int = 700,
@@ -70,7 +70,7 @@ def compare_models(
         student: The loaded student, on the same device.
         tokenizer: The tokenizer of both.
         held_out_documents: Texts that the student was not trained on, plain or as (title, body) where the
-            corpus knows its titles.
+            corpus knows its titles; None of a run without text, which has neither agreement nor retrieval.
         pairs: Sentence pairs for the agreement; 0 leaves it out.
         retrieval_pairs: Pool of the retrieval; 0 leaves it out.
         latency_batch_sizes: As in `measure_latency`.
@@ -88,7 +88,7 @@ def compare_models(
     Returns:
         All figures, those that could not be had as None with a reason.
     """
-    held_out = list(held_out_documents)
+    held_out = list(held_out_documents or ())
     unavailable: dict[str, str] = {}
     seconds: dict[str, records.Number | None] = {}
     encoding = {"pooling": "mean", "max_length": 128, "report": progress.no_progress, **encoding}
@@ -116,7 +116,9 @@ def compare_models(
         for width in (None, *_narrower(widths, ours, theirs)):
             left, right = (inference.cut_vectors(one, width) for one in ours)
             of_student = (left * right).sum(-1).numpy()
-            at(width).agreement = agreement.measure_agreement(chosen, of_student, of_teacher, seed=seed)
+            at(width).agreement = found = agreement.measure_agreement(chosen, of_student, of_teacher, seed=seed)
+            if width is None:
+                found.examples = agreement.furthest_pairs(chosen, of_student, of_teacher)
 
     def retrieve() -> None:
         chosen = agreement.build_retrieval_pairs(held_out, retrieval_pairs, seed=seed)
@@ -160,8 +162,8 @@ def compare_models(
         finally:
             seconds[name] = round(time.perf_counter() - start, 3)
 
-    attempt("agreement", pairs > 0, agree)
-    attempt("retrieval", retrieval_pairs > 0, retrieve)
+    attempt("agreement", pairs > 0 and held_out_documents is not None, agree)
+    attempt("retrieval", retrieval_pairs > 0 and held_out_documents is not None, retrieve)
     timed = attempt("latency", latency_seconds > 0, time_both)
     whole = at(None)
     result = records.RunEvaluation(
@@ -252,6 +254,7 @@ def measure_task(
         teacher=None if of_teacher is None else _score(of_teacher, labels, task),
         student=_score(of_student, labels, task),
         agreement=None if of_teacher is None else _score(of_student, of_teacher, task),
+        only_answer=True if len(of_student.unique(dim=0)) == 1 else None,
     )
 
 
@@ -315,9 +318,10 @@ def compare_outputs(
     """
     task, rows = prepared.task, prepared.rows[split]
     ours = as_is.decode(prepared, split, student)
-    found = records.DevelopmentFigures(
-        task=task.name, kind=task.kind, split=split, rows=len(rows), student={**score(task, split, rows, ours)}
-    )
+    scores = score(task, split, rows, ours)
+    found = records.DevelopmentFigures(task=task.name, kind=task.kind, split=split, rows=len(rows), student={**scores})
+    found.intervals = {**certainty.intervals_of(scores, task, rows, ours)}
+    found.only_answer = certainty.only_answer(task, ours)
     theirs = None if teacher is None else as_is.decode(prepared, split, teacher)
     if theirs is not None:
         found.teacher = {**score(task, split, rows, theirs)}

@@ -5,12 +5,14 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -330,6 +332,12 @@ class PreparedTask:
         assert folder is not None, f"{self.task.name} has no tokens of '{split}'"
         return folder / _file(number)
 
+    def count_tokens(self, split: str, length: int = 0) -> int:
+        """Return the tokens of a split's rows or windows; where only texts are kept, `length` a row."""
+        if self.folder is None:
+            return length * len(self.rows[split])
+        return _count_tokens(self.tokens(split))
+
     def decode(self, split: str, *scores: Sequence[ArrayLike]) -> Predictions:
         """Return the answers of a split or the classes of its words, see `decode_answers` and `decode_tags`."""
         if KINDS[self.task.kind].of_words:
@@ -411,6 +419,11 @@ def _encode_splits(
         for split, report in zip(splits, reports, strict=True)
         for line in SourceReport.from_dict(report).lines()
     ]
+
+
+@cache
+def _count_tokens(path: Path) -> int:
+    return int(pc.sum(open_columns(path).data.column("length")).as_py() or 0)
 
 
 def _file(number: int) -> str:

@@ -21,6 +21,7 @@ from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation import as_is, task_files
 from limbeck.evaluation.as_is import check_inputs, plainly
 from limbeck.evaluation.cell import AsIsPoint, Cell, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.certainty import intervals_of, only_answer
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns
 from limbeck.evaluation.metrics import choose_thresholds, score
 from limbeck.evaluation.tasks import Predictions, Task
@@ -300,6 +301,8 @@ class CellResult:
         training_seconds: Of the training alone; 0 where nothing is trained.
         weights: Hash of the weights as they were kept; None where they are not.
         thresholds: Of the classes, chosen on the select split for all others; None where none were.
+        intervals: Of scores over the rows of their split, by split and metric; None without any.
+        only_answer: By split, the one answer that all rows are given; None where all have several.
     """
 
     scores: Scores
@@ -310,6 +313,8 @@ class CellResult:
     training_seconds: float = 0.0
     weights: str | None = None
     thresholds: list[float] | None = None
+    intervals: dict[str, dict[str, list[float]]] | None = None
+    only_answer: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -404,22 +409,32 @@ def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> Cel
     if isinstance(cell.cell.point, TrainingPoint) and cell.cell.point.choose_thresholds and select is not None:
         thresholds = choose_thresholds(cast(Any, found[select]), prepared.rows[select])
         decided = replace(task, thresholds=thresholds)
-    scores = {  # Never on the rows that they were chosen on.
-        split: score(task if split == select else decided, split, prepared.rows[split], predictions)
-        for split, predictions in found.items()
-    }
+    by_split = {split: task if split == select else decided for split in found}  # Never on rows they were chosen on.
     predictions = {split: tuner.predict(prepared, split) for split in task.predicted if split in prepared.rows}
-    return CellResult(scores, predictions, thresholds=list(decided.thresholds) or None)
+    return replace(
+        _result(by_split, prepared, found), predictions=predictions, thresholds=list(decided.thresholds) or None
+    )
+
+
+def _result(tasks: Mapping[str, Task], prepared: PreparedTask, found: Mapping[str, Predictions]) -> CellResult:
+    """Score predictions of splits, each with its thresholds, and say how certain the scores are."""
+    rows = prepared.rows
+    scores = {split: score(tasks[split], split, rows[split], given) for split, given in found.items()}
+    known = {s: within for s, given in found.items() if (within := intervals_of(scores[s], tasks[s], rows[s], given))}
+    alike = {split: only for split, given in found.items() if (only := only_answer(tasks[split], given)) is not None}
+    return CellResult(scores, {}, intervals=known or None, only_answer=alike or None)
 
 
 def _untrained(cell: PreparedCell) -> CellResult:
     if isinstance(cell.cell.point, SimilarityPoint):
-        return CellResult(score_vectors(cell), {})
+        scores, task = score_vectors(cell), cell.task.task
+        known = {split: intervals_of(scores[split], task, cell.task.rows[split], ()) for split in task.scored}
+        return CellResult(scores, {}, intervals={split: ends for split, ends in known.items() if ends} or None)
     name, point, prepared = cell.cell.model, cell.cell.point, cell.task
     assert isinstance(point, AsIsPoint)
     tokenizer = loading.load_tokenizer(name)
     model = as_is.load_head(name, prepared.task, tokenizer, point.length)
     predict = partial(as_is.predict, model, tokenizer, prepared, bf16=point.bf16, classes=point.classes)
     task = prepared.task
-    scores = {split: score(task, split, prepared.rows[split], predict(split)) for split in task.scored}
-    return CellResult(scores, {split: predict(split) for split in task.predicted if split in prepared.rows})
+    found = _result(dict.fromkeys(task.scored, task), prepared, {split: predict(split) for split in task.scored})
+    return replace(found, predictions={split: predict(split) for split in task.predicted if split in prepared.rows})

@@ -335,7 +335,12 @@ def _carry_out(
         else:
             predictions = save_predictions(folder, identity, outcome.predictions)
             found = {**vars(outcome), "predictions": predictions, "notes": list(task.notes)}
-            for name in ("weights", "thresholds"):  # Rows of evaluations without them are as they were.
+            for name in (
+                "weights",
+                "thresholds",
+                "intervals",
+                "only_answer",
+            ):  # Rows of evaluations without them are as they were.
                 if found[name] is None:
                     del found[name]
         return EvaluationCell(
@@ -370,9 +375,8 @@ def _carry_out(
             ended = count - sum(left.values())
             share, what = message, f"cell {ended + 1} of {count}: {training.describe()}"
         shares[training.id] = share
-        done = sum(each.work * shares.get(each.id, 0.0) for each in trainings)
-        cells = ended + sum(left[key] * share for key, share in shares.items())
-        report(min(done / work, 1.0), what, Count(cells, "cells"))
+        done = min(sum(each.work * shares.get(each.id, 0.0) for each in trainings) / work, 1.0)
+        report(done, what, Count(count * done, "cells"))  # By their work: some take many times as long as others.
 
     try:
         run_trainings(trainings, workers=request.workers, received=received)

@@ -359,7 +359,8 @@ def _told_of_classes(data: TaskData, point: Point) -> Iterator[str]:
 def work_of(cells: Collection[encoding.PreparedCell], models: Mapping[str, PlannedModel]) -> float:
     """Estimate the cost of cells with one training, for the time that is left.
 
-    In arbitrary units: tokens x Transformer parameters, training three times as much as scoring.
+    In arbitrary units: tokens as they are, without padding, x Transformer parameters; training three times as much as
+    scoring.
 
     Args:
         cells: At least one.
@@ -368,9 +369,9 @@ def work_of(cells: Collection[encoding.PreparedCell], models: Mapping[str, Plann
     first = next(iter(cells))
     point, shape = first.cell.point, models[first.cell.model].shape
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
-    scored = sum(len(rows) for cell in cells for rows in cell.task.rows.values())
-    trained = 3 * point.epochs * first.task.train_rows if isinstance(point, TrainingPoint) else 0.0
-    return parameters * point.length * (trained + scored) + 1.0
+    scored = sum(cell.task.count_tokens(split, point.length) for cell in cells for split in cell.task.rows)
+    trained = 3 * point.epochs * first.task.count_tokens(task_files.TRAIN) if isinstance(point, TrainingPoint) else 0.0
+    return parameters * (trained + scored) + 1.0
 
 
 def _planned(cell: Cell, model: PlannedModel, rows: str, training_set: str, first: PlannedModel) -> PlannedCell:

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from limbeck.core import records, studies
 from limbeck.core.kinds import kind_of
@@ -203,7 +203,8 @@ def _model(
                 continue  # Of vectors as wide as the teacher's, or wider than they are cut to.
             metrics = _metrics(choice, column)
             main = metrics.get(task.metric) or next(iter(metrics.values()))
-            scores[column.key] = studies.ColumnFigure.of_runs(main.runs, metrics=metrics)
+            certain = _certainty(choice, column, task.metric)
+            scores[column.key] = studies.ColumnFigure.of_runs(main.runs, metrics=metrics, **certain)
     trained = {column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors}
     averaged = [key for key in protocol.average or [column.key for column in columns] if key in trained & set(scores)]
     full = len(protocol.average or trained)
@@ -213,6 +214,21 @@ def _model(
     )
     shape = str(model.shape)
     return studies.EvaluatedModel(name=model.name, shape=shape, columns=scores, averages=averages, chosen=chosen)
+
+
+def _certainty(choice: Choice, column: Column, metric: str) -> dict[str, Any]:
+    """Return the interval over rows of one run on one split, in percent, and the one answer of a run that gives it."""
+    found: dict[str, Any] = {}
+    first = choice.cells[0]
+    if len(choice.cells) == len(column.splits) == 1:
+        [split] = column.splits
+        ends = ((first.intervals or {}).get(split) or {}).get(metric)
+        if ends is not None:
+            found = {"interval": [100 * end for end in ends], "rows": first.rows.get(split)}
+    given = ((cell.only_answer or {}).get(split) for cell in choice.cells for split in column.splits)
+    if (only := next(filter(None, given), None)) is not None:
+        found["only_answer"] = only
+    return found
 
 
 def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:

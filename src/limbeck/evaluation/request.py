@@ -3,6 +3,7 @@
 Nothing heavy is imported, so that a mistake is told at once; `limbeck.evaluation.grid_plan` plans a request.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,32 @@ class EvaluationRequest:
         if self.teacher is None:
             return list(self.models)
         return [self.teacher, *(name for name in self.models if name != self.teacher)]
+
+    def titles(self, given: Sequence[str] = ()) -> dict[str, str]:
+        """Return what tables call every model: its name of the user's choosing, else the last part of its own.
+
+        Args:
+            given: In the order of the models, that of the teacher last.
+
+        Raises:
+            RecipeError: for more names than models, or a name that is empty or another's too.
+        """
+        models = self.all_models()
+        order = list(dict.fromkeys([*self.models, *([self.teacher] if self.teacher is not None else [])]))
+        if len(given) > len(order):
+            raise RecipeError(f"{len(given)} names are given for {len(order)} models; leave out '{given[len(order)]}'.")
+        chosen = dict(zip(order, (name.strip() for name in given), strict=False))
+        short = Counter(map(records.last_part, models))
+        titles = {}
+        for model in models:
+            last = records.last_part(model)
+            titles[model] = chosen[model] if model in chosen else last if short[last] == 1 else model
+        for title, count in Counter(titles.values()).items():
+            if not title or count > 1:
+                raise RecipeError(
+                    f"The name '{title}' is {'empty' if not title else 'that of two models'}; give another."
+                )
+        return titles
 
     def task_names(self) -> list[str]:
         """Return the tasks, groups expanded.

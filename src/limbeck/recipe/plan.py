@@ -12,7 +12,7 @@ from limbeck.core.kinds import KINDS, kind_of
 from limbeck.corpus import CorpusSettings, LabelledSettings
 from limbeck.corpus.classes import read_weights
 from limbeck.corpus.settings import SourceUse
-from limbeck.corpus.sources import stored_size
+from limbeck.corpus.sources import check_source, stored_size
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.task_files import check_scored
@@ -24,9 +24,9 @@ from limbeck.models.families import Shape
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import check_runs
 from limbeck.models.sentences import SentenceHead, SentencePooling, finished_pooling, sentence_pooling
-from limbeck.recipe.corpora import check_rows, labelled_by, summarise_copies
+from limbeck.recipe.corpora import check_rows, corpus_settings, labelled_by, summarise_copies
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
-from limbeck.recipe.schema import Recipe, TeacherSpec
+from limbeck.recipe.schema import Recipe, StageSpec, StageTextSpec, TeacherSpec
 from limbeck.recipe.stage_plan import StageChoice, learn_labels, plan_stage, takes_class_weights, with_labels
 
 
@@ -117,6 +117,16 @@ class RunPlan:
         if chosen != "auto":
             return chosen
         return self.sentence.pooling if self.sentence is not None else "mean"
+
+    @property
+    def text_alone(self) -> CorpusSettings | None:
+        """The recipe's text where no stage reads it: a student as it starts is compared on what is held out of it."""
+        corpus = self.recipe.corpus
+        if self.stages or corpus is None or corpus.task is not None:
+            return None
+        found = corpus_settings(corpus, StageSpec.model_construct(method={}, text=StageTextSpec()), self.teacher_choice)
+        assert isinstance(found, CorpusSettings)
+        return found
 
     @property
     def vector_teachers(self) -> dict[str, TeacherSpec]:
@@ -214,6 +224,8 @@ def plan_run(recipe: Recipe) -> RunPlan:
     if sentence is not None:
         sentence.check_fits(recipe.teacher.model, teacher.shape.hidden)
     plan = RunPlan(recipe, teacher, student, sentence, stages)
+    for source in plan.text_alone.sources if plan.text_alone is not None else ():
+        check_source(source)
     _check_scored_tasks(plan, [stage for stage in taught if stage.pairing.task != "text"])
     return plan
 

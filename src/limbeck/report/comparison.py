@@ -9,19 +9,24 @@ import yaml
 from rich.console import RenderableType
 
 from limbeck.core import blocks, markdown, records, studies
-from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, mean, number
+from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, interval, mean, number
 from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
 from limbeck.report import evaluation, plots
+from limbeck.report.certainty import one_answer_lines
 from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
-from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
+from limbeck.report.findings import ComparisonFound, RunFound, last_part, run_states, without_path
 from limbeck.report.quality import format_count, write_forms
 from limbeck.report.run import provenance_blocks, stage_links
 
 STEM = "comparison_table"
 _LAYOUT = blocks.Layout(cut=30)
 _IN_UNITS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
-_COLUMNS = ("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "retention", "rank")
+_COLUMNS = (
+    *("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "low", "high", "retention"),
+    "rank",
+)
 _MOST_DIAGRAMS = 12
+ONE_SEED = "One seed: a difference between rows may be chance, so nothing is ranked."
 
 
 def comparison_tables(summary: ComparisonSummary) -> list[Table]:
@@ -42,7 +47,7 @@ def _overview(summary: ComparisonSummary) -> Table:
         for label, by_student in found.items()
     )
     headings = ("", *(f"{block.student}\n{_cost(block.cost, lengthy=False)}" for block in summary.blocks))
-    title = f"All students: {summary.main.title if summary.main else ''}"
+    title = f"All students: {summary.main.title if summary.main else ''}{_seeds(summary)}"
     return Table(title, headings, (teacher, *rows), words=(0,), faint=(0,), layout=_LAYOUT)
 
 
@@ -50,27 +55,40 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     """Lay out a student as the comparative study's table 5: every method and mapping, every task."""
     lines: list[studies.ComparedScores] = [summary.teacher, *block.rows]
     scores = evaluation.score_headings(summary.columns, lines)
-    own = ["rank\n"] if summary.main else []
+    own: dict[str, Callable[[studies.ComparedRow], Cell]] = {}
+    if summary.main and any(row.place is not None for row in block.rows):
+        own["rank\n"] = lambda row: Cell(row.place)
+    if summary.main and any(row.over_seeds is not None for row in block.rows):
+        digits = digits_of(summary.main)
+        own[f"95 % over seeds\n{summary.main.title}"] = lambda row: interval(row.over_seeds, digits)
     if summary.main and any(_kept(summary, row) is not None for row in block.rows):
-        own.append(f"% of teacher\n{summary.main.title}")
+        own[f"% of teacher\n{summary.main.title}"] = lambda row: Cell(_kept(summary, row), "{:.1f} %")
     rows: list[tuple[AnyCell, ...]] = []
     for line in lines:
-        label: AnyCell = summary.teacher.title
-        ranks = [Cell(None)] * 2
-        if isinstance(line, studies.ComparedRow):
-            label, ranks = _label(line), [Cell(line.rank), Cell(_kept(summary, line), "{:.1f} %")]
+        label: AnyCell = _label(line) if isinstance(line, studies.ComparedRow) else last_part(summary.teacher.title)
+        first = [make(line) if isinstance(line, studies.ComparedRow) else Cell(None) for make in own.values()]
         measures = (mean(line.held_out.get(measure.key), measure.digits) for measure in summary.held_out)
-        rows.append((label, *ranks[: len(own)], *evaluation.score_cells(scores, line), *measures))
+        rows.append((label, *first, *evaluation.score_cells(scores, line), *measures))
     published = tuple(range(len(rows), len(rows) + len(block.published)))
     for row in block.published:
         label, *cells = evaluation.published_cells(scores, row)
         rows.append((label, *[Cell(None)] * len(own), *cells, *[Cell(None)] * len(summary.held_out)))
     measured = (f"{measure.title}\n{_IN_UNITS[measure.best]}" for measure in summary.held_out)
     cost = _cost(block.cost)
-    title = f"{block.student} ({block.shape}){': ' + cost if cost else ''}"
-    best = tuple(index for index, row in enumerate(block.rows, start=1) if row.rank == 1)
+    title = f"{block.student} ({block.shape}){': ' + cost if cost else ''}{_seeds(summary)}"
+    best = tuple(index for index, row in enumerate(block.rows, start=1) if row.place == 1)
     headings = ("", *own, *scores.values(), *measured)
     return Table(title, headings, tuple(rows), (0,), best, (0,), published, layout=_LAYOUT)
+
+
+def _seeds(summary: ComparisonSummary) -> str:
+    """Say in the title of a table that one seed ranks nothing; nothing of several."""
+    return "; one seed, so nothing is ranked" if has_one_seed(summary) else ""
+
+
+def has_one_seed(summary: ComparisonSummary) -> bool:
+    """Return whether no row has more than one seed."""
+    return max((row.finished for block in summary.blocks for row in block.rows), default=0) == 1
 
 
 def _kept(summary: ComparisonSummary, row: studies.ComparedScores) -> float | None:
@@ -79,18 +97,22 @@ def _kept(summary: ComparisonSummary, row: studies.ComparedScores) -> float | No
 
 
 def _main(summary: ComparisonSummary, row: studies.ComparedScores | None) -> Cell:
-    """Return the main figure of a row: bold for the best of all, italic for the best mapping."""
+    """Return the main figure of a row: bold where no other is better beyond chance, italic for the best mapping."""
     main = summary.main
     if row is None or main is None:
         return Cell(None)
-    cell = mean(row.main, main.digits if main.kind == "held_out" and main.digits is not None else 1)
-    return replace(cell, mark=_mark(row))
+    return replace(mean(row.main, digits_of(main)), mark=_mark(row))
+
+
+def digits_of(main: studies.MainFigure) -> int:
+    """Return how many digits the main figure is printed with."""
+    return main.digits if main.kind == "held_out" and main.digits is not None else 1
 
 
 def _mark(row: studies.ComparedScores) -> str:
-    if not isinstance(row, studies.ComparedRow):
+    if not isinstance(row, studies.ComparedRow) or row.place is None:
         return ""
-    return "bold" if row.rank == 1 else "italic" if row.best_mapping else ""
+    return "bold" if row.place == 1 else "italic" if row.best_mapping else ""
 
 
 def _label(row: studies.ComparedRow) -> Cell:
@@ -131,7 +153,7 @@ def methods_markdown(record: Mapping[str, Any]) -> str:
         *(Section(table.caption, (table,)) for table in tables),
         Section("Left out", (Notes(tuple(_left_out(comparison))),)),
         *(Section(table.caption, (table,)) for table in costs),
-        Section("Notes", (Notes(tuple(comparison.summary.notes)),)),
+        Section("Notes", (Notes((*_answers(comparison.summary), *comparison.summary.notes)),)),
     ]
     return markdown.markdown_file(str(comparison.name), sections)
 
@@ -171,7 +193,18 @@ def _left_out(record: Comparison) -> list[str]:
 
 
 def _notes(record: Comparison) -> list[str]:
-    return [*(f"Left out: {line}" for line in _left_out(record)), *record.summary.notes]
+    ranking = [_ranking(record.summary, record.summary.main)] if record.summary.main is not None else []
+    return [
+        *ranking,
+        *_answers(record.summary),
+        *(f"Left out: {line}" for line in _left_out(record)),
+        *record.summary.notes,
+    ]
+
+
+def _answers(summary: ComparisonSummary) -> list[str]:
+    lines = ((row.label, row) for block in summary.blocks for row in block.rows)
+    return one_answer_lines(summary.columns, lines)
 
 
 def _setting(comparison: Comparison) -> Iterator[str]:
@@ -184,12 +217,27 @@ def _setting(comparison: Comparison) -> Iterator[str]:
     if summary.preset is not None:
         yield f"Task scores by the preset '{summary.preset}', in percent."
     if summary.main is not None:
-        yield f"Ranked by the {summary.main.title}; bold is best, italic the best mapping of a method."
+        yield _ranking(summary, summary.main)
     rows = [row for block in summary.blocks for row in block.rows]
     if read := [tokens for row in rows if row.tokens is not None for tokens in row.tokens.runs if tokens]:
         least, most = min(read), max(read)
         yield f"Runs read {least:,.0f}" + (f" to {most:,.0f} tokens." if most > least else " tokens each.")
-    yield "± is the standard deviation over distillation seeds, or over fine-tuning seeds where there is only one."
+    if any(figure is not None and len(figure.runs) > 1 for row in rows for figure in row.figures.values()):
+        of = "fine-tunings" if has_one_seed(summary) else "seeds of the distillation"
+        yield f"± is the sample deviation over {of}."
+
+
+def _ranking(summary: ComparisonSummary, main: studies.MainFigure) -> str:
+    """Say by what rows are ranked, or why they are not."""
+    if has_one_seed(summary):
+        return f"{ONE_SEED} Give `seeds` of the plan three or more to rank them by the {main.title}."
+    if all(row.place is None for block in summary.blocks for row in block.rows):
+        return "No two rows have several seeds, so nothing is ranked."
+    return (
+        f"Ranked by the {main.title}: 1, and one more for each row that is better beyond chance, by the 95 % "
+        "interval of the differences by seed (Student's t). Rows of rank 1, in bold, cannot be told apart from the "
+        "best; italic is the best mapping of a method."
+    )
 
 
 def _figure_rows(summary: ComparisonSummary, row: studies.ComparedScores) -> Iterator[dict[str, Any]]:
@@ -200,7 +248,8 @@ def _figure_rows(summary: ComparisonSummary, row: studies.ComparedScores) -> Ite
     )
     for found in (*evaluation.csv_rows(summary.columns, row), *measures):
         decides = summary.main is not None and found["key"] == summary.main.key and "retention" in found
-        yield {**found, "figure": found["key"], "rank": getattr(row, "rank", None) if decides else None}
+        within = {} if getattr(row, "finished", 1) > 1 else {"low": None, "high": None}  # Not over fine-tunings.
+        yield {**found, "figure": found["key"], "rank": getattr(row, "place", None) if decides else None, **within}
     for name, spent in (("tokens", row.tokens), ("seconds", row.seconds)):
         if spent is not None:
             yield {"figure": name, **evaluation.numbers(spent)}
@@ -272,9 +321,12 @@ def _figures(found: ComparisonFound) -> Iterator[Block]:
         for row in block.rows
     ]
     teacher = summary.teacher
-    models.append((teacher.title, costs.latency(teacher.name), evaluation.value_of(teacher.main), True))
+    models.append((last_part(teacher.title), costs.latency(teacher.name), evaluation.value_of(teacher.main), True))
     lowest = summary.main.best == "lowest"
-    yield from quality_figures(measured(models), summary.main.title, evaluation.pass_of(costs), lowest=lowest)
+    several = not has_one_seed(summary)
+    yield from quality_figures(
+        measured(models), summary.main.title, evaluation.pass_of(costs), lowest=lowest, front=several
+    )
 
 
 def _on(summary: ComparisonSummary, block: StudentBlock) -> str:

@@ -12,8 +12,18 @@ from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, T
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import FINISHED
 from limbeck.evaluation.metrics import THRESHOLDS
+from limbeck.report.certainty import (
+    ONE_ANSWER,
+    ONE_RUN,
+    interval_cells,
+    interval_note,
+    is_degenerate,
+    name_of,
+    only_answer_notes,
+    over_runs,
+)
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
-from limbeck.report.findings import EvaluationFound, last_part, without_path
+from limbeck.report.findings import EvaluationFound, last_part
 from limbeck.report.plots import BarGroup
 from limbeck.report.quality import metric_name, write_forms
 from limbeck.report.run import provenance_blocks
@@ -31,6 +41,7 @@ _COMPUTED = " †"
 _AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
 _SPLITS = {"development": ", dev", "test": ", test"}
 _PUBLISHED_ON_CONSOLE = 6
+_INTERVAL = "  95 %"
 _MOST_CELLS = 100
 
 
@@ -53,9 +64,20 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
 
 
 def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
-    """Go through the scores and averages of a model."""
+    """Go through the scores and averages of a model; one of a single answer to all rows is marked."""
     figures = model.figures
-    return (blocks.mean(figures.get(key)) for key in keys)
+    for key in keys:
+        cell = blocks.mean(figures.get(key))
+        yield Cell(f"{cell}{ONE_ANSWER}") if (column := model.columns.get(key)) and is_degenerate(column) else cell
+
+
+def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
+    """Return key and title of the first average, else score, that models have."""
+    titles = {"without_cola": "average without CoLA", "average": "average"}
+    titles |= {one.key: f"{one.title} ({metric_name(one.metric)})" for one in summary.columns if not one.detail}
+    known = (key for key in titles if any(model.figures.get(key) is not None for model in summary.models))
+    key = next(known, next(iter(titles)))
+    return key, titles[key]
 
 
 def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
@@ -76,11 +98,15 @@ def scores_table(summary: studies.Evaluation) -> Table:
     strong, faint = [], []
     for model in summary.models:
         strong.append(len(rows))
-        rows.append((Cell(model.name, mark="bold"), *score_cells(headings, model)))
+        rows.append((Cell(name_of(model), mark="bold"), *score_cells(headings, model)))
+        ends = interval_cells(headings, model)
+        if any(cell.value is not None for cell in ends):
+            faint.append(len(rows))
+            rows.append((Cell(_INTERVAL, mark="italic"), *ends))
         if model.retention:
             faint.append(len(rows))
             kept = (Cell(model.retention.get(key), "{:.1f} %") for key in headings)
-            rows.append((Cell(f"  % of {summary.models[0].name}", mark="italic"), *kept))
+            rows.append((Cell(f"  % of {name_of(summary.models[0])}", mark="italic"), *kept))
     published = range(len(rows), len(rows) + len(summary.published))
     rows += (tuple(published_cells(headings, row)) for row in summary.published)
     layout = blocks.Layout(cut=30, narrowest=11, apart=True)
@@ -114,7 +140,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
                 blocks.mean(cell.metrics.get(metric) if cell else None, digits_of(metric, column)) for cell in cells
             )
             rows.append((column.title, metric_name(metric), *figures))
-    names = (model.name for model in summary.models)
+    names = map(name_of, summary.models)
     other = units_of_thresholds(summary)
     return Table(f"All metrics, in percent{other}", ("", "Metric", *names), tuple(rows), words=(0,))
 
@@ -122,15 +148,16 @@ def metrics_table(summary: studies.Evaluation) -> Table:
 def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
     """Name the grid point that stands for each model on each task."""
     for model in summary.models:
+        name = name_of(model)
         for task, choice in model.chosen.items():
             settings, points = choice.settings, choice.points
             of = f" of {choice.wanted}" if choice.runs < choice.wanted else ""
             runs = f"{choice.runs}{of} run{'' if choice.runs == 1 and not of else 's'}"
             if "learning_rate" not in settings:
-                yield f"{model.name}, {task}: nothing trained, {settings['length']} tokens"
+                yield f"{name}, {task}: nothing trained, {settings['length']} tokens"
                 continue
             yield (
-                f"{model.name}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
+                f"{name}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
                 f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
                 f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
                 + (f"; the best run is kept in {choice.weights}" if choice.weights else "")
@@ -140,13 +167,18 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
 # The costs of models, as MiniLM's table 4 and MLKD-BERT's table 3 have them.
 
 
+def title_of(costs: studies.Costs, model: str) -> str:
+    """Return what tables call a model whose costs were measured."""
+    return next((row.title for row in costs.models if row.model == model and row.title), last_part(model))
+
+
 def cost_tables(costs: studies.Costs) -> Iterator[Table]:
     """Lay out sizes, speed, and the speeds that papers published of models of the same shapes."""
     layout = blocks.Layout(whole_from=2)
     lengths = list(costs.models[0].megaflops_per_token)
     sizes: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
-            model.model,
+            title_of(costs, model.model),
             model.shape,
             *(
                 Cell(None if count is None else count / 1e6, "{:.2f}")
@@ -162,7 +194,7 @@ def cost_tables(costs: studies.Costs) -> Iterator[Table]:
     yield Table("Size", headings, sizes, words=(0,), layout=layout)
     speeds: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
-            row.model,
+            title_of(costs, row.model),
             str(row.batch),
             str(row.length),
             Cell(row.median_ms, "{:.2f}"),
@@ -209,6 +241,7 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     rows = tuple(row for index, row in enumerate(table.rows) if index not in hidden)
     published = tuple(range(len(table.rows) - len(table.published), len(rows)))
     notes = [f"{len(hidden)} more published rows are in the saved table."] if hidden else []
+    notes += _reading(record)
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
         notes.append(f"The saved table has all {len(record.notes)} notes.")
@@ -238,7 +271,12 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
         ]
     if costs is not None:
         sections += [Section(table.caption, (table,)) for table in cost_tables(studies.Costs.read(costs))]
-    return markdown.markdown_file("", [*sections, Section("Notes", (Notes(tuple(record.notes)),))])
+    return markdown.markdown_file("", [*sections, Section("Notes", (Notes((*_reading(record), *record.notes)),))])
+
+
+def _reading(summary: studies.Evaluation) -> list[str]:
+    """Say how the figures are to be read."""
+    return [*only_answer_notes(summary), *interval_note(summary.models)]
 
 
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
@@ -246,13 +284,14 @@ def evaluation_csv(summary: Mapping[str, Any]) -> str:
     record = studies.Evaluation.read(summary)
     rows: list[dict[str, Any]] = []
     for model in record.models:
-        rows += [{"source": "measured", "model": model.name, **row} for row in csv_rows(record.columns, model)]
+        rows += [{"source": "measured", "model": name_of(model), **row} for row in csv_rows(record.columns, model)]
     metrics = {column.key: column.metric for column in record.columns}
     for paper in record.published:
         named = {"source": f"{paper.paper} table {paper.table}", "model": f"{paper.model} {paper.shape}"}
         rows += [{**named, "key": key, "metric": metrics[key], "mean": mean} for key, mean in paper.columns.items()]
     rows = [{**row, "column": row["key"]} for row in rows]
-    return blocks.to_csv(("source", "model", "column", "metric", "mean", "deviation", "runs", "retention"), rows)
+    columns = ("source", "model", "column", "metric", "mean", "deviation", "runs", "low", "high", "retention")
+    return blocks.to_csv(columns, rows)
 
 
 def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
@@ -260,7 +299,11 @@ def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Itera
     for column in columns:
         cell = scores.columns.get(column.key)
         for metric, found in (cell.metrics if cell else {}).items():
-            kept = {"retention": scores.retention.get(column.key)} if metric == column.metric else {}
+            kept = {}
+            if metric == column.metric:
+                kept = {"retention": scores.retention.get(column.key)}
+                if cell is not None and cell.interval is not None:
+                    kept |= dict(zip(("low", "high"), cell.interval, strict=True))
             yield {"key": column.key, "metric": metric, **numbers(found), **kept}
     for name, average in scores.averages.by_name.items():
         if average is not None:
@@ -269,7 +312,9 @@ def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Itera
 
 def numbers(found: studies.Figure) -> dict[str, Any]:
     """Return a figure as cells of a CSV table."""
-    return {"mean": found.mean, "deviation": found.deviation, "runs": len(found.runs)}
+    ends = over_runs(found)
+    within = {} if ends is None else dict(zip(("low", "high"), ends, strict=True))
+    return {"mean": found.mean, "deviation": found.deviation, "runs": len(found.runs), **within}
 
 
 def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[str, Any] | None = None) -> list[Path]:
@@ -292,9 +337,22 @@ def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[st
     return write_forms(folder, STEM, texts)
 
 
+def has_several_runs(summary: studies.Evaluation) -> bool:
+    """Return whether a score is a mean over seeds."""
+    return any(len(figure.runs) > 1 for model in summary.models for figure in model.columns.values())
+
+
+def is_untrained(summary: studies.Evaluation) -> bool:
+    """Return whether models were scored as they are, without any seed."""
+    columns = summary.columns
+    return bool(summary.as_is) or (bool(columns) and all(kind_of(column.kind).of_vectors for column in columns))
+
+
 def _title(summary: studies.Evaluation) -> str:
     average = f", averaged as in {summary.average}" if summary.average else ""
-    what = "Models as they are, with metrics and lengths of" if summary.as_is else "Evaluation by"
+    what = "Models as they are, with metrics and lengths of" if summary.as_is else "Fine-tuned by"
+    if is_untrained(summary) and not summary.as_is:
+        return f"Sentence vectors of models as they are{average}, in percent"
     return f"{what} the preset '{summary.preset}'{average}, in percent"
 
 
@@ -329,8 +387,7 @@ def task_bars(columns: Sequence[studies.Column], models: Sequence[tuple[str, stu
 def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
     """Show sizes and speed, where they were measured."""
     for table in cost_tables(costs) if costs is not None else ():
-        rows = tuple((without_path(str(row[0])), *row[1:]) for row in table.rows)
-        yield replace(table, rows=rows, words=(1,))
+        yield replace(table, words=(1,))
 
 
 def value_of(found: studies.Figure | None) -> float | None:
@@ -341,7 +398,7 @@ def value_of(found: studies.Figure | None) -> float | None:
 def pass_of(costs: studies.Costs) -> str:
     """Describe the pass whose latency was measured first."""
     row = costs.timings[0]
-    return f"batch {row.batch}, {row.length} tokens, {costs.machine['device']}"
+    return f"latency, ms (batch {row.batch}, {row.length} tokens, {costs.machine['device']})"
 
 
 def _flow(found: EvaluationFound) -> Iterator[Block]:
@@ -368,12 +425,16 @@ def _scores(found: EvaluationFound) -> Iterator[Block]:
         yield from () if summary.is_empty else [Notes(("No task was evaluated.",))]
         return
     table = scores_table(summary)
-    first = f"↳ % of {last_part(summary.models[0].name)}"
-    name = {index: last_part(str(table.rows[index][0])) for index in table.strong} | dict.fromkeys(table.faint, first)
-    table = replace(table, caption="Scores in percent; ± is the standard deviation over seeds")
+    name = {index: str(table.rows[index][0]) for index in table.strong}
+    name |= {index: f"↳ {str(table.rows[index][0]).strip()}" for index in table.faint}
+    several = has_several_runs(summary)
+    how = "models as they are" if is_untrained(summary) else f"{ONE_RUN} differences may be chance"
+    deviation = "± is the standard deviation over seeds"
+    table = replace(table, caption=f"Scores in percent; {deviation if several else how}")
     scores, *published = page_tables(table, "Published results for models of the same shapes", name)
     yield scores
-    models = [(last_part(model.name), model) for model in summary.models]
+    yield Notes(tuple(_reading(summary)))
+    models = [(name_of(model), model) for model in summary.models]
     yield task_bars(summary.columns, models)
     if costs is not None and costs.timings:
         yield from _quality(summary, costs)
@@ -381,23 +442,19 @@ def _scores(found: EvaluationFound) -> Iterator[Block]:
 
 
 def _quality(summary: studies.Evaluation, costs: studies.Costs) -> Iterator[Block]:
-    """Draw the first average, else score, that is known of several models whose latency is known."""
-    titles = {"without_cola": "average without CoLA", "average": "average"}
-    titles |= {column.key: column.title for column in summary.columns if not column.detail}
-    for key, title in titles.items():
-        lines = (
-            (last_part(model.name), costs.latency(model.name), value_of(model.figures.get(key)), index == 0)
-            for index, model in enumerate(summary.models)
-        )
-        for figure in quality_figures(measured(lines), f"{title}, percent", pass_of(costs)):
-            yield figure
-            return
+    """Draw the main figure of several models whose latency is known."""
+    key, title = main_figure(summary)
+    lines = (
+        (name_of(model), costs.latency(model.name), value_of(model.figures.get(key)), index == 0)
+        for index, model in enumerate(summary.models)
+    )
+    yield from quality_figures(measured(lines), f"{title}, percent", pass_of(costs), front=has_several_runs(summary))
 
 
 def _details(found: EvaluationFound) -> Iterator[Block]:
     table = metrics_table(found.summary)
     if table.rows:
-        headings = ("", "Metric", *(last_part(model.name) for model in found.summary.models))
+        headings = ("", "Metric", *map(name_of, found.summary.models))
         yield replace(table, headings=headings, words=(1,))
         yield Notes(tuple(chosen_lines(found.summary)))
 

@@ -98,7 +98,7 @@ def _describe(series: plots.Series) -> str:
 # Quality against latency, with the models that no other beats in both.
 
 
-_ROOM = 0.25
+_ROOM = 0.1
 
 
 class Measured(NamedTuple):
@@ -127,32 +127,34 @@ def measured(models: Iterable[tuple[str, float | None, float | None, bool]]) -> 
 
 
 def quality_figures(
-    models: Sequence[Measured], quality: str, latency: str, *, lowest: bool = False
+    models: Sequence[Measured], quality: str, latency: str, *, lowest: bool = False, front: bool = True
 ) -> Iterator[Figure]:
-    """Draw models by latency and quality, where there are several, and the front of those that no other beats in both.
+    """Draw models by latency and quality, where there are several.
 
     Args:
         models: Those that were measured.
         quality: The quantity, with its unit.
-        latency: The kind of pass.
+        latency: The quantity of the horizontal axis, with its unit and the kind of pass.
         lowest: Less is better of the quality.
+        front: Draw the front of those that no other beats in both; of one seed each that would be a ranking by chance.
     """
     if len(models) < 2:
         return
     sign = 1 if lowest else -1
-    front = [models[index] for index in pareto_front([(sign * model.quality, model.latency) for model in models])]
-    joined = [(model.latency, model.quality) for model in front]
+    ahead = [models[index] for index in pareto_front([(sign * model.quality, model.latency) for model in models])]
+    joined = [(model.latency, model.quality) for model in ahead] if front else []
     steps = [plots.Series("Pareto front", joined, 5, "steps")] if len(joined) > 1 else []
-    # With room below, or a student that keeps nearly all would lie on the edge as if it kept nothing.
-    axes = plots.Axis(f"latency, ms ({latency})", from_zero=True), plots.Axis(quality, room=_ROOM)
+    # From 0, or a student that keeps nearly all would lie at the bottom as if it kept nothing.
+    axes = plots.Axis(latency, from_zero=True), plots.Axis(quality, from_zero=True, room=_ROOM)
     plot = plots.Plot([*steps, *_points(models, numbered=False)], *axes)
     numbers = ""
     if not plot_drawing.names_fit(plot):
         plot = plots.Plot([*steps, *_points(models, numbered=True)], *axes)
         numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
     corner = f"The {'lower' if lowest else 'upper'} left corner is best."
-    beaten = f"No other model is both faster and better than: {', '.join(model.name for model in front)}."
-    yield plot_figure("Quality against latency", plot, f"{corner} {beaten}{numbers}")
+    if front:
+        corner += f" No other model is both faster and better than: {', '.join(model.name for model in ahead)}."
+    yield plot_figure("Quality against latency", plot, f"{corner}{numbers}")
 
 
 def _points(models: Sequence[Measured], *, numbered: bool) -> Iterator[plots.Series]:

@@ -13,6 +13,7 @@ from typing import Any
 from limbeck.core.blocks import NOTHING, Facts, Table, duration
 from limbeck.core.files import read_json
 from limbeck.core.records import PlannedStage, Run, Stage
+from limbeck.core.records import last_part as last_part
 from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest, Search
 from limbeck.report.plots import Point
 from limbeck.report.quality import metric_name
@@ -358,12 +359,6 @@ def title_of(name: str | None, folder: Path) -> str:
     """
     given = " ".join((name or "").split())
     return folder.resolve().name or given if given in _DEFAULTS else given
-
-
-def last_part(name: str) -> str:
-    """Return the last part of a name; of the model in the folder of a run or a fine-tuning, the folder's."""
-    parts = [part for part in name.removeprefix("package:").rstrip("/").split("/") if part]
-    return parts[-2] if len(parts) > 1 and parts[-1] in ("student", "model") else parts[-1] if parts else name
 
 
 def without_path(name: str) -> str:

@@ -21,6 +21,7 @@ from limbeck.report import comparison, evaluation, findings, inspection, plot_dr
 from limbeck.report.collect import collect
 from limbeck.report.figures import Measured, course_figures, quality_figures
 from limbeck.report.quality import labelled_rows
+from limbeck.report.verdicts import verdict
 from limbeck.version import __version__
 
 _GENERATOR = f"limbeck {__version__}"
@@ -36,11 +37,13 @@ class Part:
         title: Its name.
         subtitle: Its subject, in a line.
         sections: What is said.
+        verdict: What it comes to, in one or two sentences; empty where that cannot be told.
     """
 
     title: str
     subtitle: str
     sections: tuple[Section, ...]
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,8 @@ def render_markdown(page: Page, figures: str) -> str:
         if several:
             parts.append(f"## {escape_markdown(part.title)}")
         parts.append(escape_markdown(part.subtitle))
+        if part.verdict:
+            parts.append(f"**{escape_markdown(part.verdict)}**")
         for section in part.sections:
             parts.append(f"{'###' if several else '##'} {escape_markdown(section.title)}")
             parts += escaped_blocks(section.blocks, figures)
@@ -204,13 +209,17 @@ def _runs(runs: Sequence[tuple[str, findings.RunFound]]) -> Iterator[Block]:
     qualities = [(title, one, found) for title, one in runs if (found := run.quality_of(one)) is not None]
     models: dict[tuple[str, float], Measured] = {}
     for title, one, quality in qualities:
-        for model in run.measured_models(one, quality):
+        batch = (one.record.evaluation or RunEvaluation()).first_batch
+        for model in run.measured_models(one, quality) if batch.speedup else ():
             name = model.name if model.teacher else title
-            # One teacher is measured anew by every run; its first latency stands for all.
-            key = (name, round(model.quality, 4)) if model.teacher else (name, model.latency)
-            models.setdefault(key, model._replace(name=name))
-    if len({quality.label for *_, quality in qualities}) == 1:
-        yield from quality_figures([*models.values()], quality.label, quality.latency)
+            share = 1.0 if model.teacher else 1 / (batch.speedup or 1.0)
+            models.setdefault((name, round(model.quality, 4)), model._replace(name=name, latency=share))
+    # Each run timed its own teacher beside its student: shares of one teacher's latency compare, milliseconds do not.
+    teachers = {one.record.teacher.name_or_path for _, one, _ in qualities}
+    if len({quality.label for *_, quality in qualities}) == len(teachers) == 1:
+        yield from quality_figures(
+            [*models.values()], quality.label, run.SHARE_OF_LATENCY.format(quality.latency), front=False
+        )
 
 
 def _facts(found: findings.RunFound) -> Iterator[tuple[str, str]]:
@@ -226,7 +235,10 @@ def _facts(found: findings.RunFound) -> Iterator[tuple[str, str]]:
     yield "Held-out loss", ", ".join(str(Cell(stage.held_out.get("loss"), "{:.4g}")) for stage in stages)
     for label, row in labelled_rows(record.evaluation or RunEvaluation()):
         _, _, student, change = row.cells()
-        yield label, f"{student} ({change})" if change else student
+        if row.kind == "milliseconds":  # Of another time on the machine than those of other runs.
+            yield label.replace(", ms", ""), f"{change} than its teacher" if row.speedup is not None else NOTHING
+        else:
+            yield label, f"{student} ({change})" if change else student
 
 
 def build_page(found: Sequence[findings.Found]) -> Page:
@@ -236,7 +248,7 @@ def build_page(found: Sequence[findings.Found]) -> Page:
         found: The content of folders, one or more.
     """
     titled = list(zip(_titles(found), found, strict=True))
-    parts = [Part(title, subtitle(one), tuple(_sections(one))) for title, one in titled]
+    parts = [Part(title, subtitle(one), tuple(_sections(one)), verdict(one)) for title, one in titled]
     if len(found) == 1:
         return Page(f"{parts[0].title}: {describe_kind(found[0])[0]}", name_uniquely(parts))
     compared = Part("Side by side", f"{len(found)} folders", tuple(side_by_side(titled)))

@@ -40,6 +40,8 @@ _MARKERS = ("o", "s", "^", "D", "v", "X")
 _DASHES = ((), (6, 3), (2, 2), (8, 2, 2, 2), (4, 1.5), (1, 3))
 """One of each for every style: what colour tells apart, shape does too."""
 _FEW_POINTS = 30
+_FEW_STEPS = 3
+"""Points of a line that half the height is enough for."""
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 _STAND_INS = {ink: f"#fe{number:02x}01" for number, ink in enumerate(plots.THEMES["light"])}
 _LOCK = Lock()
@@ -189,20 +191,27 @@ def _draw_plot(sheet: Sheet, plot: plots.Plot, left: float, top: float) -> float
         entries.append(("limit", {"color": sheet.inks["muted"], "linewidth": 1.2, "linestyle": _dash((4, 3), 1.2)}))
         axes.axvline(plot.limit, **entries[-1][1])
     top = _draw_legend(sheet, entries, left, top) if len(entries) > 1 else top
-    sheet.text(left + 2, top + 11, plot.y.label, "muted", WIDTH - 4)
     for series, (_, look) in zip(plot.series, entries, strict=False):
         if series.points:
             _draw_series(sheet, axes, series, look, log=plot.y.log)
     axes.grid(axis="y")
-    margin = max(map(text_width, _scale(axes, "y", plot.y, 5)), default=0.0) + 8
-    box = (left + margin, top + 23, left + WIDTH - 8, top + 23 + _HEIGHT)
+    ticks = _scale(axes, "y", plot.y, 5)
+    lowest = axes.get_ylim()[0]
+    cut = f"begins at {lowest:.3g}" if lowest > 0 and not plot.y.log else ""
+    sheet.text(left + 2, top + 11, plot.y.label, "muted", WIDTH - 12 - text_width(cut))
+    if cut:
+        sheet.text(left + WIDTH - 8, top + 11, cut, "muted", ha="right")
+    margin = max(map(text_width, ticks), default=0.0) + 8
+    most = max((len(series.points) for series in plot.series if series.mark == "line" and not series.boxes), default=0)
+    height = _HEIGHT / 2 if 0 < most <= _FEW_STEPS else _HEIGHT
+    box = (left + margin, top + 23, left + WIDTH - 8, top + 23 + height)
     _scale(axes, "x", plot.x, max(1, min(8, int((box[2] - box[0]) / (text_width(plots.show(axes.dataLim.x1)) + 16)))))
     sheet.placed[axes] = box
     sheet.text((box[0] + box[2]) / 2, box[3] + 32, plot.x.label, "muted", box[2] - box[0], ha="center")
     places = []
     for series in plot.series:
         found = (axes.transScale + axes.transLimits).transform(np.reshape(series.points, (-1, 2)))
-        places.append([(box[0] + x * (box[2] - box[0]), box[3] - y * _HEIGHT) for x, y in found])
+        places.append([(box[0] + x * (box[2] - box[0]), box[3] - y * height) for x, y in found])
     _name_points(sheet, plot.series, places, (box[0], box[1] - 4, left + WIDTH, box[3]))
     return box[3] + 36
 
@@ -330,14 +339,21 @@ def _taken(all_series: Sequence[plots.Series], places: Sequence[Sequence[plots.P
 def _draw_bars(sheet: Sheet, drawing: plots.Bars, left: float, top: float) -> float:
     axes = sheet.canvas.add_axes((0, 0, 1, 1))
     bars = [bar for group in drawing.groups for bar in group.bars]
-    start = left + min(150.0, max(text_width(bar.label) for bar in bars) + 10)
+    start = left + min(180.0, max(text_width(bar.label) for bar in bars) + 10)
     end = left + WIDTH - max(text_width(bar.text) for bar in bars) - 14
-    y, names = 0.0, {}
+    y, spans = 0.0, []
     for group in drawing.groups:
         sheet.text(left + 2, top + y + 14, group.title, room=WIDTH - 4, weight="bold")
-        for middle, bar in enumerate(group.bars):
-            at = y + 28.5 + 17 * middle
-            names[at] = shortened(bar.label, start - left - 8)
+        y += 20
+        spans.append([y, y])
+        for bar in group.bars:
+            names = blocks.wrapped(_line(bar.label), lambda line: text_width(line) <= start - left - 8)
+            at = y + 2.5 + 6 * len(names)
+            for place, name in enumerate(names):
+                baseline = top + at + 3.5 + 12 * (place - (len(names) - 1) / 2)
+                sheet.text(start - 6, baseline, name, room=start - left - 8, ha="right")
+            y += 5 + 12 * len(names)
+            spans[-1][1] = y
             gid = sheet.title(f"{group.title}, {bar.label}: {bar.text}")
             axes.barh(at, bar.value, 11, color=sheet.series_ink(bar.style), gid=gid)
             sheet.text(end + 8, top + at + 3.5, bar.text)
@@ -345,13 +361,13 @@ def _draw_bars(sheet: Sheet, drawing: plots.Bars, left: float, top: float) -> fl
                 ends = [bar.value - (bar.deviation or 0), bar.value + (bar.deviation or 0)]
                 [line] = axes.plot(ends, [at, at], color=sheet.inks[ink], linewidth=width, marker="|", markersize=6)
                 line.set(markeredgecolor=sheet.inks[ink], markeredgewidth=width)
-        y += 22 + 17 * len(group.bars)
+        y += 2
     _scale(axes, "x", plots.Axis(drawing.label, from_zero=True), 5)
-    axes.set(ylim=(y, 0))
+    axes.set(ylim=(y, 0), yticks=[])
     axes.tick_params(length=0, bottom=False)
-    axes.set_yticks(list(names), list(names.values()), color=sheet.inks["ink"])
-    axes.grid(axis="x")
-    axes.axvline(0, color=sheet.inks["muted"], linewidth=1)
+    for first, last in spans:  # Beside the bars of a group, not through the headings.
+        axes.vlines(axes.get_xticks(), first, last, color=sheet.inks["rule"], linewidth=1, zorder=0)
+        axes.vlines(0, first, last, color=sheet.inks["muted"], linewidth=1)
     sheet.placed[axes] = (start, top, end, top + y)
     sheet.text((start + end) / 2, top + y + 30, drawing.label, "muted", WIDTH - 4, ha="center")
     return top + y + 34

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from limbeck.core import markdown, timing
 from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, to_csv
-from limbeck.core.records import Agreement, BatchLatency, CutVectors, Retrieval, RunEvaluation, TaskFigures, text_of
+from limbeck.core.records import BatchLatency, CutVectors, Retrieval, RunEvaluation, TaskFigures, text_of
 from limbeck.evaluation.metrics import METRICS
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
@@ -72,16 +72,17 @@ class Row:
         return f"{value:.1f}" if self.kind in ("megabytes", "milliseconds") else f"{value:.3f}"
 
     def _change(self) -> str:
+        within = "" if self.interval is None else f"95 %: {self.interval[0]:.3f} to {self.interval[1]:.3f}"
         if self.kind == "agreement":
-            return "" if self.interval is None else f"95 %: {self.interval[0]:.3f} to {self.interval[1]:.3f}"
+            return within
         if self.kind == "milliseconds" and self.speedup is not None:
             return f"{self.speedup:.2f}x faster" if self.speedup >= 1 else f"{1 / self.speedup:.2f}x slower"
         if not self.teacher or self.student is None:
-            return ""
+            return within
         if self.kind == "share" and (self.teacher <= 0 or self.student < 0):
-            return ""  # A share of a negative correlation says nothing.
+            return within  # A share of a negative correlation says nothing.
         if self.kind == "share":
-            return f"{self.student / self.teacher:.1%} kept"
+            return f"{self.student / self.teacher:.1%} kept{f'; {within}' if within else ''}"
         if self._value(self.student) == self._value(self.teacher):
             return "same"
         smaller = self.student < self.teacher
@@ -121,12 +122,13 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
         yield Row(f"Latency batch {batch.batch_size}, ms", *whole, "milliseconds", speedup=batch.speedup)
         yield Row("  its Transformer part", *part, "milliseconds", speedup=batch.transformer_speedup)
     if (agreement := found.agreement) is not None:
-        yield Row("Agreement (Spearman)", None, agreement.spearman, "agreement", interval=_ends(agreement))
+        yield Row("Agreement (Spearman)", None, agreement.spearman, "agreement", interval=ends_of(agreement.interval))
     for scores in found.development:
         title = f"{scores.task}, {scores.split}" if scores.split else scores.task
         for metric, value in scores.student.items():
             if metric in METRICS:  # Others are parts of these, and thresholds.
-                yield Row(f"{_at_start(metric_name(metric))} of {title}", scores.teacher.get(metric), value, "share")
+                label, within = f"{_at_start(metric_name(metric))} of {title}", ends_of(scores.intervals.get(metric))
+                yield Row(label, scores.teacher.get(metric), value, "share", interval=within)
     if (task := found.task) is not None and task.metric is not None:
         # No score of the task: the teacher may have been trained on these rows, so no share of its score is told.
         metric = metric_name(task.metric)
@@ -134,12 +136,13 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
             yield Row(f"{_at_start(metric)} on rows {_HELD_OUT}", None, task.student, "agreement")
         else:
             yield Row(AGREEMENT, None, task.agreement, "agreement")
-            yield Row(f"  with their labels: {metric}", task.teacher, task.student, "agreement")
+            yield Row("  with their labels", task.teacher, task.student, "agreement")
     theirs, own = teacher.retrieval or Retrieval(), student.retrieval or Retrieval()
     mixed = found.asymmetric or Retrieval()
     for metric in RETRIEVAL:
         whole = getattr(theirs, metric)
-        yield Row(f"Retrieval {metric_name(metric)}", whole, getattr(own, metric), "share")
+        within = ends_of(own.interval if metric == "mrr_at_10" else own.intervals.get(metric))
+        yield Row(f"Retrieval {metric_name(metric)}", whole, getattr(own, metric), "share", interval=within)
         if (value := getattr(mixed, metric)) is not None:
             yield Row(f"  {_ASYMMETRIC}", whole, value, "share")
     for cut in found.cut:
@@ -150,7 +153,9 @@ def _rows_of_cut(cut: CutVectors) -> Iterator[Row]:
     """Rows of shorter vectors: agreement and the first figure of retrieval."""
     width, metric = f"{cut.width} components", RETRIEVAL[0]
     if cut.agreement is not None:
-        yield Row(f"Agreement, {width}", None, cut.agreement.spearman, "agreement", interval=_ends(cut.agreement))
+        yield Row(
+            f"Agreement, {width}", None, cut.agreement.spearman, "agreement", interval=ends_of(cut.agreement.interval)
+        )
     theirs, own, mixed = (getattr(one or Retrieval(), metric) for one in (cut.teacher, cut.student, cut.asymmetric))
     if own is not None:
         yield Row(f"Retrieval {metric_name(metric)}, {width}", theirs, own, "share")
@@ -158,8 +163,9 @@ def _rows_of_cut(cut: CutVectors) -> Iterator[Row]:
         yield Row(f"  {_ASYMMETRIC}", theirs, mixed, "share")
 
 
-def _ends(agreement: Agreement) -> tuple[float, float] | None:
-    ends = tuple(end for end in agreement.interval or () if end is not None)
+def ends_of(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
+    """Return the ends of a recorded interval; None where one of them is not known."""
+    ends = tuple(end for end in interval or () if end is not None)
     return (ends[0], ends[1]) if len(ends) == 2 else None
 
 
@@ -200,6 +206,19 @@ def _at_start(name: str) -> str:
     return name[:1].upper() + name[1:] if "".join(name.split()[:1]).islower() else name
 
 
+def _notes_on_intervals(found: RunEvaluation) -> Iterator[str]:
+    """Say what the 95 % intervals are over."""
+    over = []
+    if found.agreement is not None and found.agreement.interval:
+        over.append(f"of the agreement over {found.agreement.documents or 0:,.0f} documents")
+    if found.student.retrieval is not None and found.student.retrieval.interval:
+        over.append(f"of retrieval over {found.student.retrieval.pool or 0:,.0f} summaries")
+    if any(scores.intervals for scores in found.development):
+        over.append("of scores over development rows")
+    if over:
+        yield f"95 %: intervals of the student's figures, {', '.join(over)}; of one training, with one seed."
+
+
 def comparison_notes(comparison: Measured) -> list[str]:
     """Return the lines that belong below the table: how it was measured, and why figures are missing."""
     return list(_notes(RunEvaluation.read(comparison)))
@@ -229,6 +248,7 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
             f"Measured on less than usual, to take {found.settings.budget_seconds:,.0f} s (a tenth of the training, or "
             f"30 s): for more, set {keys} in the recipe."
         )
+    yield from _notes_on_intervals(found)
     if found.asymmetric is not None:
         yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
     if found.cut:
@@ -246,6 +266,8 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
             named = f"; the teacher is '{scores.teacher_name}'" if scores.teacher_name else ""
             title = f"{scores.task}, {scores.split}" if scores.split else scores.task
             yield f"Development rows: {scores.rows:,.0f} of {title}, models as they are{few}{named}."
+    if task.only_answer:
+        yield f"The student gives all rows of stage '{task.stage}' one answer: its agreement says nothing."
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
     yield from (f"No {name}: {reason}" for name, reason in found.unavailable.items())

@@ -1,7 +1,7 @@
 """Reports of runs: steps, teacher beside student, layers, course, recipe, machine."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,10 +10,11 @@ import yaml
 from limbeck.core import blocks, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, duration, number
 from limbeck.core.escaping import one_line
+from limbeck.core.intervals import Interval, of_share
 from limbeck.report import figures, plots
 from limbeck.report.figures import LayerLinks, Measured, find_links, recorded_links
 from limbeck.report.findings import RunFound, StageFound, last_part, run_state, without_path
-from limbeck.report.quality import AGREEMENT, comparison_notes, format_count, metric_name, quality_table
+from limbeck.report.quality import AGREEMENT, comparison_notes, ends_of, format_count, metric_name, quality_table
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Quality:
         teacher: The teacher's value, where it has one.
         student: The student's.
         agreement: Whether it is how far the student agrees with the teacher.
+        interval: Of the student's value, where there is one.
+        over: What the interval is over, such as "872 rows".
     """
 
     label: str
@@ -33,6 +36,8 @@ class Quality:
     teacher: float | None
     student: float
     agreement: bool = False
+    interval: Interval | None = None
+    over: str = ""
 
     @property
     def kept(self) -> float | None:
@@ -51,16 +56,26 @@ def quality_of(run: RunFound) -> Quality | None:
     for scores in found.development:
         if (value := scores.student.get(scores.metric)) is not None:
             label = f"{metric_name(scores.metric)} of {scores.task}"
-            return Quality(label, of, scores.teacher.get(scores.metric), value)
+            within, over = ends_of(scores.intervals.get(scores.metric)), _counted(scores.rows, "rows")
+            return Quality(label, of, scores.teacher.get(scores.metric), value, interval=within, over=over)
     if task.metric and task.agreement is not None:
-        return Quality(AGREEMENT.lower(), of, 1.0, task.agreement, agreement=True)
+        over = _counted(task.rows, "rows")
+        is_share = task.metric == "accuracy" and task.task == "classification" and task.rows
+        within = of_share(task.agreement, int(task.rows or 0)) if is_share else None
+        return Quality(AGREEMENT.lower(), of, 1.0, task.agreement, agreement=True, interval=within, over=over)
     ours, theirs = (model.retrieval or records.Retrieval() for model in (found.student, found.teacher))
     if ours.mrr_at_10 is not None:
-        return Quality("retrieval MRR@10, held out", of, theirs.mrr_at_10, ours.mrr_at_10)
+        over, within = _counted(ours.pool, "summaries"), ends_of(ours.interval)
+        return Quality("retrieval MRR@10, held out", of, theirs.mrr_at_10, ours.mrr_at_10, interval=within, over=over)
     agreement = found.agreement or records.Agreement()
     if agreement.spearman is None:
         return None
-    return Quality("agreement with the teacher (Spearman)", of, 1.0, agreement.spearman, agreement=True)
+    over, within = _counted(agreement.documents, "documents"), ends_of(agreement.interval)
+    label = "agreement with the teacher (Spearman)"
+    return Quality(label, of, 1.0, agreement.spearman, agreement=True, interval=within, over=over)
+
+
+SHARE_OF_LATENCY = "latency, as a share of the teacher's, measured in turns ({})"
 
 
 def measured_models(run: RunFound, quality: Quality | None) -> list[Measured]:
@@ -82,8 +97,16 @@ def _flow(run: RunFound) -> Iterator[Block]:
     yield blocks.Steps(tuple(_steps(run)))
     if run.status.status != "finished":
         yield run_state(run.status)
-    warnings = (*run.problems, *_unfinished(run), *_untrained(run), *_of_stages(run), *_of_text(run))
-    yield Notes(warnings, warning=True)
+    yield Notes(tuple(warnings_of(run)), warning=True)
+
+
+def warnings_of(run: RunFound) -> Iterator[str]:
+    """Go through what a reader should know before the figures, the weightiest first."""
+    yield from (*run.problems, *_unfinished(run))
+    for found in (run.record.evaluation or records.RunEvaluation()).development:
+        if (only := only_answer(found)) is not None:
+            yield f"The student gives all rows of {found.task} one answer, '{only}': its scores say nothing."
+    yield from (*_untrained(run), *_of_stages(run), *_of_text(run))
 
 
 def _steps(run: RunFound) -> Iterator[tuple[str, str]]:
@@ -187,10 +210,11 @@ def _result(run: RunFound) -> Iterator[Block]:
     yield replace(table, rows=rows, words=(3,))
     yield Notes(tuple(comparison_notes(evaluation)))
     if quality := quality_of(run):
-        yield from figures.quality_figures(measured_models(run, quality), quality.label, quality.latency)
+        latency = f"latency, ms ({quality.latency})"
+        yield from figures.quality_figures(measured_models(run, quality), quality.label, latency, front=False)
 
 
-# Answers on development rows: which classes are taken for which, F1 by class, where student and teacher disagree.
+# Answers: which classes are taken for which, F1 by class, where student and teacher disagree.
 
 
 _MOST_DRAWN = 30
@@ -199,11 +223,10 @@ _MOST_LETTERS = 240
 
 
 def _answers(run: RunFound) -> Iterator[Block]:
-    """Show confusions, classes and disagreements of each task; its scores are in the table of teacher and student."""
+    """Show confusions and classes of each task; its scores are in the table of teacher and student."""
     for found in (run.record.evaluation or records.RunEvaluation()).development:
         yield from _confusions(found)
         yield from _by_label(found)
-        yield from _disagreements(found)
 
 
 def _score(value: float | None) -> Cell:
@@ -237,18 +260,36 @@ def _by_label(found: records.DevelopmentFigures) -> Iterator[Table]:
         yield Table(f"{found.task}, one by one", headings, rows, folded=len(rows) > _MOST_DRAWN)
 
 
-def _disagreements(found: records.DevelopmentFigures) -> Iterator[Block]:
-    """List the rows on which student and teacher are furthest apart, with all three answers."""
-    if found.disagreements is not None and found.rows:
-        share = found.disagreements / found.rows
-        yield Notes((f"{found.task}: student and teacher disagree on {found.disagreements:,.0f} rows ({share:.1%}).",))
+def only_answer(found: records.DevelopmentFigures) -> str | None:
+    """Return the one answer that a student gives to all rows; of older records the one class that it gives."""
+    given = {place for row in found.confusion for place, count in enumerate(row) if count}
+    if found.only_answer is None and len(given) == 1 and len(found.labels) > 1:
+        return found.labels[given.pop()]
+    return found.only_answer
+
+
+def _disagreements(run: RunFound) -> Iterator[Block]:
+    """List what student and teacher are furthest apart on: rows of tasks, else pairs of sentences."""
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    for found in evaluation.development:
+        if found.disagreements is not None and found.rows:
+            share = found.disagreements / found.rows
+            yield Notes(
+                (f"{found.task}: student and teacher disagree on {found.disagreements:,.0f} rows ({share:.1%}).",)
+            )
+        yield from _examples(f"{found.task}: where student and teacher are furthest apart", "Row", found.examples)
+    if evaluation.agreement is not None:
+        caption = "Pairs of held-out sentences whose similarity student and teacher place furthest apart"
+        yield from _examples(caption, "Pair", evaluation.agreement.examples)
+
+
+def _examples(caption: str, what: str, examples: Sequence[records.Disagreement]) -> Iterator[Table]:
     rows: list[tuple[AnyCell, ...]] = [
-        (_shown(one), *map(_cut, (one.label, one.teacher, one.student)), _score(one.distance)) for one in found.examples
+        (_shown(one), *map(_cut, (one.label, one.teacher, one.student)), _score(one.distance)) for one in examples
     ]
     if rows:
-        headings = ("Row", "Label", "Teacher", "Student", "Distance")
-        caption = f"{found.task}: where student and teacher disagree most"
-        yield Table(caption, headings, tuple(rows), words=(1, 2, 3))
+        label = "Label" if what == "Row" else "From"
+        yield Table(caption, (what, label, "Teacher", "Student", "Distance"), tuple(rows), words=(1, 2, 3))
 
 
 def _shown(example: records.Disagreement) -> str:
@@ -475,6 +516,7 @@ def kinds_of_rows(text: records.CorpusText) -> Iterator[Block]:
 
 
 SECTIONS: dict[str, Callable[[RunFound], Iterable[Block]]] = {
+    "Where student and teacher disagree most": _disagreements,
     "What was done": _flow,
     "Teacher beside student": _result,
     "Answers on development rows": _answers,

@@ -61,7 +61,8 @@ def write_search(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     search, kind = _read(record)
     texts = {studies.Search.FILE: records.text_of(record)}
     if record.get("recipe") is not None:
-        header = f"# Found by `limbeck search {record['kind']}` (study '{record['name']}'); train it: limbeck distill\n"
+        study = f"`limbeck search {record['kind']}` (study '{record['name']}')"
+        header = f"# Highest of {study}, each candidate trained once; train it: limbeck distill\n"
         texts[RECIPE] = header + yaml.safe_dump(record["recipe"], sort_keys=False, allow_unicode=True, width=100)
     texts |= search_files(record)
     with writing(folder):
@@ -99,6 +100,15 @@ def result_of(found: SearchFound) -> str:
     if found.so_far is not None:
         return f"{best}, so far" if best else ""
     return (best or "nothing yet") if record.is_finished else ""
+
+
+def verdict_of(found: SearchFound) -> str:
+    """Return the result of a finished search in whole sentences, or what it has come to so far."""
+    kind = KINDS.get(found.record.kind or "")
+    if kind is not None and found.record.is_finished and (said := str(kind.result(found.record)[1])):
+        return said
+    found_so_far = result_of(found)
+    return f"Not finished: {found_so_far}." if found_so_far else ""
 
 
 def _standing(found: SearchFound) -> Iterator[Block]:
@@ -139,7 +149,7 @@ def _flow(found: SearchFound) -> Iterator[Block]:
             ("Student", record.student.shape or "listed shapes"),
             ("Proxy", f"{' and '.join(record.methods)} on {record.share or 0:.0%} of the text"),
             ("Search", f"{record.kind}, {spent} of workers' time"),
-            ("Found", result_of(found)),
+            ("Highest", result_of(found)),
         )
     )
     given_up = record.given_up if isinstance(record, studies.MappingSearch) else []
@@ -167,14 +177,16 @@ def _joined_layers(found: SearchFound) -> Iterator[Block]:
     for stage in record.recipe.stages if record.is_finished and record.recipe is not None else ():
         links = figures.find_links(stage.method, record.student.shape, record.teacher.shape)
         if links is not None and links.joins:
-            yield figures.layers_figure(f"What was found: {stage.method_name}", links)
+            yield figures.layers_figure(f"The highest: {stage.method_name}", links)
 
 
 def _recipe(found: SearchFound) -> Iterator[Block]:
     if found.record.is_finished and found.record.recipe is not None:
-        yield Paragraph("`limbeck distill recipe.yaml` in the search's folder trains what was found.")
+        yield Paragraph(
+            "`limbeck distill recipe.yaml` in the search's folder trains the candidate with the highest score."
+        )
         dumped = yaml.safe_dump(found.record.recipe.to_dict(), sort_keys=False, allow_unicode=True)
-        yield blocks.Code("Recipe of what was found", dumped, "yaml")
+        yield blocks.Code("Recipe of the highest", dumped, "yaml")
 
 
 def _provenance(found: SearchFound) -> Iterable[Block]:

@@ -3,7 +3,7 @@
 import statistics
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -50,7 +50,7 @@ class SearchKind(ABC, Generic[S]):
 
     def shown(self, record: S) -> list[Block]:
         """Return the lines and tables for a console."""
-        return [blocks.Paragraph(self.result(record)[1]), *self.tables(record)]
+        return [*([blocks.Paragraph(found)] if (found := self.result(record)[1]) else []), *self.tables(record)]
 
     @abstractmethod
     def course(self, record: S, so_far: str) -> Iterator[Block]:
@@ -70,6 +70,13 @@ class SearchKind(ABC, Generic[S]):
     @abstractmethod
     def pictures(self, record: S) -> dict[str, Figure]:
         """Return its figures by the names of their files."""
+
+
+def _once(others: Iterable[str]) -> str:
+    """Say how far the next candidate is behind, and that one training of each tells nothing from chance."""
+    following = next(iter(others), None)
+    behind = "" if following is None else f"The next has {following}. "
+    return f"{behind}Each was trained once, with one seed: differences may be chance."
 
 
 _BEST_MAPPINGS = 10
@@ -92,14 +99,14 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         if best is None:
             return "", ""
         mapping, scores = show_mapping(best.mapping), ", ".join(f"{n} {score:.2f}" for n, score in best.scores.items())
-        found = f"Found: **{mapping}**, gene `{best.gene}`, fitness {best.fitness:.2f} ({scores})."
+        found = (
+            f"Highest fitness of {len(record.candidates)} mappings: {mapping}, gene `{best.gene}`, {best.fitness:.2f} "
+            f"({scores}). {_once(f'{one.fitness:.2f}' for one in record.candidates[1:])}"
+        )
         return f"mapping {mapping}, fitness {best.fitness:.2f}", found
 
     def tables(self, record: studies.MappingSearch) -> list[Table]:
         return [_generations(record), _best_mappings(record)]
-
-    def shown(self, record: studies.MappingSearch) -> list[Block]:
-        return [*self.tables(record)]
 
     def course(self, record: studies.MappingSearch, so_far: str) -> Iterator[Block]:
         if not record.generations:
@@ -108,7 +115,7 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         yield evolution_figure(record)
         yield from distribution_figures(record)
         yield _generations(record, so_far)
-        yield replace(_best_mappings(record), caption=f"Best mappings{so_far}", strong=(0,))
+        yield replace(_best_mappings(record), caption=f"Best mappings{so_far}")
         yield self._notes(record, so_far)
 
     def notes(self, record: studies.MappingSearch) -> Iterator[str]:
@@ -216,9 +223,14 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
         best = record.best
         if best is None:
             return "", ""
+        others = (
+            shape.reward for shape in _by_reward(record) if shape.trial != best.trial and shape.state == "trained"
+        )
+        trained = sum(shape.state == "trained" for shape in record.shapes)
         found = (
-            f"Found: **{describe_shape(best)}**, {best.parameters:,} parameters, {best.latency_share:.3f} of the "
-            f"teacher's latency, loss {best.loss:.4f}, reward {best.reward:.4f}."
+            f"Highest reward of {trained} trained shapes: {describe_shape(best)}, {best.parameters:,} parameters, "
+            f"{best.latency_share:.3f} of the teacher's latency, loss {best.loss:.4f}, reward {best.reward:.4f}. "
+            f"{_once(f'{reward or 0:.4f}' for reward in others)}"
         )
         return f"{describe_shape(best)}, {best.latency_share:.3f} of the latency, loss {best.loss:.4f}", found
 
@@ -239,8 +251,7 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
         if record.best is not None:
             yield shapes_figure(record)
             yield _front(record, so_far)
-        table = _shapes(record, f"All shapes{so_far}, the best first", _SHAPES_ON_PAGE)
-        yield replace(table, strong=() if record.best is None else (0,))
+        yield _shapes(record, f"All shapes{so_far}, the highest reward first", _SHAPES_ON_PAGE)
         yield self._notes(record, so_far)
 
     def notes(self, record: studies.ArchitectureSearch) -> Iterator[str]:
@@ -300,7 +311,7 @@ def _front(record: studies.ArchitectureSearch, so_far: str = "") -> Table:
 
 def _shapes(record: studies.ArchitectureSearch, caption: str, most: int | None = None) -> Table:
     """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
-    ranked = sorted(record.shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
+    ranked = _by_reward(record)
     rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
             str(shape.trial),
@@ -313,6 +324,10 @@ def _shapes(record: studies.ArchitectureSearch, caption: str, most: int | None =
     )
     headings = ("Trial", "Shape", "Parameters", "Of teacher", "Loss", "Reward", "State")
     return Table(caption, headings, rows, words=(1, 6), left_out=len(ranked) - len(rows))
+
+
+def _by_reward(record: studies.ArchitectureSearch) -> list[studies.SearchedShape]:
+    return sorted(record.shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
 
 
 def _shape_figures(shape: studies.SearchedShape) -> tuple[Cell, ...]:
@@ -336,9 +351,10 @@ class _Layers(SearchKind[studies.TeacherLayerSearch]):
         if record.best is None:
             return "", ""
         layer, last = record.best.layer, record.best.scores[-1]
+        scores = (row.scores[-1].score for row in record.layers if row.layer != layer and row.scores)
         found = (
-            f"Recommended: teacher layer **{layer}** of {record.teacher.layers}, score {last.score:.2f} "
-            f"after {last.step} steps."
+            f"Highest score: teacher layer {layer} of {record.teacher.layers}, {last.score:.2f} after {last.step} "
+            f"steps. {_once(f'{score:.2f}' for score in scores if score is not None)}"
         )
         return f"layer {layer}, score {last.score:.2f}", found
 
@@ -349,11 +365,9 @@ class _Layers(SearchKind[studies.TeacherLayerSearch]):
         return [blocks.Paragraph(self.result(record)[1]), replace(_layers(record), caption="")]
 
     def course(self, record: studies.TeacherLayerSearch, so_far: str) -> Iterator[Block]:
-        strong: tuple[int, ...] = ()
         if record.best is not None:
-            yield race_figure(record, "best so far" if so_far else "recommended")
-            strong = (0,)
-        yield replace(_layers(record), caption=f"Layers{so_far}, the best first", strong=strong)
+            yield race_figure(record, "highest so far" if so_far else "highest")
+        yield replace(_layers(record), caption=f"Layers{so_far}, the longest trained and then the highest first")
         yield self._notes(record, so_far)
 
     def notes(self, record: studies.TeacherLayerSearch) -> Iterator[str]:
@@ -396,10 +410,10 @@ def _layers(record: studies.TeacherLayerSearch) -> Table:
         last = row.scores[-1] if row.scores else None
         each = (number(getattr(last, name, None), 2) for name in record.scores)
         end = _ENDS[row.state].format(row.steps)
-        rows.append((str(row.rank), str(row.layer), *scores, *each, number(row.own_loss, 4), end))
+        rows.append((str(row.layer), *scores, *each, number(row.own_loss, 4), end))
     headings = ["Layer", *(f"Step {step}" for step in steps), "Trial"]
     if finished:
-        headings = ["Rank", *headings[:-1], *record.scores, "Own loss", "Dropped"]
+        headings = [*headings[:-1], *record.scores, "Own loss", "Dropped"]
     return Table("Layers", tuple(headings), tuple(rows), words=(len(headings) - 1,))
 
 
@@ -468,7 +482,7 @@ def shapes_figure(record: studies.ArchitectureSearch) -> Figure:
     return plot_figure("Loss and latency of shapes", plot, caption)
 
 
-def race_figure(record: studies.TeacherLayerSearch, mark: str = "recommended") -> Figure:
+def race_figure(record: studies.TeacherLayerSearch, mark: str = "highest") -> Figure:
     """Draw the score of every layer at every step that it was scored at, and mark the best.
 
     Args:

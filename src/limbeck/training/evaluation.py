@@ -7,13 +7,14 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.core.progress import Report, no_progress
-from limbeck.corpus import LabelledCorpus, PadCollator
+from limbeck.core.progress import CorpusProgress, Report, no_progress
+from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import compare_models, encode, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.schema import EvaluationSpec
+from limbeck.training.data import AnyCorpus
 from limbeck.training.development import measure_tasks
 from limbeck.training.run import Run
 from limbeck.training.stage import label_kind
@@ -30,14 +31,18 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     teacher: PreTrainedModel = run.load_teacher()
     student = load_model(str(run.student_folder))
     located = resolve_model(run.plan.recipe.teacher.model)
-    documents = run.corpora[0].held_out_documents() if run.corpora else []
-    held_out = [(document.title, document.body) if document.title else document.text for document in documents]
+    documents = _held_out_documents(run)
+    held_out = None
+    if documents is not None:
+        held_out = [(document.title, document.body) if document.title else document.text for document in documents]
     pooling, student_pooling = run.plan.vectors_of_both(run.student_folder)
-    texts = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
+    texts = [text if isinstance(text, str) else "\n".join(text) for text in held_out or ()]
     amounts = choose_amounts(
         spec,
+        # The sentence vectors of a classifier are nobody's answer.
+        of_vectors=run.plan.head in (None, "masked_lm"),
         # Labelled rows have no titles to find them by.
-        retrieves=not _reads_rows_first(run),
+        retrieves=not (run.corpora and isinstance(run.corpora[0], LabelledCorpus)),
         budget=max(LEAST_SECONDS, BUDGET * (run.record.run.timings.get("training") or 0.0)),
         seconds_of_text=lambda: _seconds_of_text((teacher, student), run, texts),
     )
@@ -69,6 +74,17 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     return comparison.to_dict() | (found or _score_task(run))
 
 
+def _held_out_documents(run: Run) -> Sequence[Document] | None:
+    """Return the documents that a run holds out, without stages those of its recipe's text; None without text."""
+    if run.corpora:
+        return run.corpora[0].held_out_documents()
+    if (settings := run.plan.text_alone) is None:
+        return None
+    build: Callable[..., AnyCorpus] = open_stream if settings.streaming else build_corpus
+    with CorpusProgress(run.console) as progress:
+        return build(settings, run.tokenizer, progress=progress).held_out_documents()
+
+
 BUDGET, LEAST_SECONDS = 0.1, 30.0
 """What an evaluation by default may take: a share of the training's time, and seconds in any case."""
 _PAIRS, _POOL, _BATCHES = 1500, 700, (1, 32)
@@ -97,7 +113,7 @@ class Amounts:
 
 
 def choose_amounts(
-    spec: EvaluationSpec, *, retrieves: bool, budget: float, seconds_of_text: Callable[[], float]
+    spec: EvaluationSpec, *, of_vectors: bool, retrieves: bool, budget: float, seconds_of_text: Callable[[], float]
 ) -> Amounts:
     """Choose how much is measured: what the recipe says, and else as much of the usual as fits into a budget.
 
@@ -105,12 +121,13 @@ def choose_amounts(
 
     Args:
         spec: What the recipe says.
+        of_vectors: Whether sentence vectors of the models say anything.
         retrieves: Whether the text can be searched.
         budget: Seconds.
         seconds_of_text: Measures how long both models take for a text; called where a default may not fit.
     """
-    pairs = (spec.pairs or _PAIRS) if spec.quality else 0
-    pool = (spec.retrieval_pairs or _POOL) if spec.quality and retrieves else 0
+    pairs = (spec.pairs or _PAIRS) if spec.quality and of_vectors else 0
+    pool = (spec.retrieval_pairs or _POOL) if spec.quality and of_vectors and retrieves else 0
     batches = tuple(spec.batch_sizes or _BATCHES)
     by_default = [key for key in ("pairs", "retrieval_pairs", "batch_sizes") if getattr(spec, key) is None]
     if not by_default or not (spec.quality or spec.speed):
@@ -167,7 +184,3 @@ def _score_task(run: Run) -> dict[str, Any]:
         return {"task": {**scores.to_dict(), "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
-
-
-def _reads_rows_first(run: Run) -> bool:
-    return bool(run.corpora) and isinstance(run.corpora[0], LabelledCorpus)
