@@ -181,13 +181,13 @@ def test_texts_are_told_from_names_of_sources(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (3, "corpus.sources: a int is no text"),
+        (3, "corpus.sources: a int is not text"),
         ([], "corpus is empty"),
         (["A first text.", "A second text.", 3], "number 3 is a int among text"),
         ([{"text": "a"}, "b c", "d e"], "corpus.sources"),
         (iter(()), "corpus.sources is empty"),
         ([{"text": object()}], "row 1 cannot be written"),
-        (datasets.DatasetDict({"test": datasets.Dataset.from_list(ROWS)}), "has the splits test, and no 'train'"),
+        (datasets.DatasetDict({"test": datasets.Dataset.from_list(ROWS)}), "has the splits test, but no 'train'"),
         (datasets.Dataset.from_list([{"a": 1, "text": "b"}]).select([]), "has no rows"),
     ],
     ids=["number", "empty", "mixed", "mixed rows", "nothing", "object", "splits", "no rows"],
@@ -213,7 +213,7 @@ def test_training_arguments_give_what_differs_from_their_defaults(folder, tmp_pa
     written = recipe_of(result)["stages"][0]["training"]
     assert training_of(given).items() <= written.items() and not (tmp_path / "not-this").exists()
     assert result.record["stages"][0]["steps"] == 2
-    with pytest.raises(RecipeError, match="training: a list is no training"):
+    with pytest.raises(RecipeError, match="training: a list cannot hold training arguments"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, training=[3], output=tmp_path / "s")
 
 

@@ -97,7 +97,7 @@ def test_shapes_are_told_from_models(bert_folder, tmp_path, monkeypatch):
 
 
 def test_mistakes_are_refused(bert_folder):
-    with pytest.raises(RecipeError, match=r"--lengths 600 is longer than the 128"):
+    with pytest.raises(RecipeError, match=r"--lengths 600 is more than the 128"):
         measure_models([str(bert_folder)], device=CPU, lengths=[4, 600])
     with pytest.raises(RecipeError, match="named twice"):
         measure_models(["1x24", "1x24"], device=CPU)

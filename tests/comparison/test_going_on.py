@@ -141,7 +141,7 @@ def test_ctrl_c_while_evaluating_and_a_fine_tuning_that_fails(plan, tasks, tmp_p
     result = limbeck.compare(plan, output=output)
     assert result.failed == 1 and len(trained) == 2, "nothing is distilled again"
     first, second = result.record["summary"]["blocks"][0]["rows"]
-    assert (first["rank"], second["rank"]) == (1, None)
+    assert (first["rank"], second["rank"]) == (None, None), "one seed"
     assert first["retention"] == {}, "the teacher is not evaluated"
     assert "no head" in result.files[0].read_text()
 

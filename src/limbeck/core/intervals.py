@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -49,7 +50,9 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
     import numpy as np
 
     generator = np.random.default_rng(0)
-    found = [score(generator.integers(rows, size=rows).tolist()) for _ in range(RESAMPLES)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Of draws with one class.
+        found = [score(generator.integers(rows, size=rows).tolist()) for _ in range(RESAMPLES)]
     low, high = np.percentile(found, [2.5, 97.5])
     return float(low), float(high)
 

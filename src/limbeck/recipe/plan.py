@@ -12,7 +12,7 @@ from limbeck.core.kinds import KINDS, kind_of
 from limbeck.corpus import CorpusSettings, LabelledSettings
 from limbeck.corpus.classes import read_weights
 from limbeck.corpus.settings import SourceUse
-from limbeck.corpus.sources import check_source, stored_size
+from limbeck.corpus.sources import stored_size
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.task_files import check_scored
@@ -224,8 +224,6 @@ def plan_run(recipe: Recipe) -> RunPlan:
     if sentence is not None:
         sentence.check_fits(recipe.teacher.model, teacher.shape.hidden)
     plan = RunPlan(recipe, teacher, student, sentence, stages)
-    for source in plan.text_alone.sources if plan.text_alone is not None else ():
-        check_source(source)
     _check_scored_tasks(plan, [stage for stage in taught if stage.pairing.task != "text"])
     return plan
 

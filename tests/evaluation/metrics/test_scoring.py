@@ -97,7 +97,7 @@ def test_the_best_thresholds_are_found():
         ("mrpc", "validation", rows([None]), [1], CorpusError, "The split 'validation' of MRPC is unlabelled"),
         ("mrpc", "validation", [], [], CorpusError, "has no rows to score"),
         ("mrpc", "validation", rows([1]), [1, 0], ValueError, "2 predictions for 1 rows"),
-        ("mrpc", "validation", rows([1]), {"0": AnswerPrediction("x")}, ValueError, "must be one a row"),
+        ("mrpc", "validation", rows([1]), {"0": AnswerPrediction("x")}, ValueError, "must be one per row"),
         ("squad", "validation", rows([1]), [1], ValueError, "must be answers by row id"),
     ],
 )
