@@ -101,7 +101,8 @@ def test_vectors_of_other_widths_have_no_common_documents():
     asked = {**QUALITY, "asymmetric": True, "widths": [20, 8]}
     found = compare_models(teacher, student, tiny_tokenizer(), documents(), **asked, student_pooling="mean+cls")
     assert (
-        found.asymmetric is None and "32 components and the teacher's have 16" in found.unavailable["asymmetric retrieval"]
+        found.asymmetric is None
+        and "32 components and the teacher's have 16" in found.unavailable["asymmetric retrieval"]
     )
     assert [(cut.width, cut.asymmetric) for cut in found.cut] == [(8, None)]
     assert (found.settings.pooling, found.settings.student_pooling) == ("mean", "mean+cls")

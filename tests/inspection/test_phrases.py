@@ -174,8 +174,14 @@ def test_held_out_spans_are_the_ones_scored(many):
 @pytest.mark.parametrize(
     ("sample", "words"),
     [
-        (SpanSample(labelled=3, clusters=10, unlabelled=0), "too few spans for 10 clusters: of 3 that were drawn, 3 are left"),
-        (SpanSample(labelled=20, unlabelled=0, held_out=19), "too few spans for 3 clusters: of 20 that were drawn, 1 are left"),
+        (
+            SpanSample(labelled=3, clusters=10, unlabelled=0),
+            "too few spans for 10 clusters: of 3 that were drawn, 3 are left",
+        ),
+        (
+            SpanSample(labelled=20, unlabelled=0, held_out=19),
+            "too few spans for 3 clusters: of 20 that were drawn, 1 are left",
+        ),
         (SpanSample(labelled=1, unlabelled=0), "1 kinds of label"),
     ],
 )
