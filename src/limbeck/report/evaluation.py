@@ -402,7 +402,8 @@ def pass_of(costs: studies.Costs) -> str:
 
 
 def _flow(found: EvaluationFound) -> Iterator[Block]:
-    models = dict.fromkeys(last_part(cell.model) for cell in found.cells)
+    titles = {model.name: name_of(model) for model in found.summary.models}
+    models = dict.fromkeys(titles.get(cell.model, last_part(cell.model)) for cell in found.cells)
     tasks = dict.fromkeys(cell.task for cell in found.cells)
     way = "models as they are" if found.asked.as_is else ""
     asked = [found.asked.preset or "", ", ".join(found.asked.overrides), way]
