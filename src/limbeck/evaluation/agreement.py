@@ -80,7 +80,8 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
 def _check_enough(made: int, needed: int, kind: str, documents: int) -> None:
     if made < needed:
         read = f"{documents} held-out document{'s' * (documents != 1)}"
-        raise CorpusError(f"Only {made} {kind} pairs can be made from {read}; {needed} are needed: hold out more text.")
+        pairs = f"{kind} pair{'s' * (made != 1)}"
+        raise CorpusError(f"Only {made} {pairs} can be made from {read}; {needed} are needed: hold out more text.")
 
 
 def measure_agreement(

@@ -217,7 +217,7 @@ def speed_words(speedup: float) -> str:
 # The scores of one student on tasks, out of the tables of `limbeck evaluate`.
 
 
-_OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")
+_OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|(?:made of|assembled from) \d+ of its \d+ parts")
 
 
 @dataclass(frozen=True)
