@@ -6,8 +6,8 @@ import pytest
 
 from tests.docs.pages import MADE_BELOW, PAGES, ROOT
 
-#: Words as `wc -w` counts them, so that every cell of a table costs some. Not counted: cards, and what is made of code or,
-#: between the marks of its script, of result files.
+#: Words as `wc -w` counts them, so that every cell of a table costs some. Not counted: cards, and what is made of code
+#: or, between the marks of its script, of result files.
 MOST_WORDS = 28_000
 MOST_LINES_OF_THE_README = 120
 #: Pages of another form: the contributors' table, cards, and what is looked up by name.
