@@ -133,7 +133,7 @@ def test_bodies_that_give_the_summary_away_and_repetitions_are_dropped():
     ]
     (pair,) = build_retrieval_pairs(texts, 1)
     assert pair[1] == body
-    with pytest.raises(CorpusError, match=r"Only 1 \(summary, body\) pairs"):
+    with pytest.raises(CorpusError, match=r"Only 1 \(summary, body\) pair can"):
         build_retrieval_pairs(texts, 5)
 
 
