@@ -11,9 +11,9 @@ from limbeck.core.studies import Search
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report import inspection as pictured
 from limbeck.report import plots
-from limbeck.report.figures import Measured, plot_figure, quality_figures
+from limbeck.report.figures import Measured, bars_figure, plot_figure, quality_figures
 from limbeck.report.plot_drawing import drawn, svg_of
-from limbeck.report.plots import Axis, Plot, Series
+from limbeck.report.plots import Axis, Bar, BarGroup, Plot, Series
 from limbeck.report.search_kinds import KINDS, distribution_figures
 from tests.golden.committed import read
 
@@ -193,3 +193,10 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
         plots.check_output(tmp_path / "a.pgn")
     with pytest.raises(OutputError, match="cannot be written"):
         pictured.write_inspection(tmp_path / "file" / "a.json", "x", {}, {})
+
+
+def test_bars_without_a_bar_are_no_figure():
+    assert not [*bars_figure("Scores by task", [], "percent")]
+    assert not [*bars_figure("Scores by task", [BarGroup("higher is better", [])], "percent")]
+    [figure] = bars_figure("Scores by task", [BarGroup("a", [Bar("b", 1.0, None, 0, "1.0")])], "percent")
+    assert figure.caption == ""

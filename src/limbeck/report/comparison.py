@@ -307,12 +307,13 @@ def _figures(found: ComparisonFound) -> Iterator[Block]:
         lines: list[tuple[str, studies.ComparedScores]] = [("teacher", summary.teacher)]
         lines += [(row.label, row) for row in block.rows]
         if summary.columns:
-            bars = evaluation.task_bars(summary.columns, [(label, line) for label, line in lines if line.columns])
-            yield replace(bars, title=f"{bars.title}{of}")
+            scored = [(label, line) for label, line in lines if line.columns]
+            for bars in evaluation.task_bars(summary.columns, scored):
+                yield replace(bars, title=f"{bars.title}{of}")
         for measure in summary.held_out:
             held_out = bars_of(((label, line.held_out.get(measure.key)) for label, line in lines), measure.digits)
             better = "lower is better" if measure.best == "lowest" else "higher is better"
-            yield bars_figure(f"Held-out {measure.title}{of}", [plots.BarGroup(better, held_out)], measure.title)
+            yield from bars_figure(f"Held-out {measure.title}{of}", [plots.BarGroup(better, held_out)], measure.title)
     if summary.main is None or costs is None or not costs.timings:
         return
     models = [

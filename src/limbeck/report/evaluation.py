@@ -374,14 +374,16 @@ def page_tables(table: Table, published: str, name: Mapping[int, str]) -> Iterat
         yield Table(published, table.headings, rows, folded=True)
 
 
-def task_bars(columns: Sequence[studies.Column], models: Sequence[tuple[str, studies.Scores]]) -> blocks.Figure:
+def task_bars(
+    columns: Sequence[studies.Column], models: Sequence[tuple[str, studies.Scores]]
+) -> Iterator[blocks.Figure]:
     """Draw a bar for every model, by its name, and task, with its deviation."""
     groups = [
         BarGroup(f"{column.title} ({metric_name(column.metric)})", bars)
         for column in columns
         if not column.detail and (bars := bars_of((name, model.columns.get(column.key)) for name, model in models))
     ]
-    return bars_figure("Scores by task", groups, "percent")
+    yield from bars_figure("Scores by task", groups, "percent")
 
 
 def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
@@ -436,7 +438,7 @@ def _scores(found: EvaluationFound) -> Iterator[Block]:
     yield scores
     yield Notes(tuple(_reading(summary)))
     models = [(name_of(model), model) for model in summary.models]
-    yield task_bars(summary.columns, models)
+    yield from task_bars(summary.columns, models)
     if costs is not None and costs.timings:
         yield from _quality(summary, costs)
     yield from published

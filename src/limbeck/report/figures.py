@@ -40,14 +40,16 @@ def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 
     ]
 
 
-def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str) -> Figure:
-    """Make a figure of bars; its caption explains whiskers where a bar has them, which one run does not give."""
+def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str) -> Iterator[Figure]:
+    """Make a figure of bars, none without a bar; its caption explains whiskers, which one run does not give."""
+    if not any(group.bars for group in groups):
+        return
     deviates = any(bar.deviation is not None for group in groups for bar in group.bars)
     caption = "Whiskers show the standard deviation over seeds." if deviates else ""
     rows = [(group.title, bar.label, bar.text) for group in groups for bar in group.bars]
     words = "; ".join(f"{group}, {bar}: {text}" for group, bar, text in rows)
     data = Table(title, ("", "Of", label), tuple(rows), words=(1,))
-    return Figure(slug(title), title, caption, f"Bars of {label}. {words}.", plots.Bars(groups, label), data)
+    yield Figure(slug(title), title, caption, f"Bars of {label}. {words}.", plots.Bars(groups, label), data)
 
 
 def heat_figure(title: str, heat: plots.Heat, words: str, caption: str = "") -> Figure:
