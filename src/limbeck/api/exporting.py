@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from limbeck.api.objects import Objects, listed
-from limbeck.api.showing import Result, Shown, chosen_console, push_model, write_page
+from limbeck.api.showing import Pushed, Result, chosen_console, write_page
 from limbeck.core.blocks import Block, Facts, Notes, Paragraph
 from limbeck.core.progress import ProgressBar, line_by_line, print_plain
 from limbeck.corpus.opening import read_texts
@@ -25,7 +25,7 @@ MOST_TEXTS = 1000
 
 
 @dataclass(frozen=True, repr=False)
-class ExportResult(Shown):
+class ExportResult(Pushed):
     """What an export leaves.
 
     Args:
@@ -48,22 +48,13 @@ class ExportResult(Shown):
     def _csv(self) -> str:
         return "file,bytes\n" + "".join(f"{name},{size}\n" for name, size in self.files.items())
 
-    def push(self, repository: str, *, private: bool = False) -> str:
-        """Upload the export, with its card, to a repository of the Hub, and return the address.
+    @property
+    def _model(self) -> Path:
+        return self.folder
 
-        Args:
-            repository: `owner/name`; it is made where it does not exist.
-            private: Make a new repository private.
-
-        Raises:
-            OutputError: without a login, or if the Hub refuses or cannot be reached.
-        """
-        return push_model(
-            self.folder,
-            repository,
-            private=private,
-            message=f"Student as {self.record['format']}, exported with limbeck",
-        )
+    @property
+    def _message(self) -> str:
+        return f"Student as {self.record['format']}, exported with limbeck"
 
 
 def export(

@@ -21,7 +21,7 @@ from limbeck.core.folders import writing
 from limbeck.core.records import INPUTS
 from limbeck.corpus.opening import is_remote
 from limbeck.corpus.readers import names_file
-from limbeck.errors import RecipeError, shorten_error, suggestion
+from limbeck.errors import LimbeckError, RecipeError, shorten_error, suggestion
 from limbeck.methods.registry import METHODS
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Objects:
                 with atomic_folder(aside) as partial:
                     try:
                         save(partial)
-                    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+                    except (RuntimeError, TypeError, ValueError) as error:  # The class of the model is anyone's.
                         raise RecipeError(f"{place}: the {kind} cannot be saved ({shorten_error(error)}).") from error
                 found = model_fingerprint(str(aside))
                 kept = self._folder / f"{kind}-{found[:12]}"
@@ -335,7 +335,7 @@ def _tokenizer_of(model: "PreTrainedModel", given: Any, place: str) -> Any:
     origin = given if isinstance(given, str | Path) else model.name_or_path
     try:
         return load_tokenizer(str(origin))
-    except Exception as error:
+    except LimbeckError as error:
         raise RecipeError(f"{place}: {TOKENIZER_MISSING.format(place=origin)}") from error
 
 

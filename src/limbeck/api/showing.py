@@ -147,13 +147,18 @@ class Result(Shown):
             return None
 
 
-class ModelResult(Result):
-    """What a call leaves in a folder, with a model in it."""
+class Pushed(Shown):
+    """What a call leaves, with a model that can be uploaded to the Hub."""
 
     @property
     @abstractmethod
     def _model(self) -> Path:
         """The folder of the model."""
+
+    @property
+    def _message(self) -> str:
+        """Of the commit on the Hub."""
+        return "Model, made with limbeck"
 
     def push(self, repository: str, *, private: bool = False) -> str:
         """Upload the model's folder, with its card, to a repository of the Hub, and return the address.
@@ -165,16 +170,15 @@ class ModelResult(Result):
         Raises:
             OutputError: without a login, or if the Hub refuses or cannot be reached.
         """
-        return push_model(self._model, repository, private=private)
+        from limbeck.export.pushing import check_login, check_repository, push_folder
+
+        check_repository(repository)
+        check_login()
+        return push_folder(self._model, repository, private=private, message=self._message)
 
 
-def push_model(folder: Path, repository: str, *, private: bool, message: str = "Model, made with limbeck") -> str:
-    """Upload a model's folder to a repository of the Hub, and return the address; see `ModelResult.push`."""
-    from limbeck.export.pushing import check_login, check_repository, push_folder
-
-    check_repository(repository)
-    check_login()
-    return push_folder(folder, repository, private=private, message=message)
+class ModelResult(Result, Pushed):
+    """What a call leaves in a folder, with a model in it."""
 
 
 def write_page(

@@ -123,14 +123,15 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         Returns:
             One tensor for every key, but for logits that were left unmade.
         """
+        dtype = _dtype_of_maps(self.model)
+        # A head that takes the first token of a row, or scores all tokens, needs rows. Attention below it does not, and
+        # in bfloat16 PyTorch's is slow backward.
+        needs_rows = self._runs_head and scored is None
+        pays = not needs_rows or (torch.is_grad_enabled() and dtype in HALVES)
         # A checkpointed block runs again when nobody can tell it where samples end.
-        may_pack = self._packs and not self.model.is_activation_checkpointing
-        packing = attended = plan_packing(attention_mask, _dtype_of_maps(self.model)) if may_pack else None
-        if self._runs_head and scored is None:
-            # A head that takes the first token of a row, or scores all tokens, needs rows; attention does not, and its
-            # backward pass in bfloat16 is slow in PyTorch.
-            packing = None
-            attended = attended if torch.is_grad_enabled() and _dtype_of_maps(self.model) in HALVES else None
+        may_pack = pays and self._packs and not self.model.is_activation_checkpointing
+        attended = plan_packing(attention_mask, dtype) if may_pack else None
+        packing = None if needs_rows else attended
         self._scored = scored if scored is None or packing is None else packing.pack(scored)
         self.recorder.start(attended)
         runner = self.model if self._runs_head else self.base

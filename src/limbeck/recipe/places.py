@@ -32,7 +32,8 @@ def check_places(recipe: Recipe) -> None:
     """
     check_not_pickled(recipe.teacher.model)
     check_student(recipe.student)
-    if recipe.corpus is not None and any(stage.corpus is None for stage in recipe.stages):
+    # Without stages a student is compared with its teacher on it.
+    if recipe.corpus is not None and (not recipe.stages or any(stage.corpus is None for stage in recipe.stages)):
         check_corpus(recipe.corpus)
     for index, stage in enumerate(recipe.stages):
         place = f"stages.{index}"
