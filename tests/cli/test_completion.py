@@ -11,6 +11,7 @@ from limbeck.export.request import DTYPES
 from limbeck.methods.composition import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
+from limbeck.search import requests
 from limbeck.search.shape_space import SAMPLERS
 
 
@@ -25,7 +26,7 @@ from limbeck.search.shape_space import SAMPLERS
         (options.TASK_GROUPS, TASK_GROUPS),
         (options.FORMATS, FORMATS),
         (options.OBJECTIVES, measured_objectives()),
-        (options.SAMPLERS, SAMPLERS),
+        (requests.SAMPLERS, SAMPLERS),
         (options.DTYPES, DTYPES["safetensors"]),
     ],
 )

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.cli.search import KINDS, base_recipe
 from limbeck.core.lists import parse_layers, parse_multiples
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import load_recipe, read_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search.requests import make_request, options_of
+from limbeck.search.requests import REQUESTS as KINDS
+from limbeck.search.requests import make_request, options_of, search_request
 from tests.support import mapping_search, shape_search, teacher_layer_search
 
 MAPPING = ("--steps", 2, "--share", 1, "--generations", 2, "--population", 3)
@@ -89,7 +89,7 @@ def test_a_run_is_described_by_options_alone(
     asked = []
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tasks").mkdir()
-    monkeypatch.setattr("limbeck.cli.search._runner", lambda name: lambda request, console: asked.append(request))
+    monkeypatch.setattr("limbeck.api.searching.run_search", lambda kind, request, console: asked.append(request))
     method = "direct_minilm" if kind == "teacher-layer" else "hidden_states"
     teacher = yaml.safe_load(recipes[kind].read_text())["teacher"]["model"]
     limbeck.shown(
@@ -120,7 +120,7 @@ def test_two_workers_find_what_one_finds(limbeck, recipes, tmp_path):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_option_reaches_the_request(name):
-    kind = KINDS[name].request
+    kind = KINDS[name]
     options = options_of(kind)
     usual = {key: option.given for key, option in options.items()} | {"recipe": None, "tasks": "sst2", "settings": []}
     texts = {"tasks": "mnli", "preset": "minilm", "parents": "best", "settings": ["epochs=3"]}
@@ -149,10 +149,11 @@ def test_layers_and_multiples_are_read(read, text, found):
 
 
 def test_the_searched_run_keeps_its_own_output(recipes, tmp_path):
-    assert base_recipe(recipes["mapping"], None, output=tmp_path / "out")["output"] == "run"
-    data = yaml.safe_load(recipes["mapping"].read_text())
-    del data["output"]
-    path = tmp_path / "without-output.yaml"
-    path.write_text(yaml.safe_dump(data))
+    usual = {key: option.given for key, option in options_of(KINDS["mapping"]).items()} | {"output": tmp_path / "out"}
+    data = read_recipe(recipes["mapping"])
+    assert search_request("mapping", data, [], usual).proxy.recipe == load_recipe(data) and data["output"] == "run"
     own = {"output": str(tmp_path / "out" / "run"), "seed": 9}
-    assert base_recipe(path, ["seed=9"], output=tmp_path / "out") == data | own
+    for changes in (["seed=9", "output=null"], ["seed=9", f"output={own['output']}"]):
+        assert search_request("mapping", data, changes, usual).proxy.recipe == load_recipe(data | own)
+    del data["output"]
+    assert search_request("mapping", data, "seed=9", usual).proxy.recipe == load_recipe(data | own)

@@ -1,6 +1,6 @@
 """`search` for a layer mapping, a student's shape or a teacher layer, with the options of the commands."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,20 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from limbeck.api.distilling import named_recipe
-from limbeck.api.objects import listed
 from limbeck.api.showing import Result, chosen_console
 from limbeck.core import studies
 from limbeck.core.blocks import Block, Notes
-from limbeck.core.lists import parse_layers, parse_multiples, parse_numbers
+from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
-from limbeck.recipe.load import load_recipe
+from limbeck.recipe.places import check_places
 from limbeck.recipe.schema import Recipe
-from limbeck.report.search import search_files, write_search
-from limbeck.report.search_kinds import KINDS
 from limbeck.search import requests
-from limbeck.search.architecture import search_architecture
-from limbeck.search.mapping import search_mapping
-from limbeck.search.teacher_layer import search_teacher_layer
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,22 +41,16 @@ class SearchResult(Result):
         return self.record.get("recipe")
 
     def _blocks(self) -> Iterator[Block]:
+        from limbeck.report.search_kinds import KINDS
+
         found, kind = studies.Search.read(self.record), KINDS[self.record["kind"]]
         yield from kind.shown(found)
         yield Notes(tuple(kind.notes(found)))
 
     def _csv(self) -> str:
+        from limbeck.report.search import search_files
+
         return [text for name, text in search_files(self.record).items() if name.endswith(".csv")][-1]
-
-
-_SEARCHES: Mapping[str, tuple[Any, Callable[..., dict[str, Any]]]] = {
-    "mapping": (requests.MappingRequest, search_mapping),
-    "architecture": (requests.ArchitectureRequest, search_architecture),
-    "teacher-layer": (requests.TeacherLayerRequest, search_teacher_layer),
-}
-_READERS: Mapping[str, Callable[[str, str], Any]] = {
-    "numbers": parse_numbers, "multiples": parse_multiples, "layers": parse_layers, "count": requests.parse_count,
-}  # fmt: skip
 
 
 def search(
@@ -101,37 +89,48 @@ def search(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    if kind not in _SEARCHES:
-        raise RecipeError(f"No search '{kind}'.{suggestion(str(kind), _SEARCHES)}")
-    request, run = _SEARCHES[kind]
+    if kind not in requests.REQUESTS:
+        raise RecipeError(f"No search '{kind}'.{suggestion(str(kind), requests.REQUESTS)}")
     console, folder = chosen_console(console), Path(output).expanduser()
-    described = requests.options_of(request)
+    described = requests.options_of(requests.REQUESTS[kind])
     if unknown := next((name for name in options if name not in described or name == "output"), None):
         raise RecipeError(f"limbeck.search('{kind}') has no option '{unknown}'.{suggestion(unknown, described)}")
     values = {name: one.given for name, one in described.items()} | options | {"output": folder}
     if missing := next((name for name, value in values.items() if value is MISSING), None):
         raise RecipeError(f"limbeck.search('{kind}') needs {missing}=…: {described[missing].help}")
-    read = {name: _read(name, described[name], value) for name, value in values.items()}
-    if kind == "architecture" and recipe is None:
-        # The recipe's own shape is never trained, so that one of the search does where none is given.
-        student = f"{read['layers'][0]}x{read['hidden'][0]}h{read['heads'][0]}"
+    read = {name: requests.read_option(name, one, values[name]) for name, one in described.items()}
     if recipe is None and method is None:
         raise RecipeError("A search needs a method: give method=…, or a recipe.")
     given = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "seed": seed}
-    if recipe is None:
-        # A recipe's run has steps of its own; without one, the run that is found is as long as its candidates.
-        given |= {"steps": read["steps"]}
+    given |= requests.options_of_run(read) if recipe is None else {}
     asked = {name: value for name, value in given.items() if value is not None}
     data = named_recipe(recipe, asked, kept_in=folder)
-    checked = load_recipe({**data, "output": data.get("output") or str(folder / "run")}, overrides)
-    record = run(requests.make_request(request, {**read, "recipe": checked}), console)
+    return run_search(kind, requests.search_request(kind, data, overrides, read), console)
+
+
+def run_search(kind: str, request: requests.SearchRequest, console: Console) -> SearchResult | None:
+    """Run a search, and write its files; what the request alone shows to be wrong is refused without torch.
+
+    Returns:
+        What was found; None in all but the main process of several.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+    """
+    folder = request.proxy.output.expanduser()
+    request.check()
+    if isinstance(request, requests.MappingRequest) and request.measures.tasks:
+        from limbeck.comparison.folder import request_evaluation
+
+        request_evaluation(request.measures, Path(), teacher=None, students=[]).check_tasks()
+    check_places(request.proxy.recipe)
+    FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL})).look(folder)
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.report.search import write_search
+    from limbeck.search.architecture import search_architecture
+    from limbeck.search.mapping import search_mapping
+    from limbeck.search.teacher_layer import search_teacher_layer
+
+    run: Any = {"mapping": search_mapping, "architecture": search_architecture, "teacher-layer": search_teacher_layer}
+    record = run[kind](request, console)
     return SearchResult(record, tuple(write_search(folder, record))) if record else None
-
-
-def _read(name: str, option: requests.Option, value: Any) -> Any:
-    """Return an option's value as a request has it: lists by their members, or as the command line writes them."""
-    if value is None or not option.reads:
-        return [str(each) for each in listed(value)] if value is not None and option.kind == list[str] else value
-    text = ",".join(map(str, listed(value)))
-    found = _READERS[option.reads](name, text)
-    return tuple(found) if isinstance(found, list) else found

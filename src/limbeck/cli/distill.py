@@ -71,7 +71,8 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     Args:
         recipe: The file, if any; with `resume` and an output alone, the recipe saved there.
         resume: Whether a run is continued.
-        chooses: Whether a recipe is chosen where neither a file nor a method is given.
+        chooses: Whether a recipe is chosen where neither a file nor a method is given; else a method is needed, and no
+            output.
         **options: The options of the command; None where not given.
 
     Raises:
@@ -91,7 +92,7 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     elif resume and set(given) == {"output"}:
         raise RecipeError(f"'{given['output']}' holds no run to resume; give the recipe, or the run's own folder.")
     else:
-        needed = (*_CHOSEN_BY, *(() if chooses else ("method",)), "output")
+        needed = (*_CHOSEN_BY, "output" if chooses else "method")
         missing = [f"--{name}" for name in needed if name not in given]
         if missing:
             raise RecipeError(

@@ -33,7 +33,6 @@ TASKS, PROTOCOLS = (
 )
 FORMATS = ("onnx", "onnx-int8", "sentence-transformers", "router", "safetensors")
 OBJECTIVES = ("relation_kl", "attention_score_mse", "soft_label_kl")
-SAMPLERS = ("tpe", "random", "nsga2", "gp", "kd_nas")
 DTYPES = ("float32", "bfloat16", "float16")
 
 Complete = Callable[[str], list[str]]

@@ -4,7 +4,7 @@ Most of their options are the fields of the searches' requests, which describe t
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,17 +13,15 @@ import typer
 
 from limbeck.cli import options
 from limbeck.cli.distill import recipe_data
-from limbeck.cli.given import check_name
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import complete, complete_list, training_option
-from limbeck.core.lists import parse_layers, parse_multiples, parse_numbers
 from limbeck.search import requests
 
 _COMPLETIONS: dict[str, options.Complete] = {
     "parents": complete(("generation", "best")),
     "tasks": complete_list(("none", *options.TASKS)),
     "preset": complete(options.PROTOCOLS),
-    "sampler": complete(options.SAMPLERS),
+    "sampler": complete(requests.SAMPLERS),
     "loss": complete(("normalised", "hidden_states")),
 }
 _OF_THE_RUN = ("teacher", "student", "corpus", "method", "batch_size", "learning_rate", "length", "seed")
@@ -60,13 +58,11 @@ class _Kind:
     """A kind of search as a command.
 
     Args:
-        request: Describes its options.
         help: Of the command.
         examples: Of the command.
         searches: The option of the run that it decides, and so has not.
     """
 
-    request: type
     help: str
     examples: tuple[str, ...]
     searches: str = ""
@@ -74,7 +70,6 @@ class _Kind:
 
 KINDS = {
     "mapping": _Kind(
-        requests.MappingRequest,
         "Search for the layer mapping whose student does best on a proxy, by ELM's genetic algorithm; candidates "
         "share the teacher's forward pass.",
         (
@@ -85,7 +80,6 @@ KINDS = {
         ),
     ),
     "architecture": _Kind(
-        requests.ArchitectureRequest,
         "Search for student shapes with low loss at low latency, within limits; candidates share the teacher's "
         "forward pass.",
         (
@@ -99,7 +93,6 @@ KINDS = {
         searches="student",
     ),
     "teacher-layer": _Kind(
-        requests.TeacherLayerRequest,
         "Search for the teacher layer to learn from: all candidates train at once, and the worst are dropped along "
         "the way.",
         (
@@ -116,9 +109,9 @@ def _command(name: str, kind: _Kind) -> Callable[..., None]:
     """Return the command of a kind of search: a function with a parameter for each option."""
 
     def command(**values: Any) -> None:
-        _search(name, kind, described, values)
+        _search(name, described, values)
 
-    described = requests.options_of(kind.request)
+    described = requests.options_of(requests.REQUESTS[name])
     shared = inspect.signature(_in_order, eval_str=True).parameters
     parameters = {
         name: parameter
@@ -148,93 +141,30 @@ def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _search(name: str, kind: _Kind, described: dict[str, requests.Option], values: dict[str, Any]) -> None:
-    """Make the request of the options, run the search, write and print the result."""
-    from limbeck.recipe.load import load_recipe
+def _search(name: str, described: dict[str, requests.Option], values: dict[str, Any]) -> None:
+    """Make the request of the options, run the search, and print the result."""
+    from limbeck.core.machine import check_device
 
     messages: Messages = values["messages"]
-    read = {key: _read(key, described[key], value) for key, value in values.items() if key in described}
-    console = messages.console()
-    run = {key: values.get(key) for key in _OF_THE_RUN}
-    if kind.searches == "student" and values["recipe"] is None:
-        # The recipe's own shape is never trained, so that one of the search does where none is given.
-        run["student"] = f"{read['layers'][0]}x{read['hidden'][0]}h{read['heads'][0]}"
-    if values["recipe"] is None:
-        # A file's run has steps of its own; without one, the run that is found is as long as its candidates.
-        run["steps"] = read["steps"]
-    recipe = load_recipe(base_recipe(values["recipe"], values["overrides"], output=read["output"], **run))
-    request = requests.make_request(kind.request, {**read, "recipe": recipe})
-    _check(request, values)
-    from limbeck.report.search import search_table, write_search
+    console, recipe = messages.console(), values["recipe"]
+    read = {
+        key: requests.read_option(f"--{key.replace('_', '-')}", option, values[key])
+        for key, option in described.items()
+    }
+    run: dict[str, Any] = {key: values.get(key) for key in _OF_THE_RUN}
+    run |= requests.options_of_run(read) if recipe is None else {}
+    data = recipe_data(recipe, chooses=False, **run)
+    request = requests.search_request(name, data, values["overrides"] or (), read)
+    check_device(values["device"])
+    from limbeck.api.searching import run_search
 
-    record = _runner(name)(request, console)
-    if not record:
-        return  # The main process of several writes and reports.
-    files = write_search(read["output"].expanduser(), record)
-    print_result(messages.as_json, {**record, "files": files}, search_table(record), f"Recipe: {files[1]}")
+    found = run_search(name, request, console)
+    if found is None:
+        return  # The main process of several reports.
+    from limbeck.report.search import search_table
 
-
-def _check(request: requests.SearchRequest, values: Mapping[str, Any]) -> None:
-    """Refuse what the request alone shows to be wrong; torch is imported behind it."""
-    from limbeck.comparison.folder import request_evaluation
-    from limbeck.core import studies
-    from limbeck.core.folders import FolderKind
-    from limbeck.core.machine import check_device
-    from limbeck.recipe.places import check_places
-
-    request.check()
-    if "device" in values:
-        check_device(values["device"])
-    if "sampler" in values:
-        check_name("sampler", values["sampler"], options.SAMPLERS)
-    measures = getattr(request, "measures", None)
-    if measures is not None and measures.tasks:
-        request_evaluation(measures, Path(), teacher=None, students=[]).check_tasks()
-    check_places(request.proxy.recipe)
-    kind = FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL}))
-    kind.look(request.proxy.output.expanduser())
-
-
-def _read(name: str, option: requests.Option, value: Any) -> Any:
-    readers: Mapping[str, Callable[[str, str], Any]] = {
-        "numbers": parse_numbers, "multiples": parse_multiples, "layers": parse_layers,
-        "count": requests.parse_count,
-    }  # fmt: skip
-    if value is None or not option.reads:
-        return value
-    found = readers[option.reads](f"--{name.replace('_', '-')}", value)
-    return tuple(found) if isinstance(found, list) else found
-
-
-def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Path, **options: Any) -> dict[str, Any]:
-    """Return the recipe of the run that is searched for; its own output is the file's, or a folder in the search's.
-
-    Args:
-        recipe: The file, if any.
-        overrides: `path.to.key=value` each; they win.
-        output: The search's folder.
-        **options: The options that describe the run; None where not given.
-
-    Raises:
-        RecipeError: if neither a file nor enough options are given, or for an override that cannot be read.
-    """
-    from limbeck.recipe.load import apply_overrides
-
-    own_place = str(output / "run")
-    data = recipe_data(recipe, output=own_place if recipe is None else None, chooses=False, **options)
-    data = apply_overrides(data, overrides or [])
-    return {**data, "output": data.get("output") or own_place}
-
-
-def _runner(name: str) -> Callable[..., dict[str, Any]]:
-    from limbeck.search.architecture import search_architecture
-    from limbeck.search.mapping import search_mapping
-    from limbeck.search.teacher_layer import search_teacher_layer
-
-    runners: dict[str, Callable[..., dict[str, Any]]] = {
-        "mapping": search_mapping, "architecture": search_architecture, "teacher-layer": search_teacher_layer,
-    }  # fmt: skip
-    return runners[name]
+    content = {**found.record, "files": found.files}
+    print_result(messages.as_json, content, search_table(found.record), f"Recipe: {found.files[1]}")
 
 
 search = options.command_group(

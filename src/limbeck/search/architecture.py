@@ -139,7 +139,6 @@ class ArchitectureSearch(engine.SharedSearch):
         if request.loss not in (known := get_args(requests.ShapeLoss)):
             raise RecipeError(f"Unknown loss '{request.loss}'.{suggestion(request.loss, known)}")
         self.space = shape_space.divide_shapes(request.proxy.proxy_recipe, request.sizes)
-        shape_space.make_sampler(request.sampler, 0, self.space, request.episode)
         shape_space.check_some_small_enough(request.limits, self.space.shapes.values())
         self.plan = next(iter(self.space.shapes.values())).plan
         engine.check_text_only(self.plan)

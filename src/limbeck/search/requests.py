@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
+from limbeck.core.lists import parse_layers, parse_multiples, parse_numbers
 from limbeck.errors import RecipeError, suggestion
 
 if TYPE_CHECKING:
@@ -170,6 +171,29 @@ def parse_count(option: str, text: str) -> int:
     if count < 1:
         raise RecipeError(f"{option} '{text[:80]}' is not a number of parameters; write it like 30M, 1.5B or 30000000.")
     return count
+
+
+_READERS: Mapping[str, Callable[[str, str], Any]] = {
+    "numbers": parse_numbers, "multiples": parse_multiples, "layers": parse_layers, "count": parse_count,
+}  # fmt: skip
+
+
+def read_option(name: str, described: Option, value: Any) -> Any:
+    """Return the value of an option as a request has it: lists of their members, or of text with commas.
+
+    Args:
+        name: What messages call the option.
+        described: The option.
+        value: As Python or the command line gives it.
+
+    Raises:
+        RecipeError: for text that cannot be read.
+    """
+    if value is None or not (described.reads or described.kind == list[str]):
+        return value
+    members = [str(one) for one in ([value] if isinstance(value, str) or not isinstance(value, Iterable) else value)]
+    found = _READERS[described.reads](name, ",".join(members)) if described.reads else members
+    return tuple(found) if described.reads and isinstance(found, list) else found
 
 
 class SearchRequest:
@@ -436,6 +460,7 @@ class MeasuringRequest:
 
 
 ShapeLoss: TypeAlias = Literal["normalised", "hidden_states"]
+SAMPLERS = ("tpe", "random", "nsga2", "gp", "kd_nas")
 
 
 @request
@@ -465,6 +490,19 @@ class ArchitectureRequest(SearchRequest):
     batch: int = option(STUDY, most=MOST_TRIALS, default=4)
     prune: bool = option(STUDY, default=True)
     workers: int = option(STUDY, most=MOST_WORKERS, default=1)
+
+    def check(self) -> None:
+        """Refuse numbers that leave nothing to do, other samplers, and an episode of one that has none.
+
+        Raises:
+            RecipeError: one line for the first.
+        """
+        super().check()
+        if self.sampler not in SAMPLERS:
+            raise RecipeError(f"Unknown sampler '{self.sampler}'.{suggestion(self.sampler, SAMPLERS)}")
+        if self.episode is not None and self.sampler != "kd_nas":
+            other = f"kd_nas, but '{self.sampler}' has no episodes"
+            raise RecipeError(f"--episode {self.episode} is for the sampler {other}; leave it out.")
 
 
 @request
@@ -504,3 +542,41 @@ class TeacherLayerRequest(SearchRequest):
     layers: tuple[int, ...] | None = option(RACE, reads="layers", after="method", default=None)
     steps_total: int | None = option(RACE, most=MOST_STEPS, after="steps", default=None)
     halving: int | None = part(Halving, _read_halving, default=lambda: 2)
+
+
+REQUESTS: Mapping[str, type[SearchRequest]] = {
+    "mapping": MappingRequest, "architecture": ArchitectureRequest, "teacher-layer": TeacherLayerRequest,
+}  # fmt: skip
+"""By the names of the commands."""
+
+
+def options_of_run(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run without a recipe has from the search's options: its candidates' steps, and a shape."""
+    found = {"steps": values["steps"]}
+    if "hidden" in values:
+        # The run's own shape is never trained, so that one of the search does where none is given.
+        found["student"] = f"{values['layers'][0]}x{values['hidden'][0]}h{values['heads'][0]}"
+    return found
+
+
+def search_request(
+    kind: str, data: Mapping[str, Any], overrides: str | Sequence[str], values: Mapping[str, Any]
+) -> SearchRequest:
+    """Make the request of a search; the run that is searched for is in the search's folder if it names none.
+
+    Args:
+        kind: Of the search.
+        data: The run's recipe.
+        overrides: Over the recipe; see `load_recipe`.
+        values: Of the search's options, read.
+
+    Raises:
+        RecipeError: one line for what is wrong with the recipe or an option.
+    """
+    from limbeck.recipe.load import load_recipe
+
+    recipe = load_recipe(data, overrides)
+    if recipe.output is None:
+        recipe = load_recipe(recipe.model_dump(exclude_unset=True) | {"output": str(values["output"] / "run")})
+    request: SearchRequest = make_request(REQUESTS[kind], {**values, "recipe": recipe})
+    return request

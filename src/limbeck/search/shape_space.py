@@ -12,7 +12,7 @@ from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from limbeck.errors import LimbeckError, RecipeError, suggestion
+from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.costs import count_parameters
 from limbeck.models import blueprint, families
 from limbeck.recipe.load import load_recipe
@@ -187,14 +187,7 @@ def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = 
         seed: Where chance comes from.
         space: The shapes.
         episode: Shapes an episode of `kd_nas`; None for 1.
-
-    Raises:
-        RecipeError: for another name, and for an episode of a sampler that has none.
     """
-    if name not in SAMPLERS:
-        raise RecipeError(f"Unknown sampler '{name}'.{suggestion(name, SAMPLERS)}")
-    if episode is not None and name != "kd_nas":
-        raise RecipeError(f"--episode {episode} is for the sampler kd_nas, but '{name}' has no episodes; leave it out.")
     return SeededByTrial(lambda seed: SAMPLERS[name](seed, space, episode or 1), seed)
 
 
