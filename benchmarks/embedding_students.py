@@ -263,9 +263,10 @@ class Scores:
     def of(self, folder: str, *, length: int = 256) -> dict[str, Any]:
         """Score a model."""
         from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Transformer
 
         model = self._load(folder)
-        if hasattr(model[0], "max_seq_length"):
+        if isinstance(model[0], Transformer):  # A static model has no length.
             model.max_seq_length = length
         left, right = (self._encode(model, [row[f"sentence_{side}"] for row in self._pairs]) for side in "AB")
         questions, paragraphs = self._encode(model, self.questions), self._encode(model, self.paragraphs)
@@ -339,7 +340,7 @@ def measure(arguments: argparse.Namespace) -> None:
     done = {(row["shape"], row["tool"], row["seed"], row["minutes"]) for row in read_rows(RESULTS)}
     for shape, tool, seed in cells():
         minutes = arguments.minutes if seed else 0.0
-        wanted = not arguments.only or any(part in (shape, tool) for part in arguments.only.split(";"))
+        wanted = not arguments.only or any(part in (shape, tool, f"{shape} {tool}") for part in arguments.only.split(";"))
         if (shape, tool, seed, minutes) in done or not wanted or seed > arguments.seeds:
             continue
         if arguments.hours and time.monotonic() - began > 3600 * arguments.hours:
@@ -423,7 +424,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with wikipedia-en, SICK and SQuAD")
     parser.add_argument("--work", type=Path, help="folder for models")
     parser.add_argument("--minutes", type=float, default=15.0, help="of training, for every student")
-    parser.add_argument("--only", help="shapes and tools, between semicolons")
+    parser.add_argument("--only", help="shapes, tools or both (`3x192 sentence-transformers`), between semicolons")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds")
     parser.add_argument("--hours", type=float, help="begin no student after so many")
     parser.add_argument("--table", action="store_true", help="print the rows as a table")
