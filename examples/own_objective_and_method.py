@@ -90,7 +90,7 @@ def main(corpus: str = "installed-docs", output: str = "runs/examples/own-method
             "per_device_train_batch_size": 4 if tiny else 32,
             "learning_rate": 5e-4,
         },
-        overrides=["evaluation.enabled=false"] if tiny else [],
+        evaluation={"enabled": not tiny},
         output=output,
         resume=True,
     )

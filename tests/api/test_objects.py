@@ -16,7 +16,7 @@ from limbeck.errors import OutputError, RecipeError
 from tests.support.models import make_embedding, make_teacher
 
 SMALL = {"max_steps": 2, "per_device_train_batch_size": 4, "bf16": False}
-QUIET = ["evaluation.enabled=false"]
+QUIET = {"enabled": False}
 TEXTS = [f"The model number {number} is a text of words that we read." for number in range(40)]
 
 
@@ -56,7 +56,13 @@ def recipe_of(result):
 def test_a_model_texts_and_a_callback_make_a_student_that_its_recipe_makes_again(model, tmp_path):
     counts = Counts()
     result = limbeck.distill(
-        None, QUIET, teacher=model, student=1, corpus=TEXTS, training=SMALL, callbacks=counts, output=tmp_path / "run"
+        evaluation=QUIET,
+        teacher=model,
+        student=1,
+        corpus=TEXTS,
+        training=SMALL,
+        callbacks=counts,
+        output=tmp_path / "run",
     )
     assert counts.steps == 2
     recipe = recipe_of(result)
@@ -74,14 +80,21 @@ def test_a_model_texts_and_a_callback_make_a_student_that_its_recipe_makes_again
 
 def test_a_run_goes_on_with_the_same_objects_and_not_with_others(model, tmp_path):
     asked = {"student": 1, "corpus": TEXTS, "training": SMALL, "output": tmp_path / "run"}
-    limbeck.distill(None, QUIET, teacher=model, **asked)
+    limbeck.distill(evaluation=QUIET, teacher=model, **asked)
     with pytest.raises(OutputError, match="is not empty"):
-        limbeck.distill(None, QUIET, teacher=model, **asked)
-    assert limbeck.distill(None, QUIET, teacher=model, resume=True, **asked).record["status"] == "finished"
-    model.get_input_embeddings().weight.data += 1
-    with pytest.raises(OutputError, match="has teacher.name = 'BertModel-"):
-        limbeck.distill(None, QUIET, teacher=model, resume=True, **asked)
-    limbeck.distill(None, QUIET, teacher=model, overwrite=True, **asked)
+        limbeck.distill(evaluation=QUIET, teacher=model, **asked)
+    assert limbeck.distill(evaluation=QUIET, teacher=model, resume=True, **asked).record["status"] == "finished"
+    with pytest.raises(OutputError, match="corpus.sources.0 is not the object that the run in '.*' began with. Cont"):
+        limbeck.distill(evaluation=QUIET, teacher=model, resume=True, **asked | {"corpus": TEXTS[1:]})
+    weights = model.get_input_embeddings().weight
+    weights.data += 1
+    drawn = "teacher.model is not the object .* 1 of its 69 tensors differ .embeddings.word_embeddings.weight.. Loading"
+    with pytest.raises(OutputError, match=drawn):
+        limbeck.distill(evaluation=QUIET, teacher=model, resume=True, **asked)
+    kept = [path.name for path in (tmp_path / "run/inputs").iterdir()]
+    assert len(kept) == 2, "what was refused is not kept"
+    assert limbeck.distill(output=tmp_path / "run", resume=True).record["status"] == "finished"
+    limbeck.distill(evaluation=QUIET, teacher=model, overwrite=True, **asked)
     kept = [path.name for path in (tmp_path / "run/inputs").iterdir() if path.is_dir()]
     assert len(kept) == 1, "the model that nothing names any more is removed with its run"
 
@@ -114,7 +127,7 @@ def test_a_sentence_transformer_teaches_its_vectors(tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     teacher = sentence_transformers.SentenceTransformer(str(make_embedding(tmp_path)), device="cpu")
     result = limbeck.distill(
-        None, QUIET, teacher=teacher, student=2, corpus=TEXTS, training=SMALL, output=tmp_path / "run"
+        evaluation=QUIET, teacher=teacher, student=2, corpus=TEXTS, training=SMALL, output=tmp_path / "run"
     )
     assert recipe_of(result)["stages"][0]["method"]["name"] == "sentence_embedding"
     student = sentence_transformers.SentenceTransformer(str(result.student), device="cpu")
@@ -123,10 +136,10 @@ def test_a_sentence_transformer_teaches_its_vectors(tmp_path):
 
 def test_a_student_may_be_a_model_to_start_from(folder, tmp_path):
     start = limbeck.distill(
-        None, QUIET, teacher=folder, student=1, corpus=TEXTS, training=SMALL, output=tmp_path / "start"
+        evaluation=QUIET, teacher=folder, student=1, corpus=TEXTS, training=SMALL, output=tmp_path / "start"
     )
     further = limbeck.distill(
-        None, QUIET, teacher=folder, student=AutoModel.from_pretrained(start.student), corpus=TEXTS,
+        evaluation=QUIET, teacher=folder, student=AutoModel.from_pretrained(start.student), corpus=TEXTS,
         training=SMALL | {"learning_rate": 1e-30}, output=tmp_path / "further",
     )  # fmt: skip
     recipe = recipe_of(further)
@@ -150,7 +163,7 @@ def test_labelled_rows_come_from_any_table(classifier, tmp_path, kind):
         "generator": (row for row in ROWS),
     }
     result = limbeck.distill(
-        None, QUIET, teacher=classifier, student=1, corpus=tables[kind], training=SMALL, output=tmp_path / "run",
+        evaluation=QUIET, teacher=classifier, student=1, corpus=tables[kind], training=SMALL, output=tmp_path / "run",
         **({} if kind == "splits" else {"development": datasets.Dataset.from_list(ROWS[:10])}),
     )  # fmt: skip
     corpus = recipe_of(result)["corpus"]
@@ -208,11 +221,13 @@ def test_training_arguments_give_what_differs_from_their_defaults(folder, tmp_pa
         "learning_rate": 1e-4,
     }  # fmt: skip
     result = limbeck.distill(
-        None, QUIET, teacher=folder, student=1, corpus=TEXTS, training=given, output=tmp_path / "r"
+        evaluation=QUIET, teacher=folder, student=1, corpus=TEXTS, training=given, output=tmp_path / "r"
     )
     written = recipe_of(result)["stages"][0]["training"]
     assert training_of(given).items() <= written.items() and not (tmp_path / "not-this").exists()
     assert result.record["stages"][0]["steps"] == 2
+    with pytest.raises(RecipeError, match="evaluation is false, .* give a mapping such as {enabled: …}"):
+        limbeck.distill(teacher=folder, student=1, corpus=TEXTS, evaluation=False, output=tmp_path / "s")
     with pytest.raises(RecipeError, match="training: a list cannot hold training arguments"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, training=[3], output=tmp_path / "s")
 
@@ -226,9 +241,11 @@ def test_a_recipe_has_objects_in_the_places_of_names(model, tmp_path):
         "stages": [{"method": "minilmv2", "training": SMALL}],
         "evaluation": {"enabled": False},
     }
-    result = limbeck.distill(recipe, "seed=7", seed=8)
+    result = limbeck.distill(recipe, "seed=7", seed=8, evaluation={"speed": False})
     written = recipe_of(result)
     assert written["teacher"]["name"] == "mine" and written["seed"] == 7, "overrides win"
+    assert not written["evaluation"]["enabled"] and not written["evaluation"]["speed"], "laid over the recipe's"
+    assert str(result) == f"Student: {result.student}"
     assert str(tmp_path / "run/inputs") in written["teacher"]["model"]
     plan = limbeck.validate(recipe | {"corpus": [str(tmp_path)]}, "seed=7")
     assert plan.recipe.seed == 7 and len(str(plan).splitlines()) < 8

@@ -44,7 +44,7 @@ def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monk
     assert "Comparing teacher and student …" in lines
     assert not [line for line in lines if "\n" in line or line != line.strip()]
     assert "Corpus" not in "".join(capfd.readouterr())
-    assert "Transformer parameters" in str(result) and str(result).endswith(f"Folder: {tmp_path / 'run'}")
+    assert "Transformer parameters" in str(result) and str(result).endswith(f"Student: {result.student}")
     table = result.to_pandas()
     assert set(table.columns) == {"figure", "teacher", "student", "speedup"}
     assert "<figure>" in result._repr_html_(), "the loss"

@@ -55,6 +55,10 @@ class RunResult(ModelResult):
     def _model(self) -> Path:
         return self.student
 
+    @property
+    def _place(self) -> str:
+        return f"Student: {self.student}"
+
     def _blocks(self) -> Iterator[Block]:
         from limbeck.report.quality import comparison_notes, quality_table
 
@@ -79,6 +83,7 @@ def distill(
     tokenizer: Any = None,
     method: Any = None,
     training: Mapping[str, Any] | TrainingArguments | None = None,
+    evaluation: Mapping[str, Any] | None = None,
     seed: int | None = None,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
     output: str | Path | None = None,
@@ -108,6 +113,7 @@ def distill(
         method: A method's name, or a dict of it and its options; or a function under `register_as_method`. Its training
             is not chosen.
         training: Arguments of every stage; of `transformers.TrainingArguments` what differs from their defaults.
+        evaluation: What is measured at the end, as in a recipe: `{"tasks": ["mrpc"]}`; `{"enabled": False}` is nothing.
         seed: Seed of the run.
         callbacks: For the trainer of every stage, `transformers.TrainerCallback` objects or classes.
         output: The run's folder.
@@ -125,7 +131,8 @@ def distill(
     console, called = chosen_console(console), callbacks_of(callbacks)
     connect()
     asked = {"teacher": teacher, "student": student, "corpus": corpus, "development": development}
-    asked |= {"method": method_of(method), "training": training_of(training), "seed": seed, "output": output}
+    asked |= {"method": method_of(method), "training": training_of(training), "evaluation": evaluation}
+    asked |= {"seed": seed, "output": output}
     given = {
         name: value for name, value in asked.items() if value is not None and not (name == "training" and not value)
     }

@@ -132,9 +132,14 @@ class Result(Shown):
         """
         return write_page([self.folder], output, markdown=markdown, figures=figures, show=show).html
 
+    @property
+    def _place(self) -> str:
+        """Where to find it, below the table."""
+        return f"Folder: {self.folder}"
+
     def _print(self, page: Console) -> None:
         super()._print(page)
-        page.print(f"Folder: {self.folder}", highlight=False, markup=False, soft_wrap=True)
+        page.print(self._place, highlight=False, markup=False, soft_wrap=True)
 
     def _figure(self) -> Figure | None:
         """Return the first figure of the report; none where the folder was moved since."""
@@ -179,6 +184,10 @@ class Pushed(Shown):
 
 class ModelResult(Result, Pushed):
     """What a call leaves in a folder, with a model in it."""
+
+    @property
+    def _place(self) -> str:
+        return f"Model: {self._model}"
 
 
 def write_page(

@@ -231,7 +231,10 @@ def _missing(cls: type[BaseModel], data: dict[Any, Any]) -> str:
 
 def _choices(kind: Any) -> str:
     """Say which values a type of named ones has, its only ones."""
-    kinds = [part for part in (get_args(kind) if get_origin(kind) is not Literal else (kind,)) if part is not NoneType]
+    parts = (kind,) if get_origin(kind) is Literal else get_args(kind) or (kind,)
+    kinds = [part for part in parts if part is not NoneType]
+    if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel):
+        return f"a mapping such as {{{next(iter(kinds[0].model_fields))}: …}}"
     if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
         *others, last = map(str, get_args(kinds[0]))
         return f"{', '.join(others)} or {last}" if others else last

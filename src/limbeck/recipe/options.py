@@ -20,7 +20,8 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     Args:
         data: The recipe.
         given: By the names of the command's options. Teacher, student and corpus may be mappings, as in a recipe;
-            `training` has further arguments of the training, `development` rows that are never trained on.
+            `training` has further arguments of the training, `development` rows that are never trained on;
+            `evaluation` is that part of a recipe, laid over its own.
 
     Raises:
         RecipeError: for a length where a stage has its own.
@@ -37,6 +38,11 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
             said = dict(value) if isinstance(value, Mapping) else {key: value}
             merged[part] = {**_mapping(merged.get(part)), **said}
             changed += [f"{part}.{one}" for one in said]
+    if "evaluation" in given:
+        measured = given["evaluation"]
+        is_part = isinstance(measured, Mapping)
+        merged["evaluation"] = {**_mapping(merged.get("evaluation")), **measured} if is_part else measured
+        changed += [f"evaluation.{one}" for one in measured] if is_part else []
     if "method" in given:
         merged["stages"] = _stages_of(given["method"])
         changed.append("stages.0.method")

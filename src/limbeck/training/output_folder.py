@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from limbeck.core import files, ranks, records, yaml
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
 from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
@@ -163,6 +165,7 @@ def _read_recipe(folder: Path) -> dict[str, Any]:
 
 
 def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    _check_same_objects(folder, saved, asked)
     run = records.load(records.Run, folder)
     old, new = _identity(saved, run.processes or 1), _identity(asked, ranks.process_count())
     if knows_content(run):
@@ -174,6 +177,56 @@ def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, 
             f"The run in '{folder}' has {place} = {old!r}, this recipe {new!r}; resume with the same recipe "
             f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
         )
+
+
+def _check_same_objects(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse models, texts and rows, given as objects, other than those that the run began with, and drop them."""
+    difference = first_difference(_objects_of(saved), _objects_of(asked))
+    if difference is None:
+        return
+    place, old, new = difference
+    if not isinstance(old, str) or not isinstance(new, str):  # A name in place of an object is judged as names are.
+        return
+    inputs = folder / records.INPUTS
+    weights = _different_weights(inputs / old, inputs / new)
+    if new not in str(saved):
+        files.remove(inputs / new)
+    raise OutputError(
+        f"{place} is not the object that the run in '{folder}' began with{weights}. Continue with what was kept by "
+        f"limbeck.distill(output='{folder}', resume=True), or start anew elsewhere or with overwrite=True."
+    )
+
+
+def _objects_of(part: Any) -> Any:
+    """Return a document with the names, which follow from their content, of the objects that were kept for it alone."""
+    if isinstance(part, Mapping):
+        return {key: _objects_of(value) for key, value in part.items() if key not in NOT_COMPUTED}
+    if isinstance(part, list):
+        return [_objects_of(value) for value in part]
+    path = Path(part) if isinstance(part, str) else Path()
+    return path.name if path.parent.name == records.INPUTS else None
+
+
+def _different_weights(old: Path, new: Path) -> str:
+    """Say which weights of two models differ, where others are the same; nothing of texts and different models."""
+    names = [path.relative_to(old) for path in old.rglob("*.safetensors")]
+    different, count = [], 0
+    for name in names:
+        if not (new / name).is_file():
+            return ""
+        with safe_open(str(old / name), framework="pt") as one, safe_open(str(new / name), framework="pt") as other:
+            keys = list(one.keys())
+            if set(keys) != set(other.keys()):
+                return ""
+            count += len(keys)
+            different += [key for key in keys if not one.get_tensor(key).equal(other.get_tensor(key))]
+    if not different or len(different) == count:
+        return ""
+    some = ", ".join(different[:2]) + (" …" if len(different) > 2 else "")
+    return (
+        f": {len(different)} of its {count} tensors differ ({some}). Loading draws weights that a checkpoint lacks "
+        "anew each time"
+    )
 
 
 def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
