@@ -101,3 +101,17 @@ def test_compiled_code_calls_it_as_it_is():
     compiled = torch.compile(loss, backend="eager")
     (gradient,) = torch.autograd.grad(compiled(x), x)
     torch.testing.assert_close(gradient, torch.autograd.grad(loss(x), x)[0])
+
+
+def test_the_choice_is_a_constant_of_a_compiled_graph(with_triton):
+    def scale(x):
+        return x * len(choose_relation_backend("auto", "cuda"))
+
+    x = torch.ones(2)
+    assert torch.equal(torch.compile(scale, backend="eager", fullgraph=True)(x), scale(x))
+
+
+def test_the_compiler_is_not_imported_to_check_a_recipe():
+    code = "import sys, limbeck.recipe.plan; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False\n"

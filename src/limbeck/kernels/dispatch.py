@@ -52,7 +52,6 @@ class Operation:
         return backend
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch.dtype) -> str:
     """Resolve `auto`; logged once, with the reason where a GPU has to do without Triton."""
     # Triton's interpreter is for tests alone.
@@ -66,6 +65,10 @@ def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch
         _announced.add(words)
         _logger.info(words)
     return chosen
+
+
+# As torch.compiler.assume_constant_result, which imports the compiler: that takes two seconds.
+_choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 RELATION_KL = Operation(

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from limbeck.kernels.packed_attention import Group, pack, plan_groups, unpack_into
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
-from limbeck.kernels.workers import Scratch, run_tasks
+from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 
 LOG2_E = 1 / math.log(2)
 # Finite, so that differences of masked logits are finite too; its exp2 is exactly 0.
@@ -189,7 +189,7 @@ TASKS_PER_THREAD = 4
 FEW_LOGITS = 1 << 17
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@left_uncompiled
 def relation_kl_blocked(
     student_a: Tensor,
     student_b: Tensor,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
-from limbeck.kernels.workers import Scratch, run_tasks
+from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 
 # Numbers of one operand in float64, or scores, that a task has in work.
 CHUNK = 1 << 18
@@ -24,7 +24,7 @@ CHUNK = 1 << 18
 SHORT = 3.5
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@left_uncompiled
 def score_distance(
     student_q: Tensor, student_k: Tensor, teacher_q: Tensor, teacher_k: Tensor, heads: int, valid: Tensor | None = None
 ) -> Tensor:

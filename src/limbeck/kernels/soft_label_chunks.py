@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
-from limbeck.kernels.workers import Scratch, run_tasks
+from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 
 # Logits of one model in a chunk. Each chunk reads all weights and adds to all their gradients, so rows must not be
 # few: 67 rows of 250,000 classes lose 5 % to that on a CPU. An accelerator wants few launches.
@@ -72,7 +72,7 @@ class Head:
         return self.hidden, self.weight, self.bias
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@left_uncompiled
 def soft_label_kl_chunked(
     student: Head,
     teacher: Head,
@@ -112,7 +112,7 @@ def soft_label_kl_chunked(
     return _sum_chunks(student, dtype, size, chunks, compare, temperature, refusal)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@left_uncompiled
 def label_ce_chunked(student: Head, labels: Tensor, labelled: Tensor) -> Tensor:
     """−Σ log softmax(z_r)[label_r] over labelled rows, with z = hidden · weightᵀ + bias.
 

@@ -10,17 +10,35 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 # A child process inherits the pool but not its threads.
 os.register_at_fork(after_in_child=_pools.clear)
+
+
+def left_uncompiled(kernel: Callable[P, T]) -> Callable[P, T]:
+    """Keep `torch.compile` out of a function.
+
+    As `torch.compiler.disable`, which imports the compiler: that takes two seconds, and waits here for the first call.
+    """
+    made: list[Callable[P, T]] = []
+
+    @wraps(kernel)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not made:
+            made.append(torch.compiler.disable(kernel))
+        return made[0](*args, **kwargs)
+
+    return call
 
 
 def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:

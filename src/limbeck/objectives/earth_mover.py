@@ -24,6 +24,7 @@ from torch import Tensor
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, sum_accumulator
+from limbeck.kernels.workers import left_uncompiled
 from limbeck.objectives import registry, relations, terms
 from limbeck.objectives.terms import LossTerm, Projection
 
@@ -159,7 +160,7 @@ def uniform_weights(layers: int) -> Tensor:
     return torch.full((layers,), 1.0 / layers, dtype=torch.float64)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@left_uncompiled
 def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tensor) -> Tensor:
     """Solve the transportation problem between the layers of two models.
 
