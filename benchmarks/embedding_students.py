@@ -340,7 +340,9 @@ def measure(arguments: argparse.Namespace) -> None:
     done = {(row["shape"], row["tool"], row["seed"], row["minutes"]) for row in read_rows(RESULTS)}
     for shape, tool, seed in cells():
         minutes = arguments.minutes if seed else 0.0
-        wanted = not arguments.only or any(part in (shape, tool, f"{shape} {tool}") for part in arguments.only.split(";"))
+        wanted = not arguments.only or any(
+            part in (shape, tool, f"{shape} {tool}") for part in arguments.only.split(";")
+        )
         if (shape, tool, seed, minutes) in done or not wanted or seed > arguments.seeds:
             continue
         if arguments.hours and time.monotonic() - began > 3600 * arguments.hours:
