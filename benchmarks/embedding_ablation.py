@@ -1,7 +1,7 @@
 """Changes to the quickstart's student, one at a time: each a row with its scores on text that it was not chosen by.
 
     python benchmarks/embedding_ablation.py --data DATA --work runs/ablation --texts DATA/wikipedia-en,installed-text
-    python benchmarks/embedding_ablation.py --data DATA --work runs/ablation --texts installed-docs --only "base;replace"
+    python benchmarks/embedding_ablation.py --data DATA --work DIR --texts installed-docs --only "base;replace"
     python benchmarks/embedding_ablation.py --table
 
 DATA has SICK, GLUE's MRPC and SQuAD 1.1's parts `v1.1-train.json` wherever they lie below it. A student is the
