@@ -41,7 +41,7 @@ SHORT_FILES: dict[str, str] = {
     "version.py": "read by the build without importing the package",
     "errors.py": "public, and imported before all else",
     "cli/doctor.py": COMMAND,
-    "cli/given.py": "shared by the commands, before anything heavy",
+    "api/given.py": "shared by the calls, before anything heavy",
     "cli/quickstart.py": COMMAND,
     "cli/report.py": COMMAND,
     "core/kinds.py": "a table that rooms of every floor read",

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from limbeck.api.given import check_models
 from limbeck.api.objects import Objects, check_options, listed
 from limbeck.api.showing import Shown, chosen_console
 from limbeck.benchmark import rows as tables
@@ -165,6 +166,16 @@ def _step(
         raise RecipeError(f"--{next(iter(given))} and a recipe do not go together; use --set to change the recipe.")
     if recipe is None and listed(overrides):
         raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
+    if recipe is not None:
+        from limbeck.recipe.load import load_recipe
+        from limbeck.recipe.places import check_places
+
+        check_places(load_recipe(recipe, listed(overrides)))
+    check_models(teacher, shapes=True)
+    if method is not None:
+        from limbeck.methods.registry import METHODS
+
+        METHODS[method]
     from limbeck.benchmark.step import StepRequest, measure_step
 
     request = StepRequest(
@@ -192,11 +203,13 @@ def _model(
     dtype: str = "float32",
     warmup: int = 2,
 ) -> list[Row]:
+    names = Objects().models(models)
+    check_models(*names, shapes=True)
     from limbeck.benchmark.model import measure_models
     from limbeck.models.loading import as_dtype
 
     return measure_models(
-        Objects().models(models),
+        names,
         device=choose_device(device),
         batch_sizes=_numbers("--batch-sizes", batch_sizes),
         lengths=_numbers("--lengths", lengths),

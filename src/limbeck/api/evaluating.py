@@ -98,7 +98,7 @@ def evaluate(
             the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.
         tasks: Names of tasks and groups, and paths of task files, in a list or by commas; may be empty with `speed`.
         output: The evaluation's folder.
-        data: Folder with the tasks' files; None for the Hub.
+        data: Folder with the tasks' files; None or `"hub"` for the Hub.
         as_is: Score the models by their heads as they are; nothing is trained.
         classes: For `as_is`, names of a model's classes to the task's names of them, such as `LABEL_0` to `entailment`.
         preset: Name of a protocol, see `limbeck.evaluation.protocols`; None for `minilmv2`, or, of models as they are,
@@ -129,7 +129,7 @@ def evaluate(
         models=tuple(objects.models(models)),
         tasks=tasks,
         output=Path(output),
-        data=None if data is None else Path(data).expanduser(),
+        data=_folder_of(data),
         preset=preset,
         average=average,
         seeds=seeds,
@@ -170,6 +170,10 @@ def evaluate(
         for row in costs["models"]:
             row["title"] = titles[row["model"]]
     return EvaluationResult(summary, costs, failed, (*write_evaluation(summary, folder, costs), *files))
+
+
+def _folder_of(data: str | Path | None) -> Path | None:
+    return None if data is None or str(data).lower() == "hub" else Path(data).expanduser()
 
 
 @dataclass(frozen=True, repr=False)
@@ -230,7 +234,7 @@ def finetune(
             tokenizer) where that is not found where it was loaded from.
         task: Name of a task, or path of a task file.
         output: The folder; the model is `model` in it.
-        data: Folder with the task's files; None for the Hub.
+        data: Folder with the task's files; None or `"hub"` for the Hub.
         preset: Name of a protocol, see `limbeck.evaluation.protocols`.
         seeds: Runs of every grid point; None leaves it to the protocol.
         workers: Processes that train. With more than one, a script has to call this under its main guard.
@@ -245,7 +249,7 @@ def finetune(
         models=(Objects(folder).model(model),),
         tasks=str(task),
         output=folder,
-        data=None if data is None else Path(data).expanduser(),
+        data=_folder_of(data),
         preset=preset,
         seeds=seeds,
         workers=workers,

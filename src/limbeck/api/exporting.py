@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -11,14 +11,11 @@ from limbeck.api.objects import Objects, listed
 from limbeck.api.showing import Pushed, Result, chosen_console, write_page
 from limbeck.core.blocks import Block, Facts, Notes, Paragraph
 from limbeck.core.progress import ProgressBar, line_by_line, print_plain
-from limbeck.corpus.opening import read_texts
 from limbeck.errors import RecipeError
-from limbeck.export import pushing
-from limbeck.export.exporting import export_model
 from limbeck.export.request import ExportRequest
-from limbeck.report.card_parts import export_lines, export_title
-from limbeck.report.model_card import card_writer, run_problem
-from limbeck.report.page import WrittenReport
+
+if TYPE_CHECKING:
+    from limbeck.report.page import WrittenReport
 
 MOST_TEXTS = 1000
 """Of a file of texts to compare on."""
@@ -41,6 +38,8 @@ class ExportResult(Pushed):
     pushed: str | None = None
 
     def _blocks(self) -> Iterator[Block]:
+        from limbeck.report.card_parts import export_lines, export_title
+
         yield Paragraph(f"{self.record['source']} as {export_title(self.record)}")
         yield Notes(tuple(export_lines(self.record)))
         yield Facts((("Folder", str(self.folder)),))
@@ -102,23 +101,33 @@ def export(
     if private and push is None:
         raise RecipeError("--private is for pushing only; give --push owner/name too, or leave it out.")
     if push is not None:
+        from limbeck.export import pushing
+
         pushing.check_repository(push)
         pushing.check_login()
     name = objects.model(student, "student")
-    texts = read_texts(Path(text), MOST_TEXTS) if isinstance(text, str | Path) else text
+    if isinstance(text, str | Path):
+        from limbeck.corpus.opening import read_texts
+
+        text = read_texts(Path(text), MOST_TEXTS)
     request = ExportRequest(
         name,
         format,
         output=None if output is None else Path(output),
         dtype=dtype,
         opset=opset,
-        texts=texts,
+        texts=text,
         verify=verify,
         overwrite=overwrite,
         seconds=seconds,
         read_pickled=read_pickled,
         documents=None if documents is None else objects.model(documents, "documents"),
     )
+    request.check()
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.export.exporting import export_model
+    from limbeck.report.model_card import card_writer, run_problem
+
     if problem := run_problem(name):
         print_plain(console, problem, "yellow")
     finish = card_writer(name, None if evaluation is None else Path(evaluation))
@@ -138,7 +147,7 @@ def report(
     markdown: bool = False,
     figures: str | Path | None = None,
     show: bool = False,
-) -> WrittenReport:
+) -> "WrittenReport":
     """Write one HTML page of what runs, comparisons, searches, evaluations and inspections found.
 
     Args:

@@ -3,36 +3,24 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console, RenderableType
 
+from limbeck import inspection
+from limbeck.api.given import check_models, check_text
 from limbeck.api.objects import Objects, check_options, listed
 from limbeck.api.showing import Shown, chosen_console
 from limbeck.core.blocks import Block, Figure, to_csv
 from limbeck.core.lists import parse_list, whole_number
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar, Report, part_of
-from limbeck.core.records import plain
 from limbeck.errors import RecipeError, suggestion
-from limbeck.inspection import (
-    MEAN_HEAD,
-    SpanSample,
-    Subject,
-    cluster_phrases,
-    draw_maps,
-    load_subject,
-    measure_contribution,
-    measure_divergence,
-    measure_similarity,
-    read_chunks,
-    read_texts,
-)
-from limbeck.inspection.attention import check_layers
-from limbeck.methods.layer_mapping import uniform
 from limbeck.models.families import shape_of
-from limbeck.report import inspection as pages
 from limbeck.report.plots import check_output
+
+if TYPE_CHECKING:
+    from limbeck.inspection import Subject
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +46,8 @@ class InspectionResult(Shown):
         page.print(self.table, highlight=False, markup=False)
 
     def _figure(self) -> Figure | None:
+        from limbeck.report import inspection as pages
+
         return next(iter(pages.inspection_pictures(self.kind, self.found).values()), None)
 
     def _csv(self) -> str:
@@ -71,7 +61,7 @@ class InspectionResult(Shown):
 class _Asked(NamedTuple):
     """What an inspection reads, and where it reports."""
 
-    load: Callable[[], list[Subject]]
+    load: "Callable[[], list[Subject]]"
     texts: Callable[[int], Sequence[str]]
     length: int
     bar: Report
@@ -118,22 +108,27 @@ def inspect(
 
     def read(usual: int) -> Sequence[str]:
         if texts is None or isinstance(texts, str | Path):
-            return read_texts(None if texts is None else Path(texts), count or usual)
+            return inspection.read_texts(None if texts is None else Path(texts), count or usual)
         return list(texts)[:count]
 
-    objects, chosen = Objects(), choose_device(device)
+    objects = Objects()
     names = [objects.model(each, role) for each, role in ((model, "model"), (teacher, "teacher")) if each is not None]
+    check_models(*names)
+    check_text(texts)
+    check_text(options.get("data"))
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.core.records import plain
+    from limbeck.report import inspection as pages
+
+    chosen = choose_device(device)
     with ProgressBar(chosen_console(console)) as bar:
-        asked = _Asked(lambda: [load_subject(name, device=chosen) for name in names], read, length, bar)
-        found, table = run(asked, **options)
+        asked = _Asked(lambda: [inspection.load_subject(name, device=chosen) for name in names], read, length, bar)
+        found = run(asked, **options)
     values, written = plain(found), []
     if place is not None:
         data = {"inspection": kind, "result": values}
         written = pages.write_inspection(place, kind, data, pages.inspection_pictures(kind, values))
-    return InspectionResult(kind, values, tuple(written), table)
-
-
-_Found = tuple[Any, RenderableType]
+    return InspectionResult(kind, values, tuple(written), pages.inspection_table(kind, found))
 
 
 def _phrases(
@@ -146,19 +141,18 @@ def _phrases(
     held_out: int = 0,
     seeds: int = 3,
     seed: int = 0,
-) -> _Found:
-    sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
-    text = read_chunks(Path(data))
-    found = cluster_phrases(asked.load(), text, sample, report=asked.bar)
-    return found, pages.phrase_table(found)
+) -> Any:
+    sample = inspection.SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
+    text = inspection.read_chunks(Path(data))
+    return inspection.cluster_phrases(asked.load(), text, sample, report=asked.bar)
 
 
-def _attention(asked: _Asked, *, sentence: str | None = None, layers: Any = None, heads: Any = "mean") -> _Found:
+def _attention(asked: _Asked, *, sentence: str | None = None, layers: Any = None, heads: Any = "mean") -> Any:
     if sentence is not None and not sentence.strip():
         raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
     read, subjects = asked.texts(256), asked.load()
     beside = subjects[1] if len(subjects) > 1 else None
-    maps = draw_maps(
+    maps = inspection.draw_maps(
         subjects[0],
         beside,
         sentence if sentence is not None else read[0],
@@ -167,27 +161,27 @@ def _attention(asked: _Asked, *, sentence: str | None = None, layers: Any = None
     )
     far = None
     if beside is not None:
-        far = measure_divergence(subjects[0], beside, read, length=asked.length, report=asked.bar)
-    return {"maps": maps, "divergence": far}, pages.maps_note(maps) if far is None else pages.divergence_table(far)
+        far = inspection.measure_divergence(subjects[0], beside, read, length=asked.length, report=asked.bar)
+    return {"maps": maps, "divergence": far}
 
 
-def _similarity(asked: _Asked) -> _Found:
+def _similarity(asked: _Asked) -> Any:
     read, subjects = asked.texts(512), asked.load()
-    found = measure_similarity(subjects[0], subjects[-1], read, length=asked.length, report=asked.bar)
-    return found, pages.similarity_table(found)
+    return inspection.measure_similarity(subjects[0], subjects[-1], read, length=asked.length, report=asked.bar)
 
 
-def _contribution(asked: _Asked) -> _Found:
+def _contribution(asked: _Asked) -> Any:
     read, subjects = asked.texts(512), asked.load()
     many = len(subjects)
-    found = [
-        measure_contribution(subject, read, length=asked.length, report=part_of(asked.bar, i / many, (i + 1) / many))
+    return [
+        inspection.measure_contribution(
+            subject, read, length=asked.length, report=part_of(asked.bar, i / many, (i + 1) / many)
+        )
         for i, subject in enumerate(subjects)
     ]
-    return found, pages.contribution_table(found)
 
 
-_KINDS: dict[str, Callable[..., _Found]] = {
+_KINDS: dict[str, Callable[..., Any]] = {
     "phrases": _phrases, "attention": _attention, "similarity": _similarity, "contribution": _contribution,
 }  # fmt: skip
 
@@ -195,7 +189,7 @@ _KINDS: dict[str, Callable[..., _Found]] = {
 # The layers and heads of attention maps.
 
 
-def read_layers(given: Any, subjects: Sequence[Subject]) -> list[tuple[int, int]]:
+def read_layers(given: Any, subjects: "Sequence[Subject]") -> list[tuple[int, int]]:
     """Read pairs of a student layer and the teacher layer beside it.
 
     Args:
@@ -206,6 +200,9 @@ def read_layers(given: Any, subjects: Sequence[Subject]) -> list[tuple[int, int]
     Raises:
         RecipeError: for other text, or a layer that is not there.
     """
+    from limbeck.inspection.attention import check_layers
+    from limbeck.methods.layer_mapping import uniform
+
     depth, teacher_depth = subjects[0].layers, subjects[-1].layers
     beside = uniform(depth, teacher_depth)
     pairs = (":".join(map(str, each)) if isinstance(each, tuple | list) else str(each) for each in listed(given))
@@ -226,7 +223,7 @@ def read_layers(given: Any, subjects: Sequence[Subject]) -> list[tuple[int, int]
     return parse_list(str(depth) if given is None else text, read, refusal)
 
 
-def read_heads(given: Any, subjects: Sequence[Subject]) -> list[int]:
+def read_heads(given: Any, subjects: "Sequence[Subject]") -> list[int]:
     """Read the heads: numbers in a list or by commas, `mean`, or `all`.
 
     Raises:
@@ -235,5 +232,5 @@ def read_heads(given: Any, subjects: Sequence[Subject]) -> list[int]:
     text = ",".join(map(str, listed(given)))
     heads = range(1, shape_of(subjects[0].model.config).heads + 1)
     refusal = f"--heads '{text[:80]}' must be mean, all, or numbers from 1, separated by commas."
-    named = {"mean": [MEAN_HEAD], "all": heads}
+    named = {"mean": [inspection.MEAN_HEAD], "all": heads}
     return parse_list(text, lambda part: named.get(part) or [whole_number(part, 1)], refusal)

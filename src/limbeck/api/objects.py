@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from limbeck.core.files import atomic_folder, default_cache_dir, remove
 from limbeck.core.folders import writing
-from limbeck.core.records import INPUTS
-from limbeck.corpus.opening import is_remote
-from limbeck.corpus.readers import names_file
 from limbeck.errors import LimbeckError, RecipeError, shorten_error, suggestion
-from limbeck.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
@@ -50,6 +46,8 @@ class Objects:
     """
 
     def __init__(self, output: str | Path | None = None, before: Callable[[], object] = lambda: None) -> None:
+        from limbeck.core.records import INPUTS
+
         self._folder = (default_cache_dir() if output is None else Path(output).expanduser()) / INPUTS
         self._before = before
         self.notes: dict[str, str] = {}
@@ -366,6 +364,9 @@ def _are_contents(values: Sequence[Any]) -> bool:
 
 
 def _is_text(value: str) -> bool:
+    from limbeck.corpus.opening import is_remote
+    from limbeck.corpus.readers import names_file
+
     words = value.split(maxsplit=1)
     if len(words) < 2 or is_remote(words[0]) or names_file(value):
         return False
@@ -451,6 +452,8 @@ def method_of(given: Any) -> Any:
         return given
     if isinstance(given, Sequence):
         return [method_of(one) for one in given]
+    from limbeck.methods.registry import METHODS
+
     name = next((name for name, method in METHODS.items() if given in (method, method.compose)), None)
     if name is None:
         said = getattr(given, "__name__", _kind(given))

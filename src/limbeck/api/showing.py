@@ -199,6 +199,9 @@ def write_page(
     show: bool,
 ) -> "WrittenReport":
     """Write a report of folders, and open it in a browser where that is asked for; see `Result.report`."""
+    from limbeck.report.collect import check_folders
+
+    check_folders(folders)
     from limbeck.report.page import write_report
 
     written = write_report(folders, output, markdown=markdown, figures=figures)

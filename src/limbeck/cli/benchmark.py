@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from limbeck.api.given import check_name
 from limbeck.cli import options
-from limbeck.cli.given import check_models, check_name, check_recipe
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import LONGEST_SECONDS, command, measuring_option
 from limbeck.core.lists import MOST
@@ -36,23 +35,15 @@ class _Rows:
     ] = None
     messages: Messages = field(default_factory=Messages)
 
-    def begin(self, device: str, dtype: str = "float32") -> Console:
-        """Refuse devices, dtypes and outputs that cannot be, without torch, and return the console of progress."""
-        from limbeck.benchmark.rows import check_output
-        from limbeck.core.machine import check_device
-
-        console = self.messages.console()
-        check_output(self.output)
-        check_device(device)
-        check_name("dtype", dtype, (*options.DTYPES, "float64"))
-        return console
-
     def run(self, kind: str, subject: Any, **given: Any) -> None:
         """Measure, write the file, and print the result."""
         from limbeck.api.benchmarking import benchmark as run_benchmark
         from limbeck.benchmark.rows import report_dict
 
-        done = run_benchmark(kind, subject, output=self.output, **given)
+        console = self.messages.console()
+        if kind != "step":
+            check_name("dtype", given["dtype"], (*options.DTYPES, "float64"))
+        done = run_benchmark(kind, subject, output=self.output, console=console, **given)
         written = () if self.output is None else (f"Rows: {self.output}",)
         print_result(self.messages.as_json, report_dict(kind, done.rows, done.machine), done.table, *written)
 
@@ -101,12 +92,10 @@ def loss(
     result: _Rows,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
-    console = result.begin(device, dtype)
     check_name("objective", objective, options.OBJECTIVES)
     result.run(
         "loss", objective, backends=backends or (), lengths=lengths, heads=heads, batch=batch, widths=widths,
         classes=classes, pair=pair, ragged=ragged, dtype=dtype, device=device, seconds=seconds, memory=memory,
-        console=console,
     )  # fmt: skip
 
 
@@ -163,18 +152,10 @@ def step(
 
     Weights and tokens are random, which does not change the times: nothing is downloaded.
     """
-    console = result.begin(device)
-    if recipe is not None and not any((teacher, student, method, vocabulary)):  # They are refused beside it.
-        check_recipe(recipe, overrides or ())
-    check_models(teacher, shapes=True)
-    if method is not None:
-        from limbeck.methods.registry import METHODS
-
-        METHODS[method]
     result.run(
         "step", recipe, teacher=teacher, student=student, method=method, vocabulary=vocabulary, stage=stage,
         batch=batch, length=length, ragged=ragged, dtype=dtype, device=device, seconds=seconds, memory=memory,
-        overrides=overrides or (), console=console,
+        overrides=overrides or (),
     )  # fmt: skip
 
 
@@ -200,9 +181,7 @@ def model(
     result: _Rows,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
-    console = result.begin(device, dtype)
-    check_models(*models, shapes=True)
     result.run(
         "model", models, batch_sizes=batch_sizes, lengths=lengths, dtype=dtype, device=device, seconds=seconds,
-        warmup=warmup, console=console,
+        warmup=warmup,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limbeck.cli.given import check_models
+from limbeck.api.given import check_models
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import command
 

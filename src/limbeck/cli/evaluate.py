@@ -98,7 +98,7 @@ def evaluate(
     from limbeck.api import evaluate as run_evaluation
 
     result = run_evaluation(
-        models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
+        models, tasks, output=output, data=data,
         preset=preset, average=average, seeds=seeds, teacher=teacher, names=name or (), workers=workers,
         overrides=settings or [], keep_weights=keep_weights, as_is=as_is, classes=parse_names("--classes", classes),
         speed=speed,

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from limbeck.cli import options
-from limbeck.cli.given import check_text
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import measuring_option
 from limbeck.errors import RecipeError
@@ -83,30 +82,20 @@ def export(
     messages: Messages,
 ) -> None:
     """Export a student to another format, measure how far the export is from the student, and push it to the Hub."""
-    from limbeck.export.request import ExportRequest
-
-    console = messages.console()
-    for flag, given in (("--dry-run", dry_run), ("--private", private)):
-        if given and push is None:
-            raise RecipeError(f"{flag} is for pushing only; give --push owner/name too, or leave it out.")
-    check_text(text)
-    if push is not None:
-        from limbeck.export.pushing import check_login, check_repository
-
-        check_repository(push)
-        if not dry_run:
-            check_login()
-    asked: dict[str, Any] = {
-        "documents": documents, "output": output, "dtype": dtype, "opset": opset, "verify": verify, "seconds": seconds,
-        "overwrite": overwrite, "read_pickled": read_pickled,
-    }  # fmt: skip
-    ExportRequest(student, export_format, **asked).check()
-    # Torch is imported from here on, which takes seconds.
     from limbeck.api.exporting import export as run_export
 
-    if push is not None and not dry_run:
-        asked |= {"push": push, "private": private}
-    done = run_export(student, export_format, text=text, evaluation=evaluation, console=console, **asked)
+    console = messages.console()
+    if dry_run:
+        if push is None:
+            raise RecipeError("--dry-run is for pushing only; give --push owner/name too, or leave it out.")
+        from limbeck.export.pushing import check_repository
+
+        check_repository(push)
+    done = run_export(
+        student, export_format, documents=documents, output=output, dtype=dtype, opset=opset, text=text, verify=verify,
+        evaluation=evaluation, read_pickled=read_pickled, overwrite=overwrite, push=None if dry_run else push,
+        private=private and not dry_run, seconds=seconds, console=console,
+    )  # fmt: skip
     pushed = done.pushed
     front_matter = _front_matter(done.folder) if dry_run else None
     if messages.as_json:

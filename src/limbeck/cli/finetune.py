@@ -55,7 +55,7 @@ def finetune(
     from limbeck.api import finetune as run_fine_tuning
 
     result = run_fine_tuning(
-        model, task, output=output, data=None if data is not None and data.lower() == "hub" else data,
+        model, task, output=output, data=data,
         preset=preset, seeds=seeds, workers=workers, overrides=settings or [], console=messages.console(),
     )  # fmt: skip
     from limbeck.report.evaluation import evaluation_table

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli.given import check_models, check_text
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import LAST_SEED, Device, command, command_group, result_option
 from limbeck.core.lists import MOST
@@ -55,26 +54,11 @@ class _Files:
     ] = None
     messages: Messages = field(default_factory=Messages)
 
-    def run(self, kind: str, model: str, teacher: str | None, read: Path | None, **options: Any) -> None:
-        """Refuse models, text, devices and outputs that cannot be, without torch; inspect, and print the result.
-
-        Args:
-            kind: Of the inspection.
-            model: The model.
-            teacher: Its teacher, if any.
-            read: The file that is read, if any.
-            **options: Of the inspection.
-        """
-        from limbeck.core.machine import check_device
-        from limbeck.report.plots import check_output
-
-        console = self.messages.console()
-        check_output(self.output)
-        check_device(self.device)
-        check_models(model, teacher)
-        check_text(read)
+    def run(self, kind: str, model: str, teacher: str | None, **options: Any) -> None:
+        """Inspect, and print the result."""
         from limbeck.api.inspecting import inspect as run_inspection
 
+        console = self.messages.console()
         done = run_inspection(kind, model, teacher, output=self.output, device=self.device, console=console, **options)
         content = {"inspection": kind, "result": done.found}
         print_result(self.messages.as_json, content, done.table, *(f"Written: {path}" for path in done.files))
@@ -123,7 +107,7 @@ def phrases(
 ) -> None:
     """Cluster the vectors of phrases by k-means: how much each layer knows about phrases (MiniLM, table 10)."""
     files.run(
-        "phrases", model, teacher, data, data=data, spans=spans, unlabelled=unlabelled, clusters=clusters,
+        "phrases", model, teacher, data=data, spans=spans, unlabelled=unlabelled, clusters=clusters,
         held_out=held_out, seeds=seeds, seed=seed,
     )  # fmt: skip
 
@@ -160,7 +144,7 @@ def attention(
     if files.output is None and teacher is None and not files.messages.as_json:
         raise RecipeError("Without a teacher there are only maps to draw: give --output FOLDER, --teacher or --json.")
     maps = {"sentence": sentence, "layers": layers, "heads": heads}
-    files.run("attention", model, teacher, texts.texts, **maps, **texts.given())
+    files.run("attention", model, teacher, **maps, **texts.given())
 
 
 @command(
@@ -170,7 +154,7 @@ def attention(
 )
 def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
     """Compare every layer with every layer of the teacher, or of the model itself: linear centred kernel alignment."""
-    files.run("similarity", model, teacher, texts.texts, **texts.given())
+    files.run("similarity", model, teacher, **texts.given())
 
 
 @command(
@@ -178,4 +162,4 @@ def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _
 )
 def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
     """Measure how much each layer changes its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
-    files.run("contribution", model, teacher, texts.texts, **texts.given())
+    files.run("contribution", model, teacher, **texts.given())

@@ -1,6 +1,5 @@
 """`limbeck report`: what runs, comparisons, searches, evaluations and inspections found, as one page."""
 
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -48,12 +47,9 @@ def report(
 
     The exit code is 0 if the page was written, and 2 for a folder without results of limbeck.
     """
-    from limbeck.report.collect import check_folders
+    from limbeck.api import report as run_report
 
-    check_folders(folders)
-    from limbeck.report.page import write_report
-
-    written = write_report(folders, output, markdown=markdown, figures=figures)
+    written = run_report(folders, output, markdown=markdown, figures=figures, show=show)
     warnings = written.page.warnings()
     content = {
         "html": written.html, "markdown": written.markdown, "figures": written.figures, "sections": written.sections,
@@ -64,5 +60,3 @@ def report(
         lines.append(f"Figures: {len(written.figures)} files in {written.figures[0].parent}")
     lines += [f"Report: {path}" for path in (written.markdown, written.html) if path is not None]
     messages.print_result(as_json, content, *lines)
-    if show:
-        webbrowser.open(written.html.resolve().as_uri())

@@ -111,6 +111,20 @@ def divergence_table(found: inspection.AttentionDivergence) -> RenderableType:
     return _shown(title, headings, rows, [f"{found.tokens:,} tokens{_cut(found.cut)}; {how}."])
 
 
+_TABLES: dict[str, Callable[[Any], RenderableType]] = {
+    "similarity": similarity_table,
+    "contribution": contribution_table,
+    "phrases": phrase_table,
+}
+
+
+def inspection_table(name: str, found: Any) -> RenderableType:
+    """Return the table of an inspection; of attention maps without a teacher a line."""
+    if name != "attention":
+        return _TABLES[name](found)
+    return maps_note(found["maps"]) if found["divergence"] is None else divergence_table(found["divergence"])
+
+
 def _shown(
     title: str, headings: Sequence[str], rows: Sequence[tuple[AnyCell, ...]], notes: Sequence[str]
 ) -> RenderableType:

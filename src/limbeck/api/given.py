@@ -24,17 +24,17 @@ def check_models(*names: str | None, shapes: bool = False) -> None:
             resolve_model(name)
 
 
-def check_text(path: Path | None) -> None:
-    """Refuse a file of texts that is not there; None is no file.
+def check_text(given: object) -> None:
+    """Refuse a file of texts that is not there; texts themselves, and None, are no file.
 
     Raises:
         CorpusError: for such a path.
     """
-    if path is None or path.is_file():
+    if not isinstance(given, str | Path) or Path(given).is_file():
         return
     from limbeck.corpus.opening import read_texts
 
-    read_texts(path, 1)
+    read_texts(Path(given), 1)
 
 
 def check_name(kind: str, name: str, known: Iterable[str]) -> None:
@@ -46,15 +46,3 @@ def check_name(kind: str, name: str, known: Iterable[str]) -> None:
     names = sorted(known)
     if name not in names:
         raise RecipeError(f"Unknown {kind} '{name}'.{suggestion(name, names)}")
-
-
-def check_recipe(path: Path, overrides: Iterable[str] = ()) -> None:
-    """Refuse a recipe that a mistake of its own keeps from being run; see `limbeck.recipe.places`.
-
-    Raises:
-        LimbeckError: one line for the first mistake.
-    """
-    from limbeck.recipe.load import load_recipe
-    from limbeck.recipe.places import check_places
-
-    check_places(load_recipe(path, tuple(overrides)))
