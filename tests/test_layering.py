@@ -50,7 +50,6 @@ SHORT_FILES: dict[str, str] = {
     "evaluation/certainty.py": "of scores, where rows and predictions meet",
     "report/certainty.py": "words that the tables of four kinds of folders share",
     "core/lists.py": "text of options, as commands and Python read it",
-    "recipe/options.py": "laid over recipes by commands and Python alike",
     "core/exports.py": "a kind of record, beside those of runs and studies",
     "search/pareto.py": "of searches and reports, without Optuna",
     "export/compared_vectors.py": "read before anything heavy",
