@@ -1,6 +1,6 @@
 """Measure what commands cost before they work: start-up, refusals, `validate`, `status` and `report`, in core seconds.
 
-`python benchmarks/startup.py --before DIR` compares the working tree with another checkout of limbeck, in turns, and
+`python benchmarks/startup.py --before DIR` compares the working tree with another checkout of limbeck, alternately, and
 writes `benchmarks/results/startup.json`: user and system seconds of each round, least and median, and the CPU's name.
 """
 

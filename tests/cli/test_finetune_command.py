@@ -82,7 +82,7 @@ def test_the_best_run_is_kept_and_a_stopped_one_goes_on(limbeck, model, data, tm
     assert (result.metric_value, result.dataset_type, result.task_type) == (share, "mrpc", "text-classification")
     said = " ".join(card.text.split())
     assert (
-        f"the best of 3 seeds ({best['seed']})" in said
+        f"the best of 3 seeds (seed {best['seed']})" in said
         and "This model was chosen on the rows of validation by accuracy" in said
     )
     assert "Rows: 16 of MRPC, train." in said and str(tmp_path) not in card.content

@@ -28,7 +28,7 @@ def sources(tmp_path):
     [
         ("phrases", ["student: ", "teacher: ", "50 spans (NP 20, ", "k = 4"]),
         ("attention", ["Nearest teacher", "head by head"]),
-        ("similarity", ["Most alike", "Few tokens for models 48 wide"]),
+        ("similarity", ["Most similar", "Too few tokens for models of width 48"]),
         ("contribution", ["change most", "teacher: "]),
     ],
 )

@@ -107,7 +107,7 @@ def test_the_command_finds_the_teacher_and_writes_a_card_that_works(limbeck, run
     shown = limbeck.shown("export", run, "--format", "router", "--output", out)
     assert f"documents by {teacher.name}" in shown
     card = (out / "README.md").read_text()
-    assert "**To keep an index.**" in card and "with the prompt `'old stone : '`" in card
+    assert "**Keeping an index.**" in card and "with the prompt `'old stone : '`" in card
     codes = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     found = {}
     for code in codes:

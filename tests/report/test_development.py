@@ -37,7 +37,7 @@ LOG = [
 ]
 
 
-APART = "Where student and teacher disagree most"
+APART = "Largest disagreements"
 
 
 @pytest.fixture
@@ -68,12 +68,12 @@ def test_a_run_is_judged_by_its_development_score(report_of):
 
 def test_one_answer_to_all_rows_is_the_first_thing_to_watch(report_of):
     [part] = report_of(MRPC | {"confusion": [[4, 0], [6, 0]]}).parts
-    assert "Watch: The student gives all rows of mrpc one answer, 'no': its scores say nothing." in part.verdict
+    assert "Note: The student gives every row of mrpc the same answer ('no'), so its scores are meaningless." in part.verdict
 
 
 def test_types_of_entities_have_both_scores_of_f1(report_of):
     tables = blocks_of(report_of(MRPC, PANX), Table)
-    assert [table.caption for table in tables] == ["mrpc, one by one", "panx, one by one"]
+    assert [table.caption for table in tables] == ["mrpc, label by label", "panx, label by label"]
     assert [[str(cell) for cell in row] for row in tables[-1].rows] == [["PER", "7", "0.900", "0.700"]]
 
 
@@ -89,7 +89,7 @@ def test_many_classes_are_a_folded_table_and_no_drawing(report_of):
     many = {"labels": names, "confusion": [[1] * 31] * 31, "by_label": [{"label": name} for name in names]}
     page = report_of(MRPC | many)
     assert not blocks_of(page, Figure)
-    assert [table.folded for table in blocks_of(page, Table) if table.caption == "mrpc, one by one"] == [True]
+    assert [table.folded for table in blocks_of(page, Table) if table.caption == "mrpc, label by label"] == [True]
 
 
 def test_disagreements_have_row_label_and_both_answers(report_of):

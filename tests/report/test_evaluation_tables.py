@@ -123,7 +123,7 @@ def test_the_grid_point_and_its_runs_are_told():
     assert "1 of 2 runs" in evaluation_markdown(summary)
     partly["settings"]["epochs"], partly["points"] = 1.0, 1
     of_teacher, of_student = chosen_lines(Evaluation.read(summary))
-    assert "3 epochs, batch" in of_teacher and "1 epoch, batch" in of_student and of_student.endswith("of 1 point")
+    assert "3 epochs, batch" in of_teacher and "1 epoch, batch" in of_student and of_student.endswith("of 1 grid point")
 
 
 def test_a_published_row_stands_only_in_the_blocks_where_it_has_a_figure():
@@ -161,7 +161,7 @@ def test_a_papers_table_stands_beside_where_it_has_a_compared_shape():
 @pytest.mark.parametrize(
     ("kind", "threshold", "told", "printed"),
     [("multi_label", "joy_threshold", "probabilities", "0.437"),
-     ("question_answering", "best_f1_threshold", "differences of scores", "0.4")],
+     ("question_answering", "best_f1_threshold", "score differences", "0.4")],
 )  # fmt: skip
 def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed, tmp_path, monkeypatch):
     monkeypatch.setattr(fine_tuned_card, "teacher_facts", lambda name: {"hub_id": None, "card": None})
@@ -185,4 +185,4 @@ def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed
 
 def test_entities_are_named_as_the_other_metrics():
     assert [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")] == ["entity F1", "F1", "accuracy"]
-    assert [quality._at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]
+    assert [quality.at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]

@@ -22,11 +22,11 @@ def test_the_front_is_what_no_other_beats():
     teacher = Measured("teacher", 5.0, 0.9, teacher=True)
     models = [Measured("fast", 1.0, 0.5), Measured("slow and worse", 3.0, 0.4), teacher]
     [figure] = quality_figures(models, "accuracy", "batch 1")
-    assert figure.caption.endswith("and better than: fast, teacher.")
+    assert figure.caption.endswith("better than any of: fast; teacher.")
     assert {row[0]: row[2:] for row in figure.data.rows}["slow and worse"] == ("3", "0.4")
     [lowest] = quality_figures(models, "divergence, nats", "batch 1", lowest=True)
     assert lowest.caption.startswith("The lower left corner is best")
-    assert lowest.caption.endswith("fast, slow and worse.")
+    assert lowest.caption.endswith("fast; slow and worse.")
 
 
 def test_models_whose_names_have_no_room_are_numbered_and_all_are_found():

@@ -175,7 +175,7 @@ def test_what_is_not_a_report_is_not_replaced(tmp_path):
     mine = tmp_path / "index.html"
     mine.write_text("<h1>My page about limbeck</h1>")
     for folders, output, error, words in (
-        ([SEARCHED], mine, OutputError, "is not a report of limbeck"),
+        ([SEARCHED], mine, OutputError, "is not a limbeck report"),
         ([SEARCHED], tmp_path, RecipeError, "ends with .html"),
         ([SEARCHED], tmp_path / "report.pdf", RecipeError, "ends with .html"),
         ([SIMILARITY], mine / "report.html", OutputError, "cannot be written"),

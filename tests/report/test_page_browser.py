@@ -75,7 +75,7 @@ def test_it_is_drawn_in_both_themes_without_a_word_on_the_console(page, tmp_path
 def test_every_section_is_on_the_page(page, tmp_path):
     done = browse(tmp_path, "--dump-dom", page.as_uri())
     assert "CONSOLE" not in done.stderr
-    for part in ("Runs", "Evolution of the fitness", "Attention: teacher", "</footer>"):
+    for part in ("Runs", "Evolution of fitness", "Attention: teacher", "</footer>"):
         assert part in done.stdout
 
 

@@ -176,8 +176,8 @@ def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path):
     for path, parts in (
         (tmp_path, ("run.json", "comparison.json", "search.json", "attention.json")),
         (tmp_path / "missing", ("does not exist",)),
-        (tmp_path / "notes.txt", ("a file, but not one of an inspection",)),
-        (shipped, ("there are some below it", str(shipped / "comparison"))),
+        (tmp_path / "notes.txt", ("a file, but not that of an inspection",)),
+        (shipped, ("some lie below it", str(shipped / "comparison"))),
     ):
         with pytest.raises(OutputError) as error:
             collect([path])

@@ -22,7 +22,7 @@ from tests.support import shape_search
 from tests.support.corpora import write_text
 
 SHOWN = {
-    "mapping": ("Evolution", "Evolution of the fitness"),
+    "mapping": ("Evolution", "Evolution of fitness"),
     "architecture": ("Shapes", "Loss and latency of shapes"),
     "teacher-layer": ("Layers of the teacher", "Scores of students by teacher layer"),
 }
@@ -51,7 +51,7 @@ def test_the_loss_as_printed_and_the_controller_are_said(architecture):
     )
     assert "divided by that of an untrained student (1.0000)" in as_usual and "kd_nas" not in as_usual
     assert "L_HS" in as_printed and "not divided by that of an untrained student (0.5000)" in as_printed
-    assert "an episode of 20 draws 5 % less at random" in as_printed
+    assert "each episode of 20 draws 5 % less at random" in as_printed
 
 
 @pytest.fixture(params=SHOWN)
@@ -127,15 +127,15 @@ def test_what_is_read_from_the_study_is_what_the_record_will_say(unfinished, kin
 def test_a_search_that_was_stopped_shows_what_it_found(unfinished, kind):
     folder, record = unfinished
     page = seen(folder)
-    assert [section.title for section in page.parts[0].sections] == ["What was done", SHOWN[kind][0]]
+    assert [section.title for section in page.parts[0].sections] == ["Overview", SHOWN[kind][0]]
     assert SHOWN[kind][1] in [figure.title for figure in page.figures()]
     assert len(page.warnings()) == 1 and "was stopped; the same command" in page.warnings()[0]
     facts = facts_of(page)
     assert (facts["Status"], facts["Workers"]) == ("interrupted", "1 ended")
-    tried_before = "of shapes that were tried before" in facts["Trials"]
+    tried_before = "of shapes already tried" in facts["Trials"]
     assert "finished" in facts["Trials"] and tried_before == (kind == "architecture")
     assert ("diverged" in facts["Trials"]) == any(row.get("state") == "diverged" for row in record.get("shapes", []))
-    assert facts["Last sign of life"].endswith(" before this page was made")
+    assert facts["Last update"].endswith(" before this page was made")
     assert page.parts[0].subtitle.startswith(f"{kind.capitalize()} search; interrupted; ")
     assert page.parts[0].subtitle.endswith(", so far")
     identity = page.parts[0].sections[0].blocks[2]
@@ -154,7 +154,7 @@ def test_a_search_whose_worker_lives_runs_and_one_whose_worker_is_gone_is_dead(u
         rewrite(folder, working_at(machine(), **gone))
         page = seen(folder)
         assert facts_of(page)["Status"] == "dead" and "workers vanished without recording an end" in page.warnings()[0]
-        assert facts_of(page)["Workers"] == "1 gone"
+        assert facts_of(page)["Workers"] == "1 lost"
 
 
 def test_a_worker_elsewhere_is_judged_by_its_last_sign(unfinished):
@@ -165,7 +165,7 @@ def test_a_worker_elsewhere_is_judged_by_its_last_sign(unfinished):
     before = journal.stat().st_mtime - 3600
     os.utime(journal, (before, before))
     facts = facts_of(seen(folder))
-    assert facts["Status"] == "dead" and facts["Last sign of life"] == "60 min before this page was made"
+    assert facts["Status"] == "dead" and facts["Last update"] == "60 min before this page was made"
 
 
 def test_a_search_can_be_looked_at_at_any_moment_of_its_course(unfinished, kind):
@@ -200,7 +200,7 @@ def test_a_study_that_cannot_be_read_is_said_so(unfinished, text):
         (folder / "search.journal").write_text(text)
     page = seen(folder)
     assert ("Its folder has no trials" if text is None else "cannot be read") in " ".join(page.warnings())
-    assert [section.title for section in page.parts[0].sections] == ["What was done"]
+    assert [section.title for section in page.parts[0].sections] == ["Overview"]
 
 
 @pytest.mark.parametrize("junk", ["text", None, [], {"a": 1}, -1, float("nan")], ids=repr)

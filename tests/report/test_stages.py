@@ -68,7 +68,7 @@ def test_a_log_is_read_by_terms_and_says_what_it_could_not_read(tmp_path):
     assert log.terms() == ["hidden_1_2"] and (log.not_finite, log.damaged, log.lines) == (2, 2, 4)
     assert log.reached == {"step": 3.0}, "of the last line with a loss"
     lines = " ".join(lines_of(blocks_of(log, steps=3)))
-    assert "2 logged values are infinite" in lines and "2 lines of log.jsonl are damaged" in lines
+    assert "2 infinite or NaN values not drawn" in lines and "2 damaged lines of log.jsonl skipped" in lines
 
 
 def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):

@@ -96,7 +96,7 @@ def measure_models(
     warmup: int = 2,
     report: Report = no_progress,
 ) -> list[Row]:
-    """Measure the size of encoders, and time their forward passes in turns.
+    """Measure the size of encoders, and time their forward passes alternately.
 
     All tokens are real: nothing is padded. The first model is what `speedup` refers to.
 

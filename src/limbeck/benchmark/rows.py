@@ -158,9 +158,8 @@ def step_table(rows: Rows) -> RenderableType:
         extra = _number(whole["peak_extra_mb"], 4)
         found += f"; peak memory {_number(whole['peak_mb'], 4)} MB ({extra} MB of it extra)"
     floor = (
-        f"Floor: the matrix products at the rate of a large one ({rates}) and the optimizer's memory traffic at "
-        "that of a "
-        f"large copy ({_number(rows[-1]['ceiling_gbytes'])} GB/s), in % of the measured time."
+        f"Floor: the matrix products at the rate of a large one ({rates}), plus the optimizer's memory traffic at the "
+        f"rate of a large copy ({_number(rows[-1]['ceiling_gbytes'])} GB/s), in % of the measured time."
     )
     columns: dict[str, Column] = {
         "part": "part",

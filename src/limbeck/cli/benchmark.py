@@ -180,7 +180,7 @@ def model(
     *,
     result: _Rows,
 ) -> None:
-    """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
+    """Time the forward passes of one or more models, alternately: latency, throughput, speedup."""
     result.run(
         "model", models, batch_sizes=batch_sizes, lengths=lengths, dtype=dtype, device=device, seconds=seconds,
         warmup=warmup,

@@ -80,21 +80,19 @@ def _print_needs(folders: Sequence[Path], as_json: bool) -> None:
         })  # fmt: skip
         if as_json:
             continue
-        print_line(f"copy: {one_line(str(folder))}, all of it, with any program")
+        print_line(f"copy: the whole of {one_line(str(folder))}, with any program")
         for need in needs:
             size = f" ({decimal(need.bytes)})" if need.bytes is not None else ""
             print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option}")
-        print_line("cache: not needed; text in another place, or with other dates, is tokenised again")
+        print_line("cache: not needed; text that was moved, or has other dates, is tokenised again")
         if versions:
-            print_line(
-                f"identical to the last bit with: {one_line(', '.join(f'{n} {v}' for n, v in versions.items()))}"
-            )
+            print_line(f"bit-identical with: {one_line(', '.join(f'{n} {v}' for n, v in versions.items()))}")
         print_line(
             f"continue: {one_line(go_on)}"
             if by_content
             else (
-                "continue: only in this place; a run of that version recognises its text by path and date, not "
-                "by content"
+                "continue: only in this place; a run of that version recognises its text by path and date, "
+                "not by content"
             ),
             style=None if by_content else "yellow",
         )
@@ -119,12 +117,12 @@ def _columns(run: RunStatus) -> dict[str, str]:
     """Return the cells of a run by their headings."""
     doing = run.stage or run.activity
     return {
-        "status": f"{run.status}, but silent" if run.silent else run.status,
-        "at": doing or NOTHING,
+        "status": run.shown,
+        "stage": doing or NOTHING,
         "step": f"{run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else NOTHING,
         "tokens/s": f"{run.tokens_per_second:,.0f}" if run.tokens_per_second is not None else NOTHING,
-        "left": _duration(run.seconds_left),
-        "last sign": f"{_duration(run.seconds_since)} ago" if run.seconds_since is not None else NOTHING,
+        "time left": _duration(run.seconds_left),
+        "last update": f"{_duration(run.seconds_since)} ago" if run.seconds_since is not None else NOTHING,
         "checkpoint": NOTHING if run.checkpoint is None else f"step {run.checkpoint:,}",
         "process": f"{run.pid} on {run.host}" if run.pid is not None else NOTHING,
     }

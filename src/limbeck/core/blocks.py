@@ -49,6 +49,11 @@ def number(value: float | None, digits: int = 0) -> Cell:
     return Cell(value, f"{{:,.{digits}f}}")
 
 
+def counted(count: float, noun: str) -> str:
+    """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`."""
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+
+
 def slug(*words: object) -> str:
     """Return a name fit for files and anchors: lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")[:60] or "figure"
@@ -305,7 +310,7 @@ def _lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
                     yield Text(block.caption, style="bold")
                 yield _ConsoleTable(block)
                 if block.left_out:
-                    yield Text(f"{block.left_out:,} more rows are not shown.", style="dim")
+                    yield Text(f"{counted(block.left_out, 'more row')} not shown.", style="dim")
             case Figure() | Code():
                 yield Text(block.title)
 

@@ -34,7 +34,7 @@ class Differences(Record):
 
 
 class Int8Latency(Record):
-    """Both precisions in turns, at one batch size and length."""
+    """Both precisions, measured alternately, at one batch size and length."""
 
     batch: int
     length: int

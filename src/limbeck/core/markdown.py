@@ -3,7 +3,20 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Figure, Notes, Paragraph, Section, Steps, Table
+from limbeck.core.blocks import (
+    AnyCell,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Figure,
+    Notes,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    counted,
+)
 from limbeck.core.escaping import code_block, escape_links_and_tags, escape_markdown, running_text
 
 _MARKS = {"bold": "**", "italic": "*"}
@@ -80,12 +93,12 @@ def _escaped(block: Block, figures: str) -> Iterator[str]:
             yield f"*{escape_markdown(block.caption)}*"
             yield _escaped_table(block)
             if block.left_out:
-                yield f"{block.left_out:,} more rows are not shown."
+                yield f"{counted(block.left_out, 'more row')} not shown."
         case Figure():
             title, caption = escape_markdown(block.title), escape_markdown(block.caption)
             yield f"**{title}** {caption}".strip()
             yield f"![{escape_markdown(block.description)}]({figures}/{block.name}.svg)"
-            yield from _details("Numbers of this figure", _escaped(block.data, figures))
+            yield from _details("Data of this figure", _escaped(block.data, figures))
         case Code():
             yield from _details(block.title, [code_block(block.text, block.language)])
 

@@ -1,4 +1,4 @@
-"""Repeated measurements: warm-up, variants in turns, device synchronisation, median and spread."""
+"""Repeated measurements: warm-up, alternating variants, device synchronisation, median and spread."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def take_turns(
     most: int = MOST_ROUNDS,
     tell: Tell | None = None,
 ) -> dict[str, list[T]]:
-    """Run variants in turns (A B, B A, A B …), so that other load of the machine falls on all alike.
+    """Run variants alternately (A B, B A, A B …), so that other load of the machine falls on all alike.
 
     Args:
         variants: Callables by name; usually made by `stopwatch`.

@@ -134,7 +134,7 @@ def measure_latency(
     seed: int = 0,
     report: Report = no_progress,
 ) -> Latency:
-    """Time teacher and student in turns.
+    """Time teacher and student alternately.
 
     Args:
         teacher: A loaded encoder (of a task model, the encoder is timed).

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from limbeck.core import records, studies
+from limbeck.core.blocks import counted
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import FINISHED, Column
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
@@ -19,9 +20,8 @@ _COLA = "cola"
 COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
 
 _TASK_NOTE = (
-    "Published rows left out: {}, of students distilled on the tasks; they are shown beside students of runs on "
-    "labelled "
-    "rows."
+    "Published rows left out: {}, of students distilled on the tasks; they are shown only beside students trained on "
+    "labelled rows."
 )
 
 _SHOWN_SUBJECTS = 3
@@ -314,7 +314,4 @@ def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[s
     reasons: dict[str | None, list[str]] = {}
     for title, reason in failed:
         reasons.setdefault(reason, []).append(title)
-    return [
-        f"{len(titles)} {noun if len(titles) == 1 else f'{noun}s'} failed (first {titles[0]}): {reason}"
-        for reason, titles in reasons.items()
-    ]
+    return [f"{counted(len(titles), noun)} failed (first {titles[0]}): {reason}" for reason, titles in reasons.items()]

@@ -231,7 +231,7 @@ def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None
 def measure_int8(
     source: Source, full: Path, path: Path, *, seconds: float, report: Report = no_progress
 ) -> dict[str, Any]:
-    """Measure what int8 gains: sizes, and latency with both files in turns in this process.
+    """Measure what int8 gains: sizes, and latency with both files alternating in this process.
 
     Args:
         source: The exported model.

@@ -81,7 +81,7 @@ _NAMES = {
     "onnx": "ONNX",
     "onnx-int8": "ONNX with int8 weights",
     "sentence-transformers": "a sentence-transformers folder",
-    "router": "a router of sentence-transformers",
+    "router": "a sentence-transformers router",
     "safetensors": "safetensors",
 }
 
@@ -112,9 +112,9 @@ def _export_lines(export: Export) -> Iterator[str]:
     if export.int8 is None:
         yield f"Weights: {export.megabytes:.1f} MB."
     if export.documents:
-        yield f"Queries are read by {export.source}, documents by {export.documents}."
+        yield f"Queries are encoded by {export.source}, documents by {export.documents}."
     if export.found is not None:
-        yield f"As queries, {export.found:.0%} of the sample texts find their own document vector as the nearest."
+        yield f"As queries, {export.found:.0%} of the sample texts have their own document vector as nearest neighbour."
     largest = ", ".join(
         f"{value:.2g} in {name} (largest value {found.scale[name]:.2g})" if value is not None else f"none in {name}"
         for name, value in found.largest.items()
@@ -128,7 +128,7 @@ def _export_lines(export: Export) -> Iterator[str]:
     if export.int8 is not None:
         yield from _int8_lines(export.int8, export.weight_bits)
     if export.dtype == "float16" and export.format == "onnx":
-        yield "On a CPU, ONNX Runtime computes many float16 operators in float32 with casts; it is meant for a GPU."
+        yield "Meant for a GPU: on a CPU, ONNX Runtime computes many float16 operators in float32 with casts."
     if verified := export.verified:
         yield f"Verified in a fresh process on {verified.texts} texts in {verified.batches} batches."
 
@@ -147,14 +147,14 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
     slower = [row for row in int8.latency if row.speedup < 0.97 and not _is_doubtful(row)]
     if slower:
-        where = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f} times)" for row in slower)
-        yield f"int8 is slower than float32 here at {where} tokens: use --format onnx for that."
+        where = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f}x slower)" for row in slower)
+        yield f"int8 is slower than float32 here, in texts x tokens: {where}. Use --format onnx for such batches."
     if busy := busy_line(int8.latency):
         yield busy
     if weight_bits == 7:
-        yield "Weights have 7 bits: the processor that exported it has no VNNI, where 8 could overflow."
+        yield "Weights have 7 bits: the exporting processor has no VNNI, without which 8 bits could overflow."
     else:
-        yield "Weights have 8 bits: for x86 processors without VNNI, where that may overflow, export it on one."
+        yield "Weights have 8 bits, which may overflow on x86 processors without VNNI; to serve on one, export on one."
 
 
 def latency_table(record: ExportRecord) -> RenderableType:
@@ -275,7 +275,9 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
     summaries = [summary for summary in read if summary.preset is not None and summary.models and summary.columns]
     found = next(filter(None, (scores_of(student, summary) for summary in summaries)), None)
     if evaluation is not None and not summaries:
-        raise RecipeError(f"--evaluation '{evaluation}' holds no {Evaluation.FILE}; give a folder of limbeck evaluate.")
+        raise RecipeError(
+            f"--evaluation '{evaluation}' holds no {Evaluation.FILE}; give an output folder of `limbeck evaluate`."
+        )
     if evaluation is not None and found is None:
         names = ", ".join(model.name for model in summaries[0].models)
         raise RecipeError(f"--evaluation '{evaluation}' has no scores of '{student}'; its models are {names}.")

@@ -10,7 +10,7 @@ from limbeck.report.quality import ends_of
 
 ONE_ANSWER = " ‡"
 """After a score of a model that gives all rows one answer."""
-ONE_RUN = "one run each, with one seed:"
+ONE_RUN = "one run each with one seed, so"
 
 
 def is_degenerate(column: studies.ColumnFigure) -> bool:
@@ -28,14 +28,15 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
     """Return the lines of `only_answer_notes` for models by their names."""
     found = ((name, one, model.columns.get(one.key)) for name, model in models for one in columns if not one.detail)
     return [
-        f"‡ {name} on {column.title}: all rows get one answer{_quoted(figure.only_answer)}: the score says nothing."
+        f"‡ {name} on {column.title}: every row gets the same answer{_quoted(figure.only_answer)}, "
+        "so the score is meaningless."
         for name, column, figure in found
         if figure is not None and is_degenerate(figure)
     ]
 
 
 def _quoted(answer: str | None) -> str:
-    return "" if answer is None else f", '{answer}'"
+    return "" if answer is None else f" ('{answer}')"
 
 
 def name_of(model: studies.EvaluatedModel) -> str:
@@ -61,6 +62,6 @@ def interval_cells(keys: Iterable[str], model: studies.Scores) -> list[Cell]:
 def interval_note(models: Iterable[studies.Scores]) -> list[str]:
     """Say what the 95 % intervals of a table are over; nothing where there are none."""
     columns = [column for model in models for column in model.columns.values()]
-    over = ["the rows of a task, of one run"] if any(column.interval for column in columns) else []
+    over = ["the rows of a task (one run)"] if any(column.interval for column in columns) else []
     over += ["seeds (Student's t)"] if any(len(column.runs) > 1 for column in columns) else []
-    return [f"95 %: intervals over {', or over '.join(over)}."] if over else []
+    return [f"95 % intervals are over {' or over '.join(over)}."] if over else []

@@ -53,7 +53,7 @@ def _collect(folder: Path) -> findings.Found:
         results = _inspection(folder)
         if results is None:
             raise OutputError(
-                f"'{folder}' is a file, but not one of an inspection; give a folder, or the .json file of `limbeck "
+                f"'{folder}' is a file, but not that of an inspection; give a folder, or the .json file of `limbeck "
                 "inspect`."
             )
         return findings.InspectionFound(folder=folder, title=folder.stem, results=results)
@@ -64,7 +64,7 @@ def _collect(folder: Path) -> findings.Found:
     found = _recognise(folder)
     if found is None:
         below = sorted({path.parent for pattern in (RUN, COMPARISON, SEARCH) for path in folder.glob(f"*/{pattern}")})
-        hint = f"; there are some below it, such as '{below[0]}'" if below else ""
+        hint = f"; some lie below it, such as '{below[0]}'" if below else ""
         raise OutputError(
             f"'{folder}' is not the folder of a run ({RUN}), a comparison ({COMPARISON}), a search ({SEARCH}), an "
             f"evaluation ({EVALUATION}) or an inspection ({INSPECTIONS[1]}.json …){hint}."

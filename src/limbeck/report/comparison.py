@@ -26,7 +26,7 @@ _COLUMNS = (
     "rank",
 )
 _MOST_DIAGRAMS = 12
-ONE_SEED = "One seed: a difference between rows may be chance, so nothing is ranked."
+ONE_SEED = "One seed: differences between rows may be due to chance, so nothing is ranked."
 
 
 def comparison_tables(summary: ComparisonSummary) -> list[Table]:
@@ -211,11 +211,11 @@ def _setting(comparison: Comparison) -> Iterator[str]:
     """Name the settings of all runs, and how the figures are to be read."""
     summary, plan = comparison.summary, comparison.plan
     yield (
-        f"Teacher {summary.teacher.title} ({summary.teacher.shape}); {plan.budget.tokens:,} tokens a "
-        f"run of a corpus of {comparison.corpus.tokens:,}; seeds {', '.join(map(str, plan.seeds))}."
+        f"Teacher {summary.teacher.title} ({summary.teacher.shape}); {plan.budget.tokens:,} tokens "
+        f"per run from a corpus of {comparison.corpus.tokens:,}; seeds {', '.join(map(str, plan.seeds))}."
     )
     if summary.preset is not None:
-        yield f"Task scores by the preset '{summary.preset}', in percent."
+        yield f"Task scores with the preset '{summary.preset}', in percent."
     if summary.main is not None:
         yield _ranking(summary, summary.main)
     rows = [row for block in summary.blocks for row in block.rows]
@@ -223,20 +223,20 @@ def _setting(comparison: Comparison) -> Iterator[str]:
         least, most = min(read), max(read)
         yield f"Runs read {least:,.0f}" + (f" to {most:,.0f} tokens." if most > least else " tokens each.")
     if any(figure is not None and len(figure.runs) > 1 for row in rows for figure in row.figures.values()):
-        of = "fine-tunings" if has_one_seed(summary) else "seeds of the distillation"
-        yield f"± is the sample deviation over {of}."
+        over = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
+        yield f"± is the sample standard deviation over {over}."
 
 
 def _ranking(summary: ComparisonSummary, main: studies.MainFigure) -> str:
     """Say by what rows are ranked, or why they are not."""
     if has_one_seed(summary):
-        return f"{ONE_SEED} Give `seeds` of the plan three or more to rank them by the {main.title}."
+        return f"{ONE_SEED} Give the plan three or more `seeds` to rank the rows by {main.title}."
     if all(row.place is None for block in summary.blocks for row in block.rows):
-        return "No two rows have several seeds, so nothing is ranked."
+        return "Fewer than two rows have several seeds, so nothing is ranked."
     return (
-        f"Ranked by the {main.title}: 1, and one more for each row that is better beyond chance, by the 95 % "
-        "interval of the differences by seed (Student's t). Rows of rank 1, in bold, cannot be told apart from the "
-        "best; italic is the best mapping of a method."
+        f"Ranked by {main.title}: a rank is one more than the number of rows that are better beyond chance, by the "
+        "95 % interval of the differences per seed (Student's t). Rows of rank 1, in bold, cannot be told apart from "
+        "the best; italics mark the best mapping of a method."
     )
 
 
@@ -269,7 +269,7 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
     record, cells = found.record, found.record.cells
     tokens, corpus = record.plan.budget.tokens, record.corpus.tokens
     budget = f"{format_count(tokens)} tokens per run" if tokens is not None else "not recorded"
-    read = f" of a corpus of {format_count(corpus)}" if corpus is not None else ""
+    read = f" from a corpus of {format_count(corpus)}" if corpus is not None else ""
     seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in cells)
     yield blocks.Steps(
         (
@@ -281,7 +281,7 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
     )
     warnings = [*found.problems]
     if not record.is_finished:
-        warnings.append(f"The comparison is not finished: {record.status or 'its status is not recorded'}.")
+        warnings.append(f"The comparison is not finished ({record.status or 'status not recorded'}).")
     done = sum(cell.status == "finished" for cell in cells)
     if done < len(cells):
         warnings.append(f"{done} of {len(cells)} runs are finished.")
@@ -359,7 +359,7 @@ def _training(found: ComparisonFound) -> Iterator[Block]:
     figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
     yield from figures
     if figures and len(found.runs) < len(found.record.cells):
-        yield Notes(("Of runs that differ only in their seed, the first is drawn.",))
+        yield Notes(("Of runs that differ only in their seed, only the first is drawn.",))
 
 
 def _runs(found: ComparisonFound) -> Iterator[Block]:
@@ -387,7 +387,7 @@ def _plan(found: ComparisonFound) -> Iterator[Block]:
 
 
 SECTIONS: dict[str, Callable[[ComparisonFound], Iterable[Block]]] = {
-    "What was done": _flow,
+    "Overview": _flow,
     "Results": _results,
     "Figures": _figures,
     "Cost": lambda found: evaluation.cost_blocks(None if found.record.summary.is_empty else found.record.costs),

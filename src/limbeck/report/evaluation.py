@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from limbeck.core import blocks, markdown, records, studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table, counted
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import FINISHED
 from limbeck.evaluation.metrics import THRESHOLDS
@@ -82,7 +82,7 @@ def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
 
 def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
     """Go through the label and the scores of a row that a paper published."""
-    of = f" of {row.teacher}" if row.teacher else ""
+    of = f" from {row.teacher}" if row.teacher else ""
     of += f", distilled on the {row.distilled}" if row.distilled else ""
     yield f"{row.model}{of}, {row.shape} ({_PAPERS[row.paper]}, table {row.table}{_SPLITS.get(row.split, '')})"
     scores = row.columns | {key: getattr(row, key) for key in _AVERAGES}
@@ -123,7 +123,7 @@ def units_of_thresholds(summary: studies.Evaluation) -> str:
     """Return what thresholds are, to follow "in percent"; empty where there are none."""
     of_columns = ((column, model.columns.get(column.key)) for column in summary.columns for model in summary.models)
     found = {
-        "probabilities" if kind_of(column.kind).has_several else "differences of scores": None
+        "probabilities" if kind_of(column.kind).has_several else "score differences": None
         for column, figure in of_columns
         if figure is not None and any(metric.endswith(THRESHOLDS) for metric in figure.metrics)
     }
@@ -157,9 +157,9 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
                 yield f"{name}, {task}: nothing trained, {settings['length']} tokens"
                 continue
             yield (
-                f"{name}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
+                f"{name}, {task}: learning rate {settings['learning_rate']:g}, {settings['epochs']:g} "
                 f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
-                f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
+                f"{settings['length']} tokens, {runs}, best of {counted(points, 'grid point')}"
                 + (f"; the best run is kept in {choice.weights}" if choice.weights else "")
             )
 
@@ -190,7 +190,7 @@ def cost_tables(costs: studies.Costs) -> Iterator[Table]:
         for model in costs.models
     )
     flops = [f"Mflop per token, {length} tokens" for length in lengths]
-    headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "All (M)", "Weights (MB)", *flops)
+    headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "Total (M)", "Weights (MB)", *flops)
     yield Table("Size", headings, sizes, words=(0,), layout=layout)
     speeds: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
@@ -205,7 +205,7 @@ def cost_tables(costs: studies.Costs) -> Iterator[Table]:
         )
         for row in costs.timings
     )
-    headings = ("", "Batch", "Tokens", "Median (ms)", "10–90 % (ms)", "Sentences per s", "Tokens per s", "Speedup")
+    headings = ("", "Batch", "Tokens", "Median (ms)", "10th–90th (ms)", "Sentences per s", "Tokens per s", "Speedup")
     yield Table(f"Speed on {costs.machine['device']}", headings, speeds, words=(0,), layout=layout)
     # Nobody asks for the figures that papers have of the first model's shape alone: the others are compared with it.
     compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
@@ -240,7 +240,7 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     hidden = fullest[_PUBLISHED_ON_CONSOLE:]
     rows = tuple(row for index, row in enumerate(table.rows) if index not in hidden)
     published = tuple(range(len(table.rows) - len(table.published), len(rows)))
-    notes = [f"{len(hidden)} more published rows are in the saved table."] if hidden else []
+    notes = [f"The saved table has {counted(len(hidden), 'more published row')}."] if hidden else []
     notes += _reading(record)
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
@@ -350,7 +350,7 @@ def is_untrained(summary: studies.Evaluation) -> bool:
 
 def _title(summary: studies.Evaluation) -> str:
     average = f", averaged as in {summary.average}" if summary.average else ""
-    what = "Models as they are, with metrics and lengths of" if summary.as_is else "Fine-tuned by"
+    what = "Models as they are, with metrics and lengths of" if summary.as_is else "Fine-tuned with"
     if is_untrained(summary) and not summary.as_is:
         return f"Sentence vectors of models as they are{average}, in percent"
     return f"{what} the preset '{summary.preset}'{average}, in percent"
@@ -431,7 +431,7 @@ def _scores(found: EvaluationFound) -> Iterator[Block]:
     name = {index: str(table.rows[index][0]) for index in table.strong}
     name |= {index: f"↳ {str(table.rows[index][0]).strip()}" for index in table.faint}
     several = has_several_runs(summary)
-    how = "models as they are" if is_untrained(summary) else f"{ONE_RUN} differences may be chance"
+    how = "models as they are" if is_untrained(summary) else f"{ONE_RUN} differences may be due to chance"
     deviation = "± is the standard deviation over seeds"
     table = replace(table, caption=f"Scores in percent; {deviation if several else how}")
     scores, *published = page_tables(table, "Published results for models of the same shapes", name)
@@ -493,7 +493,7 @@ def _provenance(found: EvaluationFound) -> Iterator[Block]:
 
 
 SECTIONS: dict[str, Callable[[EvaluationFound], Iterable[Block]]] = {
-    "What was done": _flow,
+    "Overview": _flow,
     "Scores": _scores,
     "Cost": lambda found: cost_blocks(found.summary.costs),
     "All metrics": _details,

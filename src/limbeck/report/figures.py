@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Table, mean, slug
+from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Table, counted, mean, slug
 from limbeck.errors import LimbeckError
 from limbeck.methods import composition, registry
 from limbeck.models.families import Shape
@@ -27,7 +27,7 @@ def plot_figure(title: str, plot: plots.Plot, caption: str = "") -> Figure:
     """Make a figure of a plot; points that have names are listed by them, the others by their place."""
     named = any(series.names for series in plot.series)
     data = _named_points(plot) if named else _points_by_place(plot)
-    words = f"{plot.y.label} over {plot.x.label}. " + " ".join(_describe(series) for series in plot.series)
+    words = f"{plot.y.label} against {plot.x.label}. " + " ".join(_describe(series) for series in plot.series)
     return Figure(slug(title), title, caption, words, plot, data)
 
 
@@ -48,8 +48,8 @@ def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str) -> Ite
     caption = "Whiskers show the standard deviation over seeds." if deviates else ""
     rows = [(group.title, bar.label, bar.text) for group in groups for bar in group.bars]
     words = "; ".join(f"{group}, {bar}: {text}" for group, bar, text in rows)
-    data = Table(title, ("", "Of", label), tuple(rows), words=(1,))
-    yield Figure(slug(title), title, caption, f"Bars of {label}. {words}.", plots.Bars(groups, label), data)
+    data = Table(title, ("", "Model", label), tuple(rows), words=(1,))
+    yield Figure(slug(title), title, caption, f"Bar chart of {label}. {words}.", plots.Bars(groups, label), data)
 
 
 def heat_figure(title: str, heat: plots.Heat, words: str, caption: str = "") -> Figure:
@@ -78,7 +78,7 @@ def _named_points(plot: plots.Plot) -> Table:
         for (x, y), name in zip(series.points, series.names or [""] * len(series.points), strict=False)
         if name
     ]
-    headings = ("", "Shown as", plot.x.label, plot.y.label)
+    headings = ("", "Series", plot.x.label, plot.y.label)
     return Table(plot.y.label, headings, tuple(rows[:MOST_ROWS]), words=(1,), left_out=max(0, len(rows) - MOST_ROWS))
 
 
@@ -155,7 +155,7 @@ def quality_figures(
         numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
     corner = f"The {'lower' if lowest else 'upper'} left corner is best."
     if front:
-        corner += f" No other model is both faster and better than: {', '.join(model.name for model in ahead)}."
+        corner += f" No other model is both faster and better than any of: {'; '.join(model.name for model in ahead)}."
     yield plot_figure("Quality against latency", plot, f"{corner}{numbers}")
 
 
@@ -315,7 +315,7 @@ def _row(key: StreamKey) -> int:
 
 def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
     """Draw which layers of the student learn from which layers of the teacher, and list the terms."""
-    depths = f"Student of {links.drawing.student} layers, teacher of {links.drawing.teacher}"
+    depths = f"Student of {counted(links.drawing.student, 'layer')}, teacher of {links.drawing.teacher}"
     if not links.whole:
         depths += " or more"
         unknown = "The depth of the models is not recorded: layers above the highest one in use are not drawn."
@@ -326,7 +326,7 @@ def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
 
 def _describe_links(kind: plots.LinkKind) -> str:
     if not kind.pairs:
-        return f"{kind.label}: reads no teacher."
+        return f"{kind.label}: uses no teacher."
     said = ", ".join(f"{_name_layer(s)} from {_name_layer(t)}" for s, t in kind.pairs[:_SAID_PAIRS])
     more = f" and {len(kind.pairs) - _SAID_PAIRS} more" if len(kind.pairs) > _SAID_PAIRS else ""
     return f"{kind.label}: {said}{more}."
@@ -361,10 +361,12 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     yield from _log_figure(log, f"{heading}: Loss", {"training": "loss", "held-out text": "eval_loss"})
     scores = [(label, curve) for label, curve in log.scores().items() if len(curve.points) > 1]
     if scores:
-        yield _curves_figure(f"{heading}: Scores on development rows", scores, "score of the student as it is", style=3)
+        yield _curves_figure(
+            f"{heading}: Scores on development rows", scores, "score of the student without fine-tuning", style=3
+        )
     rate = log.curves.get(RATE)
     if rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
-        label = "tokens per second since the last log, without padding and evaluation"
+        label = "tokens per second since the last log, excluding padding and evaluation"
         yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, zero=True, style=2)
     terms = log.terms()
     by_stem: dict[str, list[str]] = {}
@@ -382,8 +384,8 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     if not stage.is_finished and log.lines:
         step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
         yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
-    not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or NaN, and are not drawn."
-    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged and skipped."
+    not_finite = f"{heading}: {counted(log.not_finite, 'infinite or NaN value')} not drawn."
+    damaged = f"{heading}: {counted(log.damaged, 'damaged line')} of {log.source} skipped."
     if problems := [*[not_finite] * bool(log.not_finite), *[damaged] * bool(log.damaged)]:
         yield Notes(tuple(problems), warning=True)
 
@@ -424,9 +426,9 @@ def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
         yield from _in_batches(f"{heading}, held-out text", held_out, "loss on held-out text", _COMPARE)
     for place, courses in by_place.items():
         if len({(stage.title, stage.method) for _, stage in courses}) > 1:
-            heading = f"Stage {place} of the runs, as shares of the first loss"
+            heading = f"Stage {place} of the runs, relative to the first loss"
             shares = [(label, _share(curve)) for label, curve in _found(courses, "loss") if curve.points[0][1] > 0]
-            yield from _in_batches(heading, shares, "training loss, as a share of the first logged", _SHARES)
+            yield from _in_batches(heading, shares, "training loss relative to the first logged value", _SHARES)
         rates = _found(courses, RATE)
         yield from _in_batches(f"Tokens/s in stage {place} of the runs", rates, "tokens per second", zero=True)
 

@@ -312,13 +312,13 @@ class InspectionFound(Found):
 
 
 def run_state(status: RunStatus) -> Facts:
-    """Say where a run is, or was at last, and when it last gave a sign of life."""
+    """Say where a run is, or was at last, and when it last gave an update."""
     return Facts(tuple((name, value) for name, value in _pairs(status) if value))
 
 
 def run_states(states: Sequence[RunStatus]) -> Table:
     """Say of several runs how they stand, a row each."""
-    columns = ("Status", "At", "Step", "Loss", "Tokens/s", "Last sign of life")
+    columns = ("Status", "Stage", "Step", "Loss", "Tokens/s", LAST_UPDATE)
     described = [(status.name, dict(_pairs(status))) for status in states]
     rows = tuple((name, *(found[column] or NOTHING for column in columns)) for name, found in described)
     return Table("Runs that are not finished", ("", *columns), rows, words=(1, 2, 6))
@@ -327,20 +327,23 @@ def run_states(states: Sequence[RunStatus]) -> Table:
 def _pairs(status: RunStatus) -> tuple[tuple[str, str], ...]:
     step = f"{status.step:,} of {status.steps:,}" if status.step is not None and status.steps is not None else ""
     return (
-        ("Status", f"{status.status}, but silent" if status.silent else status.status),
-        ("At", status.stage or status.activity or ""),
+        ("Status", status.shown),
+        ("Stage", status.stage or status.activity or ""),
         ("Step", step),
         ("Loss", "" if status.loss is None else f"{status.loss:.5g}"),
         ("Tokens/s", "" if status.tokens_per_second is None else f"{status.tokens_per_second:,.0f}"),
-        ("Left in the stage", "" if status.seconds_left is None else duration(status.seconds_left)),
-        ("Last sign of life", last_sign(status.seconds_since)),
+        ("Time left in this stage", "" if status.seconds_left is None else duration(status.seconds_left)),
+        (LAST_UPDATE, last_update(status.seconds_since)),
         ("Last checkpoint", "" if status.checkpoint is None else f"step {status.checkpoint:,}"),
         ("Process", "" if status.pid is None else f"{status.pid} on {status.host or 'an unknown host'}"),
     )
 
 
-def last_sign(seconds: float | None) -> str:
-    """Say how long before the page was made there was a sign of life; nothing where none is known."""
+LAST_UPDATE = "Last update"
+
+
+def last_update(seconds: float | None) -> str:
+    """Say how long before the page was made there was an update; nothing where none is known."""
     return "" if seconds is None else f"{duration(seconds)} before this page was made"
 
 

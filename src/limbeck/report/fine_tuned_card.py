@@ -113,19 +113,18 @@ class FineTunedCard:
         metric = metric_name(next((column.metric for column in self.summary.columns), ""))
         parts = [
             f"the best of {chosen.points} grid points" if chosen.points > 1 else "",
-            f"the best of {self.runs} seeds ({cell.seed})" if self.runs > 1 else "",
+            f"the best of {self.runs} seeds (seed {cell.seed})" if self.runs > 1 else "",
             f"the best epoch ({cell.epoch:g})" if cell.epoch is not None else "",
         ]
         said = ", ".join(filter(None, parts))
         if not said:
             return (
-                "These rows were used for no choice: there was one grid point and one seed, and the last weights "
-                "were kept."
+                "Nothing was chosen by these rows: there was one grid point with one seed, and the last weights were "
+                "kept."
             )
         return (
-            f"This model was chosen on the rows of {cell.select} by {metric}: {said}. They are therefore not an "
-            "untouched test set; scores on "
-            "other rows may be lower."
+            f"This model was chosen on the rows of {cell.select} by {metric}: {said}. These rows are therefore not an "
+            "untouched test set; scores on other rows may be lower."
         )
 
     @property
@@ -138,7 +137,8 @@ class FineTunedCard:
         """The settings of its run, a line each."""
         of, rows = self.cell.settings, self.cell.rows
         more = [
-            f"warm-up {of['warmup']:g} of the steps, {of['schedule']} schedule, weight decay {of['weight_decay']:g}"
+            f"warm-up over {of['warmup']:g} of the steps, {of['schedule']} schedule, "
+            f"weight decay {of['weight_decay']:g}"
         ]
         more += [f"stride {of['stride']}"] if of["stride"] else []
         epoch = "the last weights" if self.cell.epoch is None else f"the weights after epoch {self.cell.epoch:g}"

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from limbeck import inspection
 from limbeck.core import files, records, studies
-from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Paragraph, Table, console
+from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Paragraph, Table, console, counted
 from limbeck.report import findings, plots
 from limbeck.report.figures import heat_figure, plot_figure
 from limbeck.report.plot_drawing import write_figure
@@ -52,7 +52,7 @@ def phrase_table(found: inspection.PhraseClustering) -> RenderableType:
         f"runs of k-means: {len(found.sample.seeds)}."
     ]
     if found.left_out:
-        notes.append(f"Left out: {found.left_out:,} spans in too long sentences, or of words without a token.")
+        notes.append(f"Left out: {found.left_out:,} spans in sentences that are too long, or of words without tokens.")
     return _shown("Phrase clustering: normalised mutual information by layer", ("Layer", *names), rows, notes)
 
 
@@ -87,10 +87,10 @@ def similarity_table(found: inspection.LayerSimilarity) -> RenderableType:
     notes = [f"{found.tokens:,} tokens{_cut(found.cut)}."]
     if not found.reliable:
         notes.append(
-            f"Few tokens for models {found.width} wide, so all values are biased upwards; read "
+            f"Too few tokens for models of width {found.width}, so all values are biased upwards; read "
             f"{10 * found.width:,} or more."
         )
-    headings = ("Student layer", "Most alike teacher layer", "CKA", "CKA of last teacher layer")
+    headings = ("Student layer", "Most similar teacher layer", "CKA", "CKA with last teacher layer")
     return _shown("Similarity of layers (linear CKA)", headings, rows, notes)
 
 
@@ -106,7 +106,7 @@ def divergence_table(found: inspection.AttentionDivergence) -> RenderableType:
             low, high = (pick(range(len(heads)), key=heads.__getitem__) for pick in (min, max))
             cells.append(f"{low + 1} ({_number(heads[low])}), {high + 1} ({_number(heads[high])})")
         rows.append(tuple(cells))
-    how = "head by head" if found.by_head else "of maps averaged over heads, since the models differ in their number"
+    how = "head by head" if found.by_head else "of maps averaged over heads, since the numbers of heads differ"
     title = "Divergence of attention, KL(teacher ‖ student) in nats"
     return _shown(title, headings, rows, [f"{found.tokens:,} tokens{_cut(found.cut)}; {how}."])
 
@@ -136,14 +136,14 @@ def _number(value: float | None) -> Cell:
 
 
 def _cut(cut: int) -> str:
-    return f", {cut:,} texts cut to the longest length" if cut else ""
+    return f", {counted(cut, 'text')} cut to the maximum length" if cut else ""
 
 
 def maps_note(found: inspection.AttentionMaps) -> RenderableType:
     """Return, in a line, which maps there are."""
     layers = sorted({ours.layer for ours, _ in found.pairs})
     return Text(
-        f"{len(found.pairs)} attention maps of {short_name(found.student)}, {len(found.tokens)} tokens, "
+        f"{counted(len(found.pairs), 'attention map')} of {short_name(found.student)}, {len(found.tokens)} tokens, "
         f"layers {', '.join(map(str, layers))}."
     )
 
@@ -160,7 +160,7 @@ def attention_figure(maps: Mapping[str, Any]) -> Figure:
     if maps["teacher"] is not None:
         title += f" (student) beside {short_name(maps['teacher'])} (teacher)"
     words = (
-        "Attention maps, a row for each token that attends and a column for each that is attended to: "
+        "Attention maps, one row per attending token and one column per attended token: "
         f"{'; '.join(name for name, _ in panels)}. Tokens: {' '.join(map(str, maps['tokens']))}"
     )
     data = Table(title, ("",), tuple((name,) for name, _ in panels))
@@ -178,8 +178,8 @@ def map_figures(maps: Mapping[str, Any]) -> list[Figure]:
         owner = "" if one["role"] == "model" else f"{one['role']}, "
         most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
         found = (f"{token} attends most to {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
-        scale = 0.0, high, "attention; a row sums to 1"
-        heat = plots.Heat(one["values"], tokens, tokens, "attends", "is attended to", *scale)
+        scale = 0.0, high, "attention (each row sums to 1)"
+        heat = plots.Heat(one["values"], tokens, tokens, "attending token", "attended token", *scale)
         words = f"Attention of {len(tokens)} tokens. {'; '.join(found)}."
         figures.append(heat_figure(f"Attention: {owner}layer {one['layer']}, {head}", heat, words))
     return figures
@@ -196,7 +196,7 @@ def divergence_figure(result: Mapping[str, Any], *, heads: bool = False) -> Figu
     nearest = _nearest(means, lowest=True)
     found = [result["values"][layer][near] for layer, near in nearest.items()] if heads and result["by_head"] else []
     high = max([value for row in (*means, *found) for value in row if value is not None], default=0.0)
-    scale: dict[str, Any] = {"low": 0.0, "high": max(high, 1e-6), "label": "nats (0: alike)", "upwards": True}
+    scale: dict[str, Any] = {"low": 0.0, "high": max(high, 1e-6), "label": "nats (0: identical)", "upwards": True}
     heat = plots.Heat(means, _count(means, 1), _count(means[0], 1), "student layer", "teacher layer", **scale)
     how = "mean over heads" if result["by_head"] else "maps averaged over heads"
     caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
@@ -214,7 +214,7 @@ def similarity_figure(result: Mapping[str, Any]) -> Figure:
     values = result["values"]
     owners = ("layer", "layer") if result["student"] == result["teacher"] else ("student layer", "teacher layer")
     names = _count(values, 0), _count(values[0], 0)
-    heat = plots.Heat(values, *names, *owners, 0.0, 1.0, "linear CKA (1: alike)", upwards=True)
+    heat = plots.Heat(values, *names, *owners, 0.0, 1.0, "linear CKA (1: identical)", upwards=True)
     words = f"Linear CKA. {_describe_nearest(values, _nearest(values, lowest=False), 0)}."
     caption = f"Layer 0 is the embedding output; {result['tokens']:,} tokens: {_pair(result)}."
     return heat_figure("Similarity of layers", heat, words, caption)
@@ -343,7 +343,7 @@ def _attention(found: findings.InspectionFound) -> Iterator[Block]:
     tokens = [str(token) for token in maps["tokens"]]
     if len(tokens) > _MOST_TOKENS:
         yield Notes(
-            (f"The maps of {len(tokens)} tokens are too large for a page; the figure of `limbeck inspect` has them.",)
+            (f"The maps of {len(tokens)} tokens are too large for a page; `limbeck inspect --output` draws them.",)
         )
         return
     yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
@@ -351,7 +351,7 @@ def _attention(found: findings.InspectionFound) -> Iterator[Block]:
     shown = map_figures(maps)
     yield from shown[:most]
     if len(shown) > most:
-        yield Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))
+        yield Notes((f"{counted(len(shown) - most, 'more map')} not shown; `limbeck inspect --output` draws all.",))
 
 
 def _figure_of(name: str) -> Callable[[findings.InspectionFound], Iterable[Block]]:

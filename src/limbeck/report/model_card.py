@@ -11,6 +11,7 @@ import yaml
 from huggingface_hub import ModelCard, try_to_load_from_cache
 
 from limbeck.core import files, records
+from limbeck.core.blocks import counted
 from limbeck.core.escaping import code_block, escape_markdown, one_line, printable_values
 from limbeck.core.exports import Export
 from limbeck.core.kinds import KINDS
@@ -197,7 +198,7 @@ def _untrained(card: Card) -> dict[str, Any]:
         names = [name for name in stages[0].untrained if all(name in s.untrained for s in stages)] if stages else []
     names = [name for name in names if not (card.is_graph and name.startswith("pooler."))]  # Graphs have none.
     groups = records.modules_of(names)
-    more = f", and {len(groups) - _GROUPS_SHOWN} more modules" if len(groups) > _GROUPS_SHOWN else ""
+    more = f", and {counted(len(groups) - _GROUPS_SHOWN, 'more module')}" if len(groups) > _GROUPS_SHOWN else ""
     taken = len(untrained.from_teacher) if untrained is not None else 0
     rows = untrained.rows if untrained is not None else []
     said = {held: ", ".join(str(table) for table in rows if table.from_teacher == held) for held in (True, False)}
@@ -348,12 +349,14 @@ def _held_out_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
     agreement, retrieval = found.agreement or records.Agreement(), found.student.retrieval or records.Retrieval()
     known = [
         *_metric("spearmanr", "Spearman agreement with the teacher", agreement.spearman),
-        *_metric("mrr_at_10", "MRR@10 of finding a text's body by its summary", retrieval.mrr_at_10),
-        *_metric("recall_at_1", "Recall@1 of finding a text's body by its summary", retrieval.recall_at_1),
-        *_metric("ndcg_at_10", "nDCG@10 of finding a text's body by its summary", retrieval.ndcg_at_10),
+        *_metric("mrr_at_10", "MRR@10 (retrieving a text's body by its summary)", retrieval.mrr_at_10),
+        *_metric("recall_at_1", "Recall@1 (retrieving a text's body by its summary)", retrieval.recall_at_1),
+        *_metric("ndcg_at_10", "nDCG@10 (retrieving a text's body by its summary)", retrieval.ndcg_at_10),
     ]
     if found.asymmetric is not None:
-        known += _metric("ndcg_at_10", "nDCG@10 in the teacher's vectors of bodies", found.asymmetric.ndcg_at_10)
+        known += _metric(
+            "ndcg_at_10", "nDCG@10 (as above, with bodies encoded by the teacher)", found.asymmetric.ndcg_at_10
+        )
     if known:
         dataset = {"name": "text held out from training", "type": "held-out"}
         yield {"task": {"type": task}, "dataset": dataset, "metrics": known}

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from limbeck.core.blocks import NOTHING, Block, Cell, Figure, Notes, Section, Table, duration, guarded, number
+from limbeck.core.blocks import NOTHING, Block, Cell, Figure, Notes, Section, Table, counted, duration, guarded, number
 from limbeck.core.escaping import escape_markdown, printable
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import escaped_blocks
@@ -101,7 +101,7 @@ def render_html(page: Page) -> str:
 @cache
 def _template() -> Template:
     environment = templates(autoescape=True, finalize=_printable, undefined=StrictUndefined)
-    environment.filters |= {"groupby_kind": _runs_of_figures, "with_code": _with_code}
+    environment.filters |= {"groupby_kind": _runs_of_figures, "with_code": _with_code, "counted": counted}
     environment.filters["drawn"] = lambda figure: Markup(plot_drawing.svg_of(figure))
     return environment.get_template("report_page.html.j2")
 
@@ -163,12 +163,12 @@ def describe_kind(found: findings.Found) -> tuple[str, str, str]:
             kept = f" ({quality.kept:.1%} of the teacher's)" if quality and quality.kept is not None else ""
             kind, status, result = "run", found.status.status, f"{quality or ''}{kept}"
         case findings.ComparisonFound():
-            kind, status, result = "comparison", found.record.status or NOTHING, f"{len(found.record.cells)} runs"
+            kind, status, result = "comparison", found.record.status or NOTHING, counted(len(found.record.cells), "run")
         case findings.SearchFound():
             kind, status, result = f"{found.record.kind or ''} search".strip(), found.status, search.result_of(found)
         case findings.EvaluationFound():
             status = "not finished" if found.summary.is_empty else "finished"
-            kind, result = "evaluation", f"{len(found.cells)} cells"
+            kind, result = "evaluation", counted(len(found.cells), "cell")
         case findings.InspectionFound():
             result = ", ".join(found.results)
     return kind, status, result or NOTHING
@@ -198,14 +198,14 @@ def side_by_side(found: Sequence[tuple[str, findings.Found]]) -> list[Section]:
 
 def _all(found: Sequence[tuple[str, findings.Found]]) -> Iterator[Block]:
     rows = tuple((title, *describe_kind(one), str(one.folder)) for title, one in found)
-    yield Table("What this report is about", ("", "What", "Status", "Result", "Folder"), rows, words=(1, 2, 3, 4))
+    yield Table("Folders in this report", ("", "Kind", "Status", "Result", "Folder"), rows, words=(1, 2, 3, 4))
 
 
 def _runs(runs: Sequence[tuple[str, findings.RunFound]]) -> Iterator[Block]:
     facts = [dict(_facts(one)) for _, one in runs]
     labels = dict.fromkeys(label for found in facts for label in found)
     rows = tuple((label, *(found.get(label, NOTHING) for found in facts)) for label in labels)
-    yield Table("Runs, a column each", ("", *(title for title, _ in runs)), rows)
+    yield Table("Runs, one per column", ("", *(title for title, _ in runs)), rows)
     qualities = [(title, one, found) for title, one in runs if (found := run.quality_of(one)) is not None]
     models: dict[tuple[str, float], Measured] = {}
     for title, one, quality in qualities:
@@ -372,7 +372,7 @@ def _output(folders: Sequence[Path], output: Path | str | None) -> Path:
     if path.suffix.lower() not in _SUFFIXES or path.is_dir():
         raise RecipeError(f"--output '{path}' is not an HTML file; give a name that ends with .html.")
     if path.exists() and _MADE_BY_US not in _head(path):
-        raise OutputError(f"'{path}' exists and is not a report of limbeck; give another --output.")
+        raise OutputError(f"'{path}' exists and is not a limbeck report; give another --output.")
     return path
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from rich.console import RenderableType
 
 from limbeck.core import markdown, timing
-from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, to_csv
+from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, counted, to_csv
 from limbeck.core.records import BatchLatency, CutVectors, Retrieval, RunEvaluation, TaskFigures, text_of
 from limbeck.evaluation.metrics import METRICS
 
@@ -127,13 +127,13 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
         title = f"{scores.task}, {scores.split}" if scores.split else scores.task
         for metric, value in scores.student.items():
             if metric in METRICS:  # Others are parts of these, and thresholds.
-                label, within = f"{_at_start(metric_name(metric))} of {title}", ends_of(scores.intervals.get(metric))
+                label, within = f"{at_start(metric_name(metric))} of {title}", ends_of(scores.intervals.get(metric))
                 yield Row(label, scores.teacher.get(metric), value, "share", interval=within)
     if (task := found.task) is not None and task.metric is not None:
         # No score of the task: the teacher may have been trained on these rows, so no share of its score is told.
         metric = metric_name(task.metric)
         if task.agreement is None:
-            yield Row(f"{_at_start(metric)} on rows {_HELD_OUT}", None, task.student, "agreement")
+            yield Row(f"{at_start(metric)} on rows {_HELD_OUT}", None, task.student, "agreement")
         else:
             yield Row(AGREEMENT, None, task.agreement, "agreement")
             yield Row("  with their labels", task.teacher, task.student, "agreement")
@@ -191,7 +191,7 @@ _METRICS = {
     "recall_at_10": "recall@10",
     "exact_span": "exact answer windows",
 }
-_HELD_OUT = "held out of the training files"
+_HELD_OUT = "held out from the training files"
 AGREEMENT = "Agreement with the teacher on rows it may have seen in training"
 """What held-out rows of a task's training files give."""
 
@@ -201,7 +201,7 @@ def metric_name(metric: str) -> str:
     return _METRICS.get(metric, metric.replace("_", " "))
 
 
-def _at_start(name: str) -> str:
+def at_start(name: str) -> str:
     """Write a name with a capital letter, unless its first word has one."""
     return name[:1].upper() + name[1:] if "".join(name.split()[:1]).islower() else name
 
@@ -210,13 +210,13 @@ def _notes_on_intervals(found: RunEvaluation) -> Iterator[str]:
     """Say what the 95 % intervals are over."""
     over = []
     if found.agreement is not None and found.agreement.interval:
-        over.append(f"of the agreement over {found.agreement.documents or 0:,.0f} documents")
+        over.append(f"agreement over {counted(found.agreement.documents or 0, 'document')}")
     if found.student.retrieval is not None and found.student.retrieval.interval:
-        over.append(f"of retrieval over {found.student.retrieval.pool or 0:,.0f} summaries")
+        over.append(f"retrieval over {found.student.retrieval.pool or 0:,.0f} summaries")
     if any(scores.intervals for scores in found.development):
-        over.append("of scores over development rows")
+        over.append("scores over development rows")
     if over:
-        yield f"95 %: intervals of the student's figures, {', '.join(over)}; of one training, with one seed."
+        yield f"95 % intervals of the student's figures: {', '.join(over)}; one training run, one seed."
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
@@ -226,8 +226,9 @@ def comparison_notes(comparison: Measured) -> list[str]:
 
 def _notes(found: RunEvaluation) -> Iterator[str]:
     if (latency := found.latency) is not None:
-        threads = f"{latency.threads} thread{'' if latency.threads == 1 else 's'}"
-        yield f"Latency: {latency.length} tokens, {latency.dtype}, {latency.device}, {threads}, models in turns."
+        threads = "" if latency.threads is None else f", {counted(latency.threads, 'thread')}"
+        where = f"{latency.dtype}, {latency.device}{threads}"
+        yield f"Latency: {latency.length} tokens, {where}, models measured alternately."
         if any(map(_is_unsteady, latency.batches)):
             yield "The machine was busy: speedups compare neighbouring passes and are more reliable than the times."
     if found.agreement is not None:
@@ -237,27 +238,25 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
         named = f"; the teacher is '{task.teacher_name}'" if task.teacher_name and task.teacher is not None else ""
         few = ": few, so the scores are rough" if task.rows < _FEW_ROWS else ""
         yield (
-            f"Task: {task.rows:,.0f} rows {_HELD_OUT} of stage '{task.stage}'{few}{named}. To score the task, give "
-            "development rows (corpus.development)."
+            f"Task: {counted(task.rows, 'row')} {_HELD_OUT} of stage '{task.stage}'{few}{named}. To score the task, "
+            "give development rows (corpus.development)."
         )
     if found.student.retrieval is not None and found.student.retrieval.pool is not None:
-        yield f"Retrieval: each held-out summary looks for its body among {found.student.retrieval.pool:.0f}."
+        yield f"Retrieval: each held-out summary is used to find its body among {found.student.retrieval.pool:.0f}."
     if found.settings.reduced:
         keys = ", ".join(f"evaluation.{key}" for key in found.settings.reduced)
         yield (
-            f"Measured on less than usual, to take {found.settings.budget_seconds:,.0f} s (a tenth of the training, or "
-            f"30 s): for more, set {keys} in the recipe."
+            f"Measured on less text than usual, to take only {found.settings.budget_seconds:,.0f} s (a tenth of the "
+            f"training time, or 30 s); to measure more, set {keys} in the recipe."
         )
     yield from _notes_on_intervals(found)
     if found.asymmetric is not None:
         yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."
     if found.cut:
-        yield (
-            "Components: both models' vectors are cut to the first ones; agreement is with the teacher's whole vectors."
-        )
+        yield "Components: the first ones of both models' vectors; agreement is with the teacher's full vectors."
     for role, model in (("teacher", found.teacher), ("student", found.student)):
         if model.megabytes_of == "tensors":
-            yield f"Weights: the {role}'s size is that in memory, not on disk."
+            yield f"Weights: the {role}'s size is measured in memory, not on disk."
     for scores in found.development:
         if scores.unavailable is not None:
             yield f"No scores on {scores.task}: {scores.unavailable}"
@@ -267,7 +266,7 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
             title = f"{scores.task}, {scores.split}" if scores.split else scores.task
             yield f"Development rows: {scores.rows:,.0f} of {title}, models as they are{few}{named}."
     if task.only_answer:
-        yield f"The student gives all rows of stage '{task.stage}' one answer: its agreement says nothing."
+        yield (f"The student gives every row of stage '{task.stage}' the same answer, so its agreement is meaningless.")
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
     yield from (f"No {name}: {reason}" for name, reason in found.unavailable.items())
@@ -283,13 +282,13 @@ def _is_unsteady(batch: BatchLatency) -> bool:
     return is_doubtful(*whole, batch.rounds) or is_doubtful(*part, batch.rounds)
 
 
-def quality_table(comparison: Measured, caption: str = "Teacher beside student") -> Table:
+def quality_table(comparison: Measured, caption: str = "Teacher and student") -> Table:
     """Lay out the rows; a label with a space before it is of the row above."""
     rows = tuple(row.cells() for row in comparison_rows(comparison))
     return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
 
 
-def comparison_table(comparison: Measured, *, title: str = "Teacher beside student") -> RenderableType:
+def comparison_table(comparison: Measured, *, title: str = "Teacher and student") -> RenderableType:
     """Return the table for the terminal; it fits 80 columns and wraps below that."""
     return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
 

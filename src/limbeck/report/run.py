@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from limbeck.core import blocks, records, studies
-from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, duration, number
+from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, counted, duration, number
 from limbeck.core.escaping import one_line
 from limbeck.core.intervals import Interval, of_share
 from limbeck.report import figures, plots
@@ -56,26 +56,26 @@ def quality_of(run: RunFound) -> Quality | None:
     for scores in found.development:
         if (value := scores.student.get(scores.metric)) is not None:
             label = f"{metric_name(scores.metric)} of {scores.task}"
-            within, over = ends_of(scores.intervals.get(scores.metric)), _counted(scores.rows, "rows")
+            within, over = ends_of(scores.intervals.get(scores.metric)), _counted(scores.rows, "row")
             return Quality(label, of, scores.teacher.get(scores.metric), value, interval=within, over=over)
     if task.metric and task.agreement is not None:
-        over = _counted(task.rows, "rows")
+        over = _counted(task.rows, "row")
         is_share = task.metric == "accuracy" and task.task == "classification" and task.rows
         within = of_share(task.agreement, int(task.rows or 0)) if is_share else None
         return Quality(AGREEMENT.lower(), of, 1.0, task.agreement, agreement=True, interval=within, over=over)
     ours, theirs = (model.retrieval or records.Retrieval() for model in (found.student, found.teacher))
     if ours.mrr_at_10 is not None:
-        over, within = _counted(ours.pool, "summaries"), ends_of(ours.interval)
+        over, within = _counted(ours.pool, "summary", "summaries"), ends_of(ours.interval)
         return Quality("retrieval MRR@10, held out", of, theirs.mrr_at_10, ours.mrr_at_10, interval=within, over=over)
     agreement = found.agreement or records.Agreement()
     if agreement.spearman is None:
         return None
-    over, within = _counted(agreement.documents, "documents"), ends_of(agreement.interval)
+    over, within = _counted(agreement.documents, "document"), ends_of(agreement.interval)
     label = "agreement with the teacher (Spearman)"
     return Quality(label, of, 1.0, agreement.spearman, agreement=True, interval=within, over=over)
 
 
-SHARE_OF_LATENCY = "latency, as a share of the teacher's, measured in turns ({})"
+SHARE_OF_LATENCY = "latency relative to the teacher's ({})"
 
 
 def measured_models(run: RunFound, quality: Quality | None) -> list[Measured]:
@@ -105,7 +105,8 @@ def warnings_of(run: RunFound) -> Iterator[str]:
     yield from (*run.problems, *_unfinished(run))
     for found in (run.record.evaluation or records.RunEvaluation()).development:
         if (only := only_answer(found)) is not None:
-            yield f"The student gives all rows of {found.task} one answer, '{only}': its scores say nothing."
+            same = f"The student gives every row of {found.task} the same answer ('{only}')"
+            yield f"{same}, so its scores are meaningless."
     yield from (*_untrained(run), *_of_stages(run), *_of_text(run))
 
 
@@ -115,16 +116,16 @@ def _steps(run: RunFound) -> Iterator[tuple[str, str]]:
     yield "Teacher", _line(without_path(teacher.name_or_path), teacher.shape)
     sources = ", ".join(map(without_path, text.sources[:3]))
     more = f" and {len(text.sources) - 3} more" if len(text.sources) > 3 else ""
-    yield "Text", _line(sources + more, _counted(text.documents, "documents"), _counted(text.tokens, "tokens"))
-    yield "Start of the student", _line(student.shape, student.start)
+    yield "Text", _line(sources + more, _counted(text.documents, "document"), _counted(text.tokens, "token"))
+    yield "Student initialisation", _line(student.shape, student.start[:1].lower() + student.start[1:])
     for index, stage in enumerate(run.stages, start=1):
         steps, yet = _so_far(stage, "steps", "step"), "" if stage.is_finished else " so far"
-        done = "" if steps is None else f"{steps:,.0f} steps{yet}"
+        done = "" if steps is None else f"{counted(steps, 'step')}{yet}"
         taught_by = f"taught by {stage.record.teacher}" if stage.record.teacher else ""
         named = stage.title if stage.title == stage.method else f"{stage.title}: {stage.method}"
-        tokens = _counted(_so_far(stage, "tokens"), "tokens")
+        tokens = _counted(_so_far(stage, "tokens"), "token")
         yield f"Stage {index}: {named}", _line("not finished" if yet else "", done, tokens, taught_by)
-    size = _counted(student.parameters, "parameters")
+    size = _counted(student.parameters, "parameter")
     yield "Student", _line(student.shape, size) if run.status.status == "finished" else "not finished"
     if quality := quality_of(run):
         speedup = run.record.evaluation.first_batch.speedup if run.record.evaluation else None
@@ -132,8 +133,8 @@ def _steps(run: RunFound) -> Iterator[tuple[str, str]]:
         yield "Evaluation", _line(str(quality), "" if quality.kept is None else f"{quality.kept:.1%} kept", speed)
 
 
-def _counted(count: float | None, noun: str) -> str:
-    return "" if count is None else f"{format_count(count)} {noun}"
+def _counted(count: float | None, noun: str, several: str = "") -> str:
+    return "" if count is None else f"{format_count(count)} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def _line(*parts: str) -> str:
@@ -160,38 +161,36 @@ def _unfinished(run: RunFound) -> Iterator[str]:
         yield _HOW[status.status].format(place=place) + (f" {problem}" if problem else "")
     missing = [stage.title for stage in run.stages if not stage.is_finished]
     if missing:
-        yield f"Not finished: {', '.join(missing)}. The facts about them come from the recipe and their logs."
+        yield f"Not finished: {', '.join(missing)}. Facts about unfinished stages come from the recipe and the logs."
     if status.status == "finished" and not (run.folder / "student").is_dir():
         yield "The run is finished, but its student is not in its folder."
 
 
 def _untrained(run: RunFound) -> Iterator[str]:
     untrained = run.record.untrained or records.Untrained()
-    started, teachers = "the values that they started with", "the teacher's values"
+    started, teachers = "left with initial values", "left with the teacher's values"
     for held in (teachers, started):
         rows = [str(table) for table in untrained.rows if table.from_teacher == (held == teachers)]
         if rows:
-            yield f"No batch read {', '.join(rows)} of the student's embeddings: these rows hold {held}."
+            yield f"No batch read {', '.join(rows)} of the student's embeddings: these rows are {held}."
     names = untrained.names
     if not names:
         return
     taken = len(set(untrained.from_teacher) & set(names))
-    held = f"they hold {started}"
-    if taken == len(names):
-        held = f"they hold {teachers}"
-    elif taken:
-        held = f"{taken} {'holds' if taken == 1 else 'hold'} {teachers}, the others {started}"
+    held = teachers if taken == len(names) else started
+    if 0 < taken < len(names):
+        held = f"{taken} {teachers}, the rest with initial values"
     groups, count = records.modules_of(names), len(names)
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
-    yield f"No stage trained {count} tensors of the student ({', '.join(groups[:_SHOWN])}{more}): {held}."
+    yield f"No stage trained {counted(count, 'tensor')} of the student ({', '.join(groups[:_SHOWN])}{more}): {held}."
 
 
 def _of_stages(run: RunFound) -> Iterator[str]:
     for stage in run.stages:
         if skipped := stage.record.skipped_steps:
-            yield f"Stage '{stage.title}' skipped {skipped:,.0f} steps with a bad loss or gradient."
+            yield f"Stage '{stage.title}' skipped {counted(skipped, 'step')} with a bad loss or gradient."
         if rows := stage.record.rows_of_a_piece:
-            yield f"Stage '{stage.title}' ran out of memory and cut its batches into pieces of {rows:,.0f} rows."
+            yield f"Stage '{stage.title}' ran out of memory and cut its batches into pieces of {counted(rows, 'row')}."
 
 
 def _of_text(run: RunFound) -> Iterator[str]:
@@ -205,7 +204,7 @@ def _result(run: RunFound) -> Iterator[Block]:
     if evaluation is None or evaluation.is_empty:
         yield Notes(("Teacher and student were not compared.",))
         return
-    table = quality_table(evaluation, "Both models, and the student as a share of its teacher")
+    table = quality_table(evaluation, "Both models, and how the student compares with its teacher")
     rows = tuple((re.sub(r"^ +", "↳ ", str(label)), *cells) for label, *cells in table.rows)
     yield replace(table, rows=rows, words=(3,))
     yield Notes(tuple(comparison_notes(evaluation)))
@@ -240,24 +239,22 @@ def _confusions(found: records.DevelopmentFigures) -> Iterator[blocks.Figure]:
         return
     totals = [sum(row) for row in counts]
     shares = [[count / total if total else None for count in row] for row, total in zip(counts, totals, strict=True)]
-    title = f"{found.task}: classes predicted by the student"
-    heat = plots.Heat(shares, names, names, "class of the row", "class predicted by the student", 0.0, 1.0, "share")
+    title = f"{found.task}: confusion matrix of the student"
+    heat = plots.Heat(shares, names, names, "true class", "predicted class", 0.0, 1.0, "share of the true class")
     said = (
         f"{name}: {row[place]:,.0f} of {total:,.0f} right"
         for place, (name, row, total) in enumerate(zip(names, counts, totals, strict=True))
     )
-    figure = figures.heat_figure(title, heat, f"Confusions of {len(names)} classes. {'; '.join(said)}.")
+    figure = figures.heat_figure(title, heat, f"Confusion matrix of {len(names)} classes. {'; '.join(said)}.")
     rows: list[tuple[AnyCell, ...]] = [(name, *map(number, row)) for name, row in zip(names, counts, strict=True)]
-    yield replace(
-        figure, data=Table("Rows of each class by the class that the student predicts", ("", *names), tuple(rows))
-    )
+    yield replace(figure, data=Table("Rows of each true class, by predicted class", ("", *names), tuple(rows)))
 
 
 def _by_label(found: records.DevelopmentFigures) -> Iterator[Table]:
     rows = tuple((one.label, number(one.rows), _score(one.teacher), _score(one.student)) for one in found.by_label)
     if rows:
-        headings = ("", "In the labels", "Teacher's F1", "Student's F1")
-        yield Table(f"{found.task}, one by one", headings, rows, folded=len(rows) > _MOST_DRAWN)
+        headings = ("", "Count", "Teacher's F1", "Student's F1")
+        yield Table(f"{found.task}, label by label", headings, rows, folded=len(rows) > _MOST_DRAWN)
 
 
 def only_answer(found: records.DevelopmentFigures) -> str | None:
@@ -275,11 +272,11 @@ def _disagreements(run: RunFound) -> Iterator[Block]:
         if found.disagreements is not None and found.rows:
             share = found.disagreements / found.rows
             yield Notes(
-                (f"{found.task}: student and teacher disagree on {found.disagreements:,.0f} rows ({share:.1%}).",)
+                (f"{found.task}: student and teacher disagree on {counted(found.disagreements, 'row')} ({share:.1%}).",)
             )
-        yield from _examples(f"{found.task}: where student and teacher are furthest apart", "Row", found.examples)
+        yield from _examples(f"{found.task}: rows on which student and teacher disagree most", "Row", found.examples)
     if evaluation.agreement is not None:
-        caption = "Pairs of held-out sentences whose similarity student and teacher place furthest apart"
+        caption = "Held-out sentence pairs whose similarity student and teacher rank most differently"
         yield from _examples(caption, "Pair", evaluation.agreement.examples)
 
 
@@ -334,17 +331,17 @@ def _layers(run: RunFound) -> Iterator[Block]:
         if links is None:
             unknown.append(f"'{stage.title}'")
         elif not links.joins:
-            yield Paragraph(f"Stage '{stage.title}' ({stage.method}) reads no layer of a teacher.")
+            yield Paragraph(f"Stage '{stage.title}' ({stage.method}) uses no layer of a teacher.")
         else:
             title = f"Stage '{stage.title}': which layers learn from which"
-            caption = "A line joins a layer of the teacher to one of the student that learns from it."
+            caption = "A line joins a teacher layer to a student layer that learns from it."
             figure = figures.layers_figure(title, links, caption)
-            same = Paragraph(f"Stage '{stage.title}' joins the same layers by the same terms.")
+            same = Paragraph(f"Stage '{stage.title}' joins the same layers with the same terms.")
             yield same if figure.description in drawn else figure
             drawn.add(figure.description)
     if unknown:
         names = ", ".join(unknown)
-        yield Notes((f"The layers of {names} cannot be drawn: the record lacks the shapes of both models.",))
+        yield Notes((f"The layers of {names} cannot be drawn: the record does not have the shapes of both models.",))
 
 
 _FACTS = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision", "Device", "Skipped steps")
@@ -352,12 +349,12 @@ _FACTS = ("Method", "Steps", "Tokens", "Time", "Tokens/s", "Padding", "Precision
 
 def _training(run: RunFound) -> Iterator[Block]:
     if not run.stages:
-        yield Notes(("No stage is recorded: the student is as it started.",))
+        yield Notes(("No stage is recorded: the student is as initialised.",))
         return
     facts: tuple[tuple[AnyCell, ...], ...] = tuple((stage.title, *stage_facts(stage)) for stage in run.stages)
     yield Table("Stages", ("Stage", *_FACTS), facts, words=(1, 7, 8))
     if lengths := tuple(_lengths(run)):
-        yield Table("Lengths, in order", ("Stage", "Longest block, tokens", "Steps", "Tokens"), lengths)
+        yield Table("Block lengths, in order", ("Stage", "Longest block, tokens", "Steps", "Tokens"), lengths)
     if rows := tuple(_terms(run)):
         yield Table("Terms of the loss", ("Stage", "Term", "Training, at the end", "Held-out text"), rows, words=(1,))
     for stage in run.stages:
@@ -420,7 +417,9 @@ def _loss(value: float | None) -> Cell:
 
 def _recipe(run: RunFound) -> Iterator[Block]:
     if run.recipe:
-        yield Paragraph("With every default; `limbeck distill recipe.yaml --output runs/again` repeats the run.")
+        yield Paragraph(
+            "All defaults are filled in; `limbeck distill recipe.yaml --output runs/again` repeats the run."
+        )
         yield blocks.Code("Resolved recipe", run.recipe, "yaml")
 
 
@@ -456,8 +455,8 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
     pairs = {
         "Folder": str(folder),
         "Status": record.status,
-        "Begun": record.created,
-        "Last change": record.updated,
+        "Started": record.created,
+        "Last updated": record.updated,
         "Seeds": seeds,
         "limbeck": record.versions.get("limbeck"),
         "Commit": (record.git_commit or "").removesuffix(_DIRTY) + changed,
@@ -466,7 +465,7 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
         "Processor": ", ".join(filter(None, [hardware.cpu, cores])),
         "Threads": "" if hardware.threads is None else str(hardware.threads),
         "Memory": _gibibytes(hardware.memory_bytes, 1),
-        "Peak memory in use": _gibibytes(run.peak_memory_bytes, 2),
+        "Peak memory": _gibibytes(run.peak_memory_bytes, 2),
         "Peak memory on the device": _gibibytes(run.peak_device_memory_bytes, 2),
         "Platform": hardware.platform,
         "Time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in run.timings.items()),
@@ -474,7 +473,7 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
     yield blocks.Facts(tuple((name, value) for name, value in pairs.items() if value))
     if run.corpus is not None and run.corpus.views:
         headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
-        yield Table("Text, by its fingerprints", headings, tuple(map(_view, run.corpus.views)), words=(1, 5))
+        yield Table("Text fingerprints", headings, tuple(map(_view, run.corpus.views)), words=(1, 5))
         yield from _mixes(run, run.corpus)
         yield from kinds_of_rows(run.corpus)
     if bound:
@@ -502,7 +501,7 @@ def _mixes(run: records.Run, text: records.CorpusText) -> Iterator[Block]:
             for name in (views[0] if views else {})
         ]
         headings = ("Source", *(f"Share{length}" for length in lengths), "Rows drawn")
-        yield Table(f"Sources of {title}, by {how}", headings, tuple(found), folded=True)
+        yield Table(f"Sources of {title}, mixed by {how}", headings, tuple(found), folded=True)
 
 
 def kinds_of_rows(text: records.CorpusText) -> Iterator[Block]:
@@ -516,14 +515,14 @@ def kinds_of_rows(text: records.CorpusText) -> Iterator[Block]:
 
 
 SECTIONS: dict[str, Callable[[RunFound], Iterable[Block]]] = {
-    "Where student and teacher disagree most": _disagreements,
-    "What was done": _flow,
-    "Teacher beside student": _result,
+    "Largest disagreements": _disagreements,
+    "Overview": _flow,
+    "Teacher and student": _result,
     "Answers on development rows": _answers,
     "Layers": _layers,
     "Training": _training,
     "Recipe": _recipe,
     "Provenance": lambda run: provenance_blocks(run.record, run.folder),
-    "Sources": _sources,
+    "References": _sources,
 }
 """Of a run."""

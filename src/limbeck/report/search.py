@@ -62,7 +62,7 @@ def write_search(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     texts = {studies.Search.FILE: records.text_of(record)}
     if record.get("recipe") is not None:
         study = f"`limbeck search {record['kind']}` (study '{record['name']}')"
-        header = f"# Highest of {study}, each candidate trained once; train it: limbeck distill\n"
+        header = f"# Highest-scoring candidate of {study}; each was trained once. To train it: limbeck distill\n"
         texts[RECIPE] = header + yaml.safe_dump(record["recipe"], sort_keys=False, allow_unicode=True, width=100)
     texts |= search_files(record)
     with writing(folder):
@@ -99,7 +99,7 @@ def result_of(found: SearchFound) -> str:
         return ""
     if found.so_far is not None:
         return f"{best}, so far" if best else ""
-    return (best or "nothing yet") if record.is_finished else ""
+    return (best or "no result") if record.is_finished else ""
 
 
 def verdict_of(found: SearchFound) -> str:
@@ -146,10 +146,10 @@ def _flow(found: SearchFound) -> Iterator[Block]:
     yield blocks.Steps(
         (
             ("Teacher", f"{without_path(record.teacher.name)}, {record.teacher.shape}"),
-            ("Student", record.student.shape or "listed shapes"),
+            ("Student", record.student.shape or "chosen by the search"),
             ("Proxy", f"{' and '.join(record.methods)} on {record.share or 0:.0%} of the text"),
-            ("Search", f"{record.kind}, {spent} of workers' time"),
-            ("Highest", result_of(found)),
+            ("Search", f"{record.kind}, {spent} of worker time"),
+            ("Result", result_of(found)),
         )
     )
     given_up = record.given_up if isinstance(record, studies.MappingSearch) else []
@@ -168,7 +168,7 @@ def _course(name: str, kind: SearchKind[Any]) -> Callable[[SearchFound], Iterato
 
 def _unknown(found: SearchFound) -> Iterator[Block]:
     if found.record.is_finished and found.record.kind not in KINDS:
-        yield Notes((f"There is no search of the kind '{found.record.kind or ''}'.",), warning=True)
+        yield Notes((f"Unknown kind of search: '{found.record.kind or ''}'.",), warning=True)
 
 
 def _joined_layers(found: SearchFound) -> Iterator[Block]:
@@ -177,7 +177,7 @@ def _joined_layers(found: SearchFound) -> Iterator[Block]:
     for stage in record.recipe.stages if record.is_finished and record.recipe is not None else ():
         links = figures.find_links(stage.method, record.student.shape, record.teacher.shape)
         if links is not None and links.joins:
-            yield figures.layers_figure(f"The highest: {stage.method_name}", links)
+            yield figures.layers_figure(f"Highest-scoring candidate: {stage.method_name}", links)
 
 
 def _recipe(found: SearchFound) -> Iterator[Block]:
@@ -186,7 +186,7 @@ def _recipe(found: SearchFound) -> Iterator[Block]:
             "`limbeck distill recipe.yaml` in the search's folder trains the candidate with the highest score."
         )
         dumped = yaml.safe_dump(found.record.recipe.to_dict(), sort_keys=False, allow_unicode=True)
-        yield blocks.Code("Recipe of the highest", dumped, "yaml")
+        yield blocks.Code("Recipe of the highest-scoring candidate", dumped, "yaml")
 
 
 def _provenance(found: SearchFound) -> Iterable[Block]:
@@ -194,7 +194,7 @@ def _provenance(found: SearchFound) -> Iterable[Block]:
 
 
 SECTIONS: dict[str, Callable[[SearchFound], Iterable[Block]]] = {
-    "What was done": _flow,
+    "Overview": _flow,
     **{kind.SECTION: _course(name, kind) for name, kind in KINDS.items()},
     "Search": _unknown,
     "Layers": _joined_layers,

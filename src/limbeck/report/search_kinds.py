@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from limbeck.core import blocks, studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, counted, duration, number
 from limbeck.report.figures import plot_figure
 from limbeck.report.plots import Axis, Panels, Plot, Point, Series
 from limbeck.search.mapping_space import show_mapping
@@ -75,11 +75,12 @@ class SearchKind(ABC, Generic[S]):
 def _once(others: Iterable[str]) -> str:
     """Say how far the next candidate is behind, and that one training of each tells nothing from chance."""
     following = next(iter(others), None)
-    behind = "" if following is None else f"The next has {following}. "
-    return f"{behind}Each was trained once, with one seed: differences may be chance."
+    behind = "" if following is None else f"The next best has {following}. "
+    return f"{behind}Each was trained once, with one seed: differences may be due to chance."
 
 
 _BEST_MAPPINGS = 10
+_OPERATORS = {"crossing": "crossover", "mutation": "mutation"}
 
 
 class _Mappings(SearchKind[studies.MappingSearch]):
@@ -100,8 +101,8 @@ class _Mappings(SearchKind[studies.MappingSearch]):
             return "", ""
         mapping, scores = show_mapping(best.mapping), ", ".join(f"{n} {score:.2f}" for n, score in best.scores.items())
         found = (
-            f"Highest fitness of {len(record.candidates)} mappings: {mapping}, gene `{best.gene}`, {best.fitness:.2f} "
-            f"({scores}). {_once(f'{one.fitness:.2f}' for one in record.candidates[1:])}"
+            f"Highest fitness of {counted(len(record.candidates), 'mapping')}: {mapping}, gene `{best.gene}`, "
+            f"{best.fitness:.2f} ({scores}). {_once(f'{one.fitness:.2f}' for one in record.candidates[1:])}"
         )
         return f"mapping {mapping}, fitness {best.fitness:.2f}", found
 
@@ -122,14 +123,14 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         cost, seconds = record.cost, record.cost.all_seconds
         yield f"Fitness is the mean of {', '.join(record.scores)}, in percent."
         yield (
-            "A genome that appears twice in a generation counts twice; Evaluated counts new genomes. The deviation is "
-            "that of the members as they are, divided by their number."
+            "A genome that appears twice in a generation counts twice; Evaluated counts new genomes. Std is the "
+            "standard deviation with the number of members as divisor."
         )
         share = f"{(cost.training_seconds or 0) / seconds:.0%} of it distillation" if seconds else ""
-        spent = f" in {duration(seconds)} of workers' time, {share}" if seconds else ""
+        spent = f" in {duration(seconds)} of worker time, {share}" if seconds else ""
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
         if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
-            yield f"Invalid children are drawn again; of all draws, {' and '.join(legal)} were valid."
+            yield f"Invalid children are drawn again; {' and '.join(legal)} were valid."
         if cost.failed:
             yield f"Trials that failed or were lost with their worker, and were retried: {cost.failed}."
         for one in record.given_up:
@@ -186,7 +187,7 @@ def _draws(record: studies.MappingSearch, operator: str) -> str:
     """Count the draws of an operator that gave legal children."""
     bred = [row.breeding or {} for row in record.generations]
     done, drawn = (sum(counts[name] for counts in bred) for name in (f"{operator}s", f"{operator}_draws"))
-    return f"{done} of {drawn} in {operator}" if done else ""
+    return f"{done} of {drawn} draws of {_OPERATORS[operator]}" if done else ""
 
 
 def _spaced(mapping: Sequence[int]) -> str:
@@ -217,7 +218,7 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
             f"{name} {' / '.join(f'{value:g}' for value in getattr(record.space, name))}"
             for name in ("layers", "hidden", "heads", "ffn")
         )
-        return f"{', '.join(sizes)} (FFN in multiples of hidden), sampler {record.sampler}"
+        return f"{', '.join(sizes)} (FFN in multiples of the hidden size), sampler {record.sampler}"
 
     def result(self, record: studies.ArchitectureSearch) -> tuple[str, str]:
         best = record.best
@@ -228,11 +229,12 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
         )
         trained = sum(shape.state == "trained" for shape in record.shapes)
         found = (
-            f"Highest reward of {trained} trained shapes: {describe_shape(best)}, {best.parameters:,} parameters, "
-            f"{best.latency_share:.3f} of the teacher's latency, loss {best.loss:.4f}, reward {best.reward:.4f}. "
+            f"Highest reward of {counted(trained, 'trained shape')}: {describe_shape(best)}, "
+            f"{best.parameters:,} parameters, {best.latency_share:.3f} of the teacher's latency, "
+            f"loss {best.loss:.4f}, reward {best.reward:.4f}. "
             f"{_once(f'{reward or 0:.4f}' for reward in others)}"
         )
-        return f"{describe_shape(best)}, {best.latency_share:.3f} of the latency, loss {best.loss:.4f}", found
+        return f"{describe_shape(best)}, {best.latency_share:.3f} of the teacher's latency, loss {best.loss:.4f}", found
 
     def tables(self, record: studies.ArchitectureSearch) -> list[Table]:
         return [_front(record), _shapes(record, "All shapes")]
@@ -245,13 +247,13 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
 
     def course(self, record: studies.ArchitectureSearch, so_far: str) -> Iterator[Block]:
         if not record.shapes:
-            yield Notes(("The outcome of no shape is known yet.",))
+            yield Notes(("No shape has a result yet.",))
             yield self._notes(record, so_far)
             return
         if record.best is not None:
             yield shapes_figure(record)
             yield _front(record, so_far)
-        yield _shapes(record, f"All shapes{so_far}, the highest reward first", _SHAPES_ON_PAGE)
+        yield _shapes(record, f"All shapes{so_far}, highest reward first", _SHAPES_ON_PAGE)
         yield self._notes(record, so_far)
 
     def notes(self, record: studies.ArchitectureSearch) -> Iterator[str]:
@@ -266,29 +268,29 @@ class _Shapes(SearchKind[studies.ArchitectureSearch]):
         )
         if record.episode is not None:
             yield (
-                "Sampler kd_nas: the controller of KD-NAS (arXiv 2303.09639) predicts rewards; an episode of "
-                f"{record.episode} draws 5 % less at random than the one before. It is fitted anew for each proposal."
+                "Sampler kd_nas: the controller of KD-NAS (arXiv 2303.09639) predicts rewards and is refitted for each "
+                f"proposal; each episode of {record.episode} draws 5 % less at random than the one before."
             )
         yield (
             f"Latency: {latency.batch} x {latency.length} tokens, {latency.dtype}, on {latency.device}, "
-            "teacher and student in turns, the least disturbed pass of each; the teacher takes "
+            "teacher and student measured alternately, the least disturbed pass of each; the teacher takes "
             f"{record.teacher.latency_ms:.1f} ms. Parameters are the encoder's, without pooler and head."
         )
         for note, count in Counter(shape.note for shape in record.shapes if shape.note is not None).items():
             yield (
-                f"Latency of {count} of {len(record.shapes)} shapes: {note}, so it is of processor times; measure on "
-                "an idle machine for those of a clock."
+                f"Latency of {count} of {counted(len(record.shapes), 'shape')}: {note}, so processor time was taken; "
+                "for wall-clock time, measure on an idle machine."
             )
         asked = [] if limits.parameters is None else [f"{limits.parameters:,} parameters"]
         asked += [] if limits.latency_share is None else [f"{limits.latency_share:g} of the teacher's latency"]
         if asked:
             yield f"Limits: {' and '.join(asked)}. Shapes beyond them were not trained."
         others = [f"{count} {state}" for state in _STATES[1:] if (count := getattr(cost, state))]
-        time = f" in {duration(cost.training_seconds)} of workers' time" if cost.training_seconds else ""
+        time = f" in {duration(cost.training_seconds)} of worker time" if cost.training_seconds else ""
         aside = f"; {', '.join(others)}" if others else ""
         yield f"{cost.trained:d} of {record.space.shapes:,} shapes trained to the end{aside}{time}."
         if cost.failed:
-            yield f"{cost.failed} trials failed or were lost with their worker; their shapes were retried."
+            yield f"Trials that failed or were lost with their worker, and were retried: {cost.failed}."
 
     def files(self, record: studies.ArchitectureSearch) -> dict[str, str]:
         rows = ({**shape.to_dict(), "front": shape.trial in record.front} for shape in record.shapes)
@@ -305,8 +307,8 @@ def _front(record: studies.ArchitectureSearch, so_far: str = "") -> Table:
         (describe_shape(shape), number(shape.parameters), number(shape.latency_ms, 2), *_shape_figures(shape))
         for shape in map(by_trial.__getitem__, record.front)
     )
-    headings = ("Shape", "Parameters", "Latency ms", "Of teacher", "Loss", "Reward")
-    return Table(f"Front of loss and latency{so_far}", headings, rows, words=(0,))
+    headings = ("Shape", "Parameters", "Latency (ms)", "Latency share", "Loss", "Reward")
+    return Table(f"Pareto front of loss and latency{so_far}", headings, rows, words=(0,))
 
 
 def _shapes(record: studies.ArchitectureSearch, caption: str, most: int | None = None) -> Table:
@@ -322,7 +324,7 @@ def _shapes(record: studies.ArchitectureSearch, caption: str, most: int | None =
         )
         for shape in ranked[:most]
     )
-    headings = ("Trial", "Shape", "Parameters", "Of teacher", "Loss", "Reward", "State")
+    headings = ("Trial", "Shape", "Parameters", "Latency share", "Loss", "Reward", "State")
     return Table(caption, headings, rows, words=(1, 6), left_out=len(ranked) - len(rows))
 
 
@@ -367,18 +369,19 @@ class _Layers(SearchKind[studies.TeacherLayerSearch]):
     def course(self, record: studies.TeacherLayerSearch, so_far: str) -> Iterator[Block]:
         if record.best is not None:
             yield race_figure(record, "highest so far" if so_far else "highest")
-        yield replace(_layers(record), caption=f"Layers{so_far}, the longest trained and then the highest first")
+        yield replace(_layers(record), caption=f"Layers{so_far}, longest trained first, then highest score")
         yield self._notes(record, so_far)
 
     def notes(self, record: studies.TeacherLayerSearch) -> Iterator[str]:
         yield (
-            f"Score is the mean of {' and '.join(record.scores)}, in percent, on held-out text: how the student orders "
-            "sentence pairs as its teacher does, and how much of the teacher's last hidden states a linear map of its "
-            "own explains. Own loss is each student's own, and comparable between no two layers."
+            f"Score is the mean of {' and '.join(record.scores)}, in percent, on held-out text: how closely the "
+            "student's order of sentence pairs follows its teacher's, and how much of the teacher's last hidden states "
+            "a linear map of the student's explains. Own loss is each student's own held-out loss; it cannot be "
+            "compared between layers."
         )
         yield (
             f"All candidates were trained at once: {record.cost.steps:,} steps in all, in "
-            f"{duration(record.cost.seconds or 0)}, and the teacher ran once a step for all of them."
+            f"{duration(record.cost.seconds or 0)}, and the teacher ran once per step for all of them."
         )
         if len(record.rungs) > 1:
             rounds = ", ".join(f"{rung.candidates} to step {rung.end}" for rung in record.rungs)
@@ -435,13 +438,13 @@ def evolution_figure(record: studies.MappingSearch) -> Figure:
     series = [
         _members(record, "fitness"),
         Series("best so far", best, 1, "steps"),
-        Series("mean, with deviation", [(row.number, row.mean) for row in rows], 0, band=band),
+        Series("mean, with standard deviation", [(row.number, row.mean) for row in rows], 0, band=band),
         Series("highest", [(row.number, row.maximum) for row in rows], 2),
         Series("lowest", [(row.number, row.minimum) for row in rows], 3),
     ]
     label = f"fitness: mean of {', '.join(record.scores)} (percent)"
-    caption = "Each dot is a member of its generation; the band is the deviation of its members."
-    return plot_figure("Evolution of the fitness", Plot(series, _GENERATION, Axis(label)), caption)
+    caption = "Each dot is a member of its generation; the band is the standard deviation of its members."
+    return plot_figure("Evolution of fitness", Plot(series, _GENERATION, Axis(label)), caption)
 
 
 def distribution_figures(record: studies.MappingSearch) -> Iterator[Figure]:
@@ -475,9 +478,9 @@ def shapes_figure(record: studies.ArchitectureSearch) -> Figure:
         _trained("best reward", best, 3, large=True),
     ]
     limit = record.limits.latency_share
-    caption = f"{len(trained)} shapes; best reward: {describe_shape(best[0])}."
-    caption += f" Limit of the latency: {limit:g} of the teacher's." if limit is not None else ""
-    x = Axis("latency, as a share of the teacher's", from_zero=True)
+    caption = f"{counted(len(trained), 'shape')}; best reward: {describe_shape(best[0])}."
+    caption += f" Latency limit: {limit:g} of the teacher's." if limit is not None else ""
+    x = Axis("latency relative to the teacher's", from_zero=True)
     plot = Plot([one for one in series if one.points], x, Axis("loss (1: untrained)"), limit)
     return plot_figure("Loss and latency of shapes", plot, caption)
 

@@ -71,7 +71,7 @@ def _whole_lines(path: Path) -> Iterator[Any]:
 
 
 _LAYER_STATES = {
-    TrialState.RUNNING: "begun",
+    TrialState.RUNNING: "started",
     TrialState.COMPLETE: "trained",
     TrialState.PRUNED: "dropped",
     TrialState.FAIL: "stopped",
@@ -132,13 +132,13 @@ def _layers(study: optuna.Study) -> dict[str, Any]:
     return {"layers": [*ranked, *unscored], "scores": list(SCORES), "best": ranked[0] if ranked else None}
 
 
-# How a search that is not finished stands: workers, outcomes of trials, last sign of life.
+# How a search that is not finished stands: workers, outcomes of trials, last update.
 
 
-_SAME, _DIVERGED = "of shapes that were tried before", "diverged"
+_SAME, _DIVERGED = "of shapes already tried", "diverged"
 _STATES = {
     TrialState.COMPLETE: "finished",
-    TrialState.RUNNING: "begun",
+    TrialState.RUNNING: "started",
     TrialState.WAITING: "waiting",
     TrialState.PRUNED: "ended early",
     TrialState.FAIL: "failed",
@@ -158,13 +158,13 @@ def standing(study: optuna.Study, silent: float) -> tuple[tuple[str, str], ...]:
     """
     signs = [sign for name, sign in study.user_attrs.items() if name.startswith(worker_key(""))]
     workers = Counter(_worker(sign, silent) for sign in signs)
-    status = "running" if workers["at work"] else "dead" if workers["gone"] else "interrupted"
+    status = "running" if workers["at work"] else "dead" if workers["lost"] else "interrupted"
     trials = Counter(map(_came_to, study.get_trials(deepcopy=False)))
     pairs = (
         ("Status", status),
-        ("Workers", _counted(workers, ("at work", "ended", "gone"))),
+        ("Workers", _counted(workers, ("at work", "ended", "lost"))),
         ("Trials", _counted(trials, (*_STATES.values(), _DIVERGED, _SAME))),
-        ("Last sign of life", findings.last_sign(silent)),
+        (findings.LAST_UPDATE, findings.last_update(silent)),
     )
     return tuple((name, value) for name, value in pairs if value)
 
@@ -181,9 +181,9 @@ def _came_to(trial: FrozenTrial) -> str:
 def _worker(sign: dict[str, Any], silent: float) -> str:
     """Judge a worker by its process where this machine can see it, else by the age of the last sign of any."""
     if sign["ended"] or is_gone(sign):
-        return "ended" if sign["ended"] else "gone"
+        return "ended" if sign["ended"] else "lost"
     lives = sign["machine"] == machine() or silent <= MISSED_BEATS * (sign["interval"] or BEAT_SECONDS)
-    return "at work" if lives else "gone"
+    return "at work" if lives else "lost"
 
 
 def _counted(counts: Counter[str], order: tuple[str, ...]) -> str:

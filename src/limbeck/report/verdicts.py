@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from limbeck.core import studies
-from limbeck.core.blocks import DAMAGED, interval
+from limbeck.core.blocks import DAMAGED, counted, interval
 from limbeck.core.intervals import Interval
 from limbeck.core.studies import FINISHED
 from limbeck.report import certainty, comparison, evaluation, run, search
 from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, RunFound, SearchFound, last_part
-from limbeck.report.quality import ends_of, is_doubtful
+from limbeck.report.quality import at_start, ends_of, is_doubtful
 
 _MOST = 3
 
@@ -42,14 +42,14 @@ def _within(ends: Interval | None, over: str, digits: int) -> str:
     return "" if ends is None else f" (95 %: {interval(ends, digits)}, over {over})"
 
 
-def _watch(line: str) -> str:
-    return f"Watch: {line}" if line else ""
+def _note(line: str) -> str:
+    return f"Note: {line}" if line else ""
 
 
 def _of_run(found: RunFound) -> str:
     record, quality = found.record, run.quality_of(found)
     teacher, methods = last_part(record.teacher.name_or_path), dict.fromkeys(stage.method for stage in found.stages)
-    taught = f"taught by {', '.join(methods)}" if methods else "as it starts, without training"
+    taught = f"taught by {', '.join(methods)}" if methods else "as initialised, without training"
     what = (
         f"A {_short(record.student.shape)} student of {teacher}, {taught}" if record.student.shape and teacher else ""
     )
@@ -60,13 +60,13 @@ def _of_run(found: RunFound) -> str:
     watch = [*run.warnings_of(found)]
     if record.evaluation is not None and (speedup := record.evaluation.first_batch.speedup):
         batch = record.evaluation.first_batch
-        figures.append(f"{speedup:.1f} times as fast at batch {batch.batch_size}, measured in turns")
+        figures.append(f"{speedup:.1f} times as fast at batch size {batch.batch_size}")
         if is_doubtful(batch.teacher.median_ms, batch.student.median_ms, speedup, batch.rounds):
             watch.append("The machine was busy while speed was measured.")
     if what and quality is None:
-        figures.append("how good it is was not measured")
+        figures.append("its quality was not measured")
     said = ": ".join(filter(None, [what, "; ".join(figures)]))
-    return " ".join(filter(None, [f"{said}." if said else "", _watch(watch[0] if watch else "")]))
+    return " ".join(filter(None, [f"{said}." if said else "", _note(watch[0] if watch else "")]))
 
 
 def _of_evaluation(found: EvaluationFound) -> str:
@@ -77,30 +77,29 @@ def _of_evaluation(found: EvaluationFound) -> str:
     models = summary.models[1:] or summary.models
     lines = [_model_line(summary, model, key) for model in models[:_MOST] if model.figures.get(key) is not None]
     more = f"; {len(models) - _MOST} more in the table" if len(models) > _MOST else ""
-    of = f" of {certainty.name_of(first)}" if len(summary.models) > 1 else ""
-    base = evaluation.value_of(first.figures.get(key))
-    beside = f", where {certainty.name_of(first)} has {base:.1f}" if of and base is not None else ""
+    base = evaluation.value_of(first.figures.get(key)) if len(summary.models) > 1 else None
+    beside = "" if base is None else f" ({certainty.name_of(first)}: {base:.1f})"
     notes = [*certainty.only_answer_notes(summary), *found.problems]
     failed = sum(cell.status != FINISHED for cell in found.cells)
-    notes += [f"{failed} cells failed."] if failed else []
+    notes += [f"{counted(failed, 'cell')} failed."] if failed else []
     runs = max((len(figure.runs) for model in models if (figure := model.figures.get(key))), default=0)
     if runs == 1 and len(models) > 1 and not evaluation.is_untrained(summary):
-        notes.append(f"{certainty.ONE_RUN} the order of models may be chance.")
-    return " ".join([f"{title}{beside}: {'; '.join(lines)}{more}.", _watch(notes[0] if notes else "")]).strip()
+        notes.append(f"{certainty.ONE_RUN} the order of models may be due to chance.")
+    return " ".join([f"{at_start(title)}{beside}: {'; '.join(lines)}{more}.", _note(notes[0] if notes else "")]).strip()
 
 
 def _model_line(summary: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> str:
     figure = model.figures[key]
     assert figure is not None
     column = model.columns.get(key)
-    kept = f", {model.retention[key]:.1f} % of it" if key in model.retention else ""
+    kept = f", {model.retention[key]:.1f} % of {certainty.name_of(summary.models[0])}" if key in model.retention else ""
     line = f"{certainty.name_of(model)} {figure.mean:.1f}"
     if column is not None and column.interval is not None:
-        line += _within(ends_of(column.interval), f"{column.rows or 0:,} rows", 1)
+        line += _within(ends_of(column.interval), counted(column.rows or 0, "row"), 1)
     elif (ends := certainty.over_runs(figure)) is not None:
         line += _within(ends, f"{len(figure.runs)} seeds", 1)
     speedups = [row.speedup for row in (summary.costs.timings if summary.costs else ()) if row.model == model.name]
-    fast = f", {speedups[0]:.1f} times as fast in turns" if speedups and speedups[0] is not None else ""
+    fast = f", {speedups[0]:.1f} times as fast" if speedups and speedups[0] is not None else ""
     return f"{line}{kept}{fast}"
 
 
@@ -119,7 +118,7 @@ def _of_comparison(found: ComparisonFound) -> Iterator[str]:
             spread = (
                 f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}" if len(values) > 1 else f"{values[0]:.{digits}f}"
             )
-            yield f"On {block.student}, {len(rows)} ways reach {spread} in the {main.title}."
+            yield f"On {block.student}, {main.title} of {counted(len(rows), 'combination')}: {spread}."
             continue
         said = "; ".join(
             f"{row.label} {row.main.mean:.{digits}f}{_within(row.over_seeds, f'{row.finished} seeds', digits)}"
@@ -127,7 +126,8 @@ def _of_comparison(found: ComparisonFound) -> Iterator[str]:
             if row.main is not None
         )
         others = f" and {len(best) - _MOST} more" if len(best) > _MOST else ""
-        alike = "cannot be told apart at the top" if len(best) > 1 else f"is better than the {len(rows) - 1} others"
-        yield f"On {block.student}, by the {main.title}: {said}{others} {alike}."
+        rest = "other" if len(rows) == 2 else f"other {len(rows) - 1}"
+        alike = "tie for first place" if len(best) > 1 else f"is better than the {rest}"
+        yield f"On {block.student}, ranked by {main.title}: {said}{others} {alike}."
     if comparison.has_one_seed(summary):
-        yield _watch("one seed, so a difference may be chance, and nothing is ranked.")
+        yield _note("with one seed, differences may be due to chance, so nothing is ranked.")

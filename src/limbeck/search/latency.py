@@ -55,7 +55,7 @@ class ShapeLatency:
     Args:
         share: The student's latency as a share of the teacher's.
         student_ms: Milliseconds of the student's pass.
-        teacher_ms: The teacher's, measured in turns with it.
+        teacher_ms: The teacher's, measured alternately with it.
         threads: PyTorch's threads.
         busy: The machine was too busy for wall times, and these are processor times.
     """
@@ -71,7 +71,7 @@ TimePass = Callable[[], PassTime]
 
 
 def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> ShapeLatency:
-    """Time both in turns; of each the least disturbed pass counts, on a busy machine the least processor time.
+    """Time both alternately; of each the least disturbed pass counts, on a busy machine the least processor time.
 
     Where the shortest pass of either is disturbed, all is measured again, up to `MOST_ATTEMPTS` times in all; passes of
     earlier attempts count.
@@ -184,7 +184,7 @@ class LatencyBench:
         self._setting = setting
 
     def __call__(self, config: PreTrainedConfig) -> ShapeLatency:
-        """Measure a student of this configuration and the teacher in turns."""
+        """Measure a student of this configuration and the teacher alternately."""
         setting = self._setting
         student = blueprint.build_student(config, seed=0).to(device=setting.device, dtype=torch.float32).eval()
         generator = torch.Generator().manual_seed(0)

@@ -364,6 +364,6 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
             raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
     if len(found) < 2:
         raise RecipeError(
-            f"{len(found)} candidate leaves nothing to choose from; give --layers two or more of 1 to {depth}."
+            f"A search needs two candidates or more, not {len(found)}; give --layers two or more of 1 to {depth}."
         )
     return found

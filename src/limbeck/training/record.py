@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from limbeck.core import records
+from limbeck.core.blocks import duration
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, record_damage
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
@@ -169,6 +170,13 @@ class RunStatus:
     host: str | None
     pid: int | None
     problem: str | None
+
+    @property
+    def shown(self) -> str:
+        """The status in words; of a silent run with the time since its last update."""
+        if not self.silent or self.seconds_since is None:
+            return self.status
+        return f"{self.status}, no update for {duration(self.seconds_since)}"
 
     @property
     def well(self) -> bool:
