@@ -104,7 +104,7 @@ def test_the_model_is_a_teacher_and_a_pipeline(limbeck, model, data, tmp_path):
         "f1",
         "matthews",
     }
-    assert "These rows were used for no choice" in (result.model / "README.md").read_text()
+    assert "Nothing was chosen by these rows" in (result.model / "README.md").read_text()
     assert pipeline("text-classification", str(result.model), device="cpu")("the model")[0]["label"] in ("sad", "glad")
     tokenizer = AutoTokenizer.from_pretrained(result.model)
     assert AutoModelForSequenceClassification.from_pretrained(result.model)(**tokenizer("it", return_tensors="pt"))

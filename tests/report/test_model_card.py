@@ -100,7 +100,7 @@ def test_prompts_and_widths_are_in_its_code(tmp_path: Path):
 def test_the_content_of_untrained_parameters(tmp_path: Path):
     names = [f"encoder.layer.{layer}.output.dense.weight" for layer in range(20)]
     for found, from_teacher, parts in (
-        (names, names, ("No stage trained 20 of its parameter", "and 8 more modules", "left with the teacher's values.")),
+        (names, names, ("No stage trained 20 of its", "and 8 more modules", "left with the teacher's values.")),
         (names, names[:3], ("3 left with the teacher's values, the rest with initial values.",)),
         ([], [], ()),
     ):

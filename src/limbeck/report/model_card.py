@@ -226,7 +226,7 @@ def budget(run: Run) -> str:
     steps, tokens, seconds = (
         sum(getattr(stage, name) or 0 for stage in run.stages) for name in ("steps", "tokens", "seconds")
     )
-    parts = [f"{steps:,.0f} steps" if steps else "", f"{format_count(tokens)} tokens" if tokens else ""]
+    parts = [counted(steps, "step") if steps else "", f"{format_count(tokens)} tokens" if tokens else ""]
     if seconds:
         unit, size = ("hours", 3600) if seconds >= 3600 else ("minutes", 60) if seconds >= 60 else ("seconds", 1)
         parts.append(f"{seconds / size:.1f} {unit} of training")

@@ -246,8 +246,8 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
     if found.settings.reduced:
         keys = ", ".join(f"evaluation.{key}" for key in found.settings.reduced)
         yield (
-            f"Measured on less text than usual, to take only {found.settings.budget_seconds:,.0f} s (a tenth of the "
-            f"training time, or 30 s); to measure more, set {keys} in the recipe."
+            f"Evaluation reduced to take {found.settings.budget_seconds:,.0f} s (a tenth of the training time, but at "
+            f"least 30 s); to measure more, set {keys} in the recipe."
         )
     yield from _notes_on_intervals(found)
     if found.asymmetric is not None:

@@ -126,6 +126,9 @@ def _of_comparison(found: ComparisonFound) -> Iterator[str]:
             if row.main is not None
         )
         others = f" and {len(best) - _MOST} more" if len(best) > _MOST else ""
+        if len(rows) == 1:
+            yield f"On {block.student}, {main.title}: {said}."
+            continue
         rest = "other" if len(rows) == 2 else f"other {len(rows) - 1}"
         alike = "tie for first place" if len(best) > 1 else f"is better than the {rest}"
         yield f"On {block.student}, ranked by {main.title}: {said}{others} {alike}."
