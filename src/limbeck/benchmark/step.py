@@ -306,6 +306,7 @@ class Step:
         with TemporaryDirectory() as folder:
             arguments = build_arguments(setup.training, output=folder, seed=0, evaluates=False)
             self.trainer = DistillationTrainer(self.module, args=arguments)
+        self.trainer.current_gradient_accumulation_steps = 1  # Set by the loop, which does not run here.
         self.device = torch.device(arguments.device)
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
         accelerator = self.trainer.accelerator

@@ -1,5 +1,7 @@
 """Corpora: documents or labelled rows and a tokenizer to token rows on disk, from the cache where it has them."""
 
+from __future__ import annotations
+
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +9,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 import pyarrow as pa
 
@@ -35,6 +36,9 @@ from limbeck.corpus.packing import PackingCounts, TokenEncoder
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, SourceUse
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
+
+if TYPE_CHECKING:
+    import datasets
 
 BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
@@ -85,7 +89,7 @@ class Corpus:
         self.shorter: Sequence[Corpus] = ()
 
     @property
-    def views(self) -> list["Corpus"]:
+    def views(self) -> list[Corpus]:
         """The text at every length of a stage, the shortest first; this corpus is the last, and mostly alone."""
         return [*self.shorter, self]
 
@@ -169,6 +173,8 @@ class Corpus:
         return f"Corpus({len(self.train):,} blocks, {self.tokens:,} tokens, {str(self.path)!r})"
 
     def _open(self, split: str) -> datasets.Dataset:
+        import datasets  # Training on batches of one's own needs no corpus.
+
         files = sorted(self.path.glob(f"{split}-*.arrow"))
         # Opening the files themselves keeps the library's own cache out of it.
         parts = [datasets.Dataset.from_file(str(file)) for file in files]

@@ -1,5 +1,7 @@
 """Rows of a task to tokens, in an Arrow file that all cells and processes read; answers from the scores of tokens."""
 
+from __future__ import annotations
+
 import inspect
 import math
 import random
@@ -8,12 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -29,6 +30,9 @@ from limbeck.errors import CorpusError
 from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskData, TaskKind, TaskRow, queries_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 Item = TypeVar("Item")
 _ROWS_AT_ONCE = 500
@@ -153,6 +157,8 @@ def cut_rows(
 
 def open_columns(path: Path) -> Dataset:
     """Open the columns of a file of tokens, mapped into memory."""
+    from datasets import Dataset
+
     return Dataset.from_file(str(path)).with_format("numpy")
 
 

@@ -129,7 +129,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         needs_rows = self._runs_head and scored is None
         pays = not needs_rows or (torch.is_grad_enabled() and dtype in HALVES)
         # A checkpointed block runs again when nobody can tell it where samples end.
-        may_pack = pays and self._packs and not self.model.is_activation_checkpointing
+        checkpointed = any(module.__dict__.get("gradient_checkpointing") for module in self.model.modules())
+        may_pack = pays and self._packs and not checkpointed
         attended = plan_packing(attention_mask, dtype) if may_pack else None
         packing = None if needs_rows else attended
         self._scored = scored if scored is None or packing is None else packing.pack(scored)
