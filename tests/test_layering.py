@@ -55,6 +55,7 @@ SHORT_FILES: dict[str, str] = {
     "export/compared_vectors.py": "read before anything heavy",
     "export/pushing.py": "the only file that writes to the Hub",
     "kernels/dropout.py": KERNEL,
+    "kernels/varlen_attention.py": KERNEL,
     "kernels/precision.py": "shared by all kernels, below them",
     "kernels/relation_reference.py": "the specification, to be read alone",
     "kernels/workers.py": "shared by the CPU's kernels",

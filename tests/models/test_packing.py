@@ -1,14 +1,25 @@
 """A batch that runs packed equals the padded one, with any mask, for every family that packs."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
 
+from limbeck.kernels import varlen_attention
 from limbeck.models import tap_points
 from limbeck.models.families import blocks, depth, families
-from limbeck.models.packing import PackedLinear, pack_linear_maps, plan_packing, unpack_linear_maps
+from limbeck.models.packing import (
+    PackedLinear,
+    pack_linear_maps,
+    plan_for_gpu,
+    plan_packing,
+    send_batch,
+    unpack_linear_maps,
+)
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
+from tests.support.attention import attend_samples
 from tests.support.masks import NAMES, make_mask
 from tests.support.models import tiny_model
 
@@ -90,6 +101,57 @@ def test_a_head_that_needs_rows_has_packed_attention(family, monkeypatch):
         found.append((logits.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
     assert len(calls) == depth(model.config)
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
+
+
+CPU = torch.device("cpu")
+
+
+def test_a_batch_that_stays_on_the_cpu_is_sent_as_it_is():
+    batch = {"attention_mask": torch.ones(2, 3), "groups": None}
+    assert send_batch(batch, CPU) == batch
+    assert not batch["attention_mask"].__dict__
+
+
+@MASKED
+def test_offsets_are_where_samples_begin(mask):
+    packing = plan_for_gpu(mask, CPU)
+    assert packing.offsets.dtype == torch.int32
+    bounds = packing.offsets.tolist()
+    assert [end - begin for begin, end in pairwise(bounds)] == packing.lengths
+    rows = torch.arange(len(mask))[:, None].expand(mask.shape)
+    samples = [set(packing.pack(rows)[0, begin:end].tolist()) for begin, end in pairwise(bounds)]
+    assert [len(sample) for sample in samples] == [1] * len(samples)
+
+
+@pytest.mark.parametrize("head", [None, "classification"])
+@pytest.mark.parametrize("family", sorted(name for name in families if families[name].packs))
+def test_packed_as_on_a_gpu_streams_and_gradients_are_those_of_the_padded_batch(family, head, monkeypatch):
+    """In float64, by plain PyTorch in place of a GPU's kernel; a head that needs rows keeps its mask."""
+    mask, found = torch.ones(4, 6).tril(2).long(), []
+    model = tiny_model(family, head=head).double()
+    padding = model.config.pad_token_id or 0
+    ids = drawn_ids(*mask.shape, size=model.config.vocab_size).masked_fill(mask == 0, padding)
+    top, valid = depth(model.config), mask.bool()
+    keys = [StreamKey(kind, top) for kind in ("query", "key", "value", "context")]
+    keys += [StreamKey("logits" if head else "hidden", top), StreamKey("embedding", 0)]
+    attended, masks = [], []
+    monkeypatch.setattr(varlen_attention, "_efficient", lambda *x: attended.append(1) or attend_samples(*x))
+    monkeypatch.setattr("limbeck.models.taps.HALVES", (torch.float64,))
+    for plan in (lambda given, *_: plan_for_gpu(given, CPU), lambda *_: None):
+        monkeypatch.setattr("limbeck.models.taps.plan_packing", plan)
+        with StreamTap(model, keys) as tap:
+            handle = tap.base.register_forward_pre_hook(
+                lambda _, __, given: masks.append(given["attention_mask"]), with_kwargs=True
+            )
+            streams = {key: x if x.dim() == 2 else x[valid] for key, x in tap(ids, mask).items()}
+            handle.remove()
+        model.zero_grad()
+        torch.stack([x.sin().sum() for x in streams.values()]).sum().backward()
+        found.append((streams, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}))
+    assert len(attended) == top
+    assert masks[0] is None
+    assert masks[1] is not None
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-11)
 
 
 def test_more_tokens_than_positions_fit_in_a_packed_batch():

@@ -28,6 +28,7 @@ from limbeck.models.blueprint import build_student, names_shape, parse_blueprint
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
+from limbeck.models.packing import send_batch
 from limbeck.models.sentences import SentenceHead
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
@@ -308,7 +309,7 @@ class Step:
             self.trainer = DistillationTrainer(self.module, args=arguments)
         self.trainer.current_gradient_accumulation_steps = 1  # Set by the loop, which does not run here.
         self.device = torch.device(arguments.device)
-        self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
+        self.batches = [send_batch(batch, self.device) for batch in batches]
         accelerator = self.trainer.accelerator
         self.model, self.optimizer = accelerator.prepare(self.module, self.trainer.create_optimizer())
         self.student_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(

@@ -21,6 +21,7 @@ from transformers.masking_utils import sdpa_mask
 
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
+from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.families import Projections
 from limbeck.models.packing import Packing
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
@@ -40,7 +41,7 @@ class Recorder:
         stop_after: The part of `last_layer` that is needed: `"projections"`, `"context"` or `"block"`.
     """
 
-    wanted: frozenset[StreamKey]
+    wanted: tuple[StreamKey, ...]
     last_layer: int
     stop_after: str
     layer: int = 0
@@ -54,7 +55,7 @@ class Recorder:
 
         `pooled`, `vector` and `logits` need the whole model; `embedding` needs no block at all.
         """
-        wanted = frozenset(keys)
+        wanted = tuple(dict.fromkeys(keys))  # No set, whose members a compiler's guards may fail to find.
         reach = [depth if key.kind in OF_OUTPUT else key.layer for key in wanted]
         last_layer = max(reach, default=0)
         kinds = {key.kind for key, layer in zip(wanted, reach, strict=True) if layer == last_layer}
@@ -148,8 +149,12 @@ def _attend_packed(
     tokens = [x.transpose(1, 2) for x in (query, key, value)]
     in_rows = tokens[0].shape[:2] == packing.shape
     query, key, value = ((packing.pack(x) if in_rows else x)[0].transpose(0, 1) for x in tokens)
-    context = packed_attention(query, key, value, packing.lengths, scale=scale, dropout=dropout).unsqueeze(0)
-    return packing.unpack(context) if in_rows else context
+    if packing.offsets is None:
+        context = packed_attention(query, key, value, packing.lengths, scale=scale, dropout=dropout)
+    else:
+        longest = max(packing.lengths)
+        context = varlen_attention(query, key, value, packing.offsets, longest, scale=scale, dropout=dropout)
+    return packing.unpack(context.unsqueeze(0)) if in_rows else context.unsqueeze(0)
 
 
 def attach_attention(block: nn.Module, recorder: Recorder) -> None:

@@ -125,9 +125,10 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         """
         dtype = _dtype_of_maps(self.model)
         # A head that takes the first token of a row, or scores all tokens, needs rows. Attention below it does not, and
-        # in bfloat16 PyTorch's is slow backward.
+        # in bfloat16 PyTorch's is slow backward on a CPU.
         needs_rows = self._runs_head and scored is None
-        pays = not needs_rows or (torch.is_grad_enabled() and dtype in HALVES)
+        on_cpu = attention_mask.device.type == "cpu"
+        pays = not needs_rows or not on_cpu or (torch.is_grad_enabled() and dtype in HALVES)
         # A checkpointed block runs again when nobody can tell it where samples end.
         checkpointed = any(module.__dict__.get("gradient_checkpointing") for module in self.model.modules())
         may_pack = pays and self._packs and not checkpointed
@@ -190,15 +191,14 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             vectors: Tensor = self.sentence_head.to(hidden.device)(hidden, valid, skipped)
         return vectors
 
-    def _packed(self, given: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
+    def _packed(self, inputs: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
         """The inputs of one row of real tokens; the recorder knows the lengths of its samples."""
-        rows = given["attention_mask"].shape
-        inputs = {name: packing.pack(x) if x.shape[:2] == rows else x for name, x in given.items()}
-        if "position_ids" not in given:
+        packed = {name: packing.pack(x) if x.shape[:2] == packing.shape else x for name, x in inputs.items()}
+        if "position_ids" not in inputs:
             counted = family_of(self.model.config).padded_positions
-            positions = padded_batch_positions(given["input_ids"], self.base.config.pad_token_id if counted else None)
-            inputs["position_ids"] = packing.pack(positions)
-        return {**inputs, "attention_mask": None}
+            positions = padded_batch_positions(inputs["input_ids"], self.base.config.pad_token_id if counted else None)
+            packed["position_ids"] = packing.pack(positions)
+        return {**packed, "attention_mask": None}
 
     def close(self) -> None:
         """Take the tap off again; blocks that were dropped stay dropped."""
@@ -220,6 +220,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             self._tap_attention()
         if self._decoder is not None:
             self._handles.append(self._decoder.register_forward_pre_hook(self._before_decoder))
+        if self._runs_head and self._packs:
+            self._handles.append(self.base.register_forward_pre_hook(self._before_base, with_kwargs=True))
         # Shared blocks run once per layer, so only a count of their calls tells the layer.
         for index, block in enumerate(self._blocks):
             layer = None if self._shared else index + 1
@@ -274,6 +276,13 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                         f"The {key.kind} of layer {key.layer} of '{name}' is not the output of any map of that "
                         "block, so relations of it would mean something else; use a method on hidden states."
                     )
+
+    def _before_base(self, base: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        """Take the mask below a head away where attention goes by offsets: a model would wait to see if it is full."""
+        packing = self.recorder.packing
+        if packing is None or packing.offsets is None:
+            return None
+        return args, {**kwargs, "attention_mask": None}
 
     def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Give the map onto the vocabulary, the costliest of a model, only the tokens that are scored, if any."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import save_fsdp_optimizer, send_to_device
+from accelerate.utils import save_fsdp_optimizer
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
@@ -25,6 +25,7 @@ from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.errors import TrainingError
 from limbeck.methods.composition import Course
+from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
 from limbeck.training import checkpoints, data, module
@@ -116,7 +117,7 @@ class DistillationTrainer(Trainer):
             self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
             for start in range(0, len(chosen), _BATCH_OF_START):
                 batch = self.data_collator([rows[index] for index in chosen[start : start + _BATCH_OF_START]])
-                yield {name: tensor.to(self.args.device) for name, tensor in batch.items()}
+                yield send_batch(batch, self.args.device)
 
         self.module.start_maps(batches)
 
@@ -142,8 +143,7 @@ class DistillationTrainer(Trainer):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
-        # Without waiting, where the loader has pinned them.
-        batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
+        batches = [send_batch(batch, device) for batch in batches]
         for batch in batches:
             self.module.read_rows.note(batch)
         # Word of signals goes along, so that it costs no further communication.
@@ -290,7 +290,7 @@ class DistillationTrainer(Trainer):
         # A data loader draws a seed: measuring must not change what is drawn in training.
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
-                inputs = self._prepare_inputs(batch)
+                inputs = self._prepare_inputs(send_batch(batch, self.args.device))
                 counts = 0 if module.FILLER in inputs else 1
                 rows += counts * inputs["input_ids"].shape[0]
                 for name, pair in model(**module.without_marks(inputs)).items():
