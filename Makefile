@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Else every process compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-as-user test-all check docs references chaos format release clean help
+.PHONY: quickstart test test-as-user test-all check docs references chaos gpu format release clean help
 
 help:
 	@echo "make quickstart    install into .venv, distil a real model, and show the comparison"
@@ -16,6 +16,7 @@ help:
 	@echo "make docs          the documentation site, in build/site; warnings are errors"
 	@echo "make references    the pages made of docstrings, the schema, the tasks, the methods and the files"
 	@echo "make release       dist/ with the version's wheel, checked, and tried in a new environment"
+	@echo "make gpu           what a GPU does for limbeck, in nine minutes and from the source tree; DRY=1 needs none"
 	@echo "make chaos         kills, bad inputs, memory and two processes, measured; an hour or two of two cores"
 
 $(BIN)/python:
@@ -73,6 +74,10 @@ chaos: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.chaos_inputs --inputs 5200 --seed 1 --output benchmarks/results/chaos_inputs.json
 	$(BIN)/python benchmarks/streaming_memory.py --output benchmarks/results/streaming_memory.json
 	$(BIN)/python benchmarks/two_processes.py --rounds 5 --output benchmarks/results/two_processes.json
+
+# By the packages of PYTHON; WHEELS is a folder with wheels of those that it lacks.
+gpu:
+	$(PYTHON) -m benchmarks.gpu $(if $(DRY),--dry) $(if $(WHEELS),--wheels "$(WHEELS)")
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

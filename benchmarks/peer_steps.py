@@ -46,13 +46,15 @@ class Setting:
     Args:
         teacher: Layers and width of the teacher.
         student: Layers and width of the student.
-        heads: Attention heads of both.
+        heads: Attention heads of both, or of the student where the teacher has its own.
         relation_heads: Relation heads; divides both widths.
         vocabulary: Words of both.
         dropout: All dropout rates of the student; the teacher never drops anything.
         batch: Examples of a batch.
         length: L; lengths are uniform in [L/2, L], and the batch is padded on the right to its longest.
         seed: Decides weights and batch.
+        teacher_heads: Attention heads of the teacher; None for `heads`.
+        device: Where the peers' models are.
     """
 
     teacher: tuple[int, int]
@@ -64,10 +66,12 @@ class Setting:
     batch: int
     length: int
     seed: int
+    teacher_heads: int | None = None
+    device: str = "cpu"
 
     def tiny(self) -> Setting:
         """A setting that loads what is loaded once, and holds next to nothing."""
-        width = math.lcm(self.heads, self.relation_heads)
+        width = math.lcm(self.heads, self.relation_heads, self.teacher_heads or 1)
         changed = {"teacher": (1, width), "student": (1, width), "vocabulary": 2 * FIRST_WORD, "batch": 2, "length": 8}
         return Setting(**{**self.__dict__, **changed})
 
@@ -90,7 +94,7 @@ class Side:
 
     def compute(self, batch: Batch) -> Tensor:
         """The loss in the side's number format."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+        with torch.autocast(batch["input_ids"].device.type, torch.bfloat16, enabled=self.autocast):
             return self.loss(batch)
 
 
@@ -114,7 +118,7 @@ def make_model(role: str, setting: Setting, *, dtype: torch.dtype = torch.float3
         vocab_size=setting.vocabulary,
         num_hidden_layers=layers,
         hidden_size=width,
-        num_attention_heads=setting.heads,
+        num_attention_heads=(role == "teacher" and setting.teacher_heads) or setting.heads,
         intermediate_size=4 * width,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
@@ -126,7 +130,7 @@ def make_model(role: str, setting: Setting, *, dtype: torch.dtype = torch.float3
             generator = torch.Generator().manual_seed(zlib.crc32(f"{setting.seed} {role} {name}".encode()))
             if not name.endswith("LayerNorm.weight"):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * INITIALISER_RANGE)
-    return model
+    return model.to(setting.device)
 
 
 def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None) -> Side:
@@ -185,7 +189,7 @@ def _bertdistiller(setting: Setting, dtype: str, folder: str | None) -> Side:
         student_hidden_size=setting.student[1],
         student_attention_heads=setting.heads,
         num_relation_heads=setting.relation_heads,
-        use_cpu=True,
+        use_cpu=setting.device == "cpu",
         report_to="none",
     )
     teacher, student = make_model("teacher", setting), make_model("student", setting)

@@ -36,27 +36,28 @@ from limbeck.core.machine import synchronise
 from limbeck.methods import METHODS
 from limbeck.methods.composition import Pairing
 from limbeck.models.blueprint import build_student
+from limbeck.models.packing import send_batch
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
 from limbeck.search.genetic import draw_new
 from limbeck.training.cohort import CohortTrainer, StudentCohort
+from limbeck.training.guard import RandomStreams
 from limbeck.training.module import freeze_unreached, sum_units
 
-STUDENTS, TEACHER, STUDENT = 12, "12x768", "4x312"
+STUDENTS = 12
 
 
 def draw_setups(arguments: argparse.Namespace) -> list[StepSetup]:
     """One setup for each student: the same models and batch, another mapping."""
     request = StepRequest(
         method="elm",
-        teacher=TEACHER,
-        student=STUDENT,
+        teacher=arguments.teacher,
+        student=arguments.student,
         length=arguments.length,
         batch=arguments.batch,
         ragged=True,
         dtype="auto",
         device="auto",
-        seed=0,
     )
     base = set_up_step(request)
     student, teacher = base.shapes
@@ -81,7 +82,8 @@ class Generation:
         with TemporaryDirectory() as folder:
             arguments = build_arguments(first.training, output=folder, seed=0, evaluates=False)
             self.trainer = CohortTrainer(self.cohort, args=arguments)
-        self.batch = {name: x.to(arguments.device) for name, x in batch.items()}
+        self.trainer.current_gradient_accumulation_steps = 1  # Set by the loop, which does not run here.
+        self.batch = send_batch(batch, arguments.device)
         accelerator = self.trainer.accelerator
         self.model, self.optimizer = accelerator.prepare(self.cohort, self.trainer.create_optimizer())
 
@@ -123,14 +125,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     alone = [Step(setup) for setup in setups]
     generation = Generation(setups)
     device = alone[0].device
-    starts: list[Any] = []
+    starts: list[RandomStreams] = []
     for step in alone:  # Each draws its dropout from where the generation draws it.
         torch.manual_seed(1)
         step.run()
-        starts.append(torch.get_rng_state())
+        starts.append(RandomStreams(device))
     torch.manual_seed(1)
     generation.run()
-    together = torch.get_rng_state()
+    together = RandomStreams(device)
     rounds = []
     for number in range(arguments.rounds):
         found: dict[str, float] = {}
@@ -138,17 +140,17 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         def run_alone(found: dict[str, float] = found) -> None:
             found["alone"] = found["teacher"] = 0.0
             for index, step in enumerate(alone):
-                torch.set_rng_state(starts[index])
+                starts[index].restore()
                 found["alone"] += timed(step.run, arguments.steps, device)
-                starts[index] = torch.get_rng_state()
+                starts[index] = RandomStreams(device)
                 inputs = {name: x for name, x in step.batches[0].items() if name != "labels"}
                 found["teacher"] += timed(lambda: step.module.reader.read(**inputs), arguments.steps, device)  # noqa: B023
 
         def run_together(found: dict[str, float] = found) -> None:
             nonlocal together
-            torch.set_rng_state(together)
+            together.restore()
             found["together"] = timed(generation.run, arguments.steps, device)
-            together = torch.get_rng_state()
+            together = RandomStreams(device)
 
         for side in (run_alone, run_together) if number % 2 == 0 else (run_together, run_alone):
             side()
@@ -159,8 +161,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         print(rounds[-1], flush=True)
     return {
         "students": STUDENTS,
-        "teacher": TEACHER,
-        "student": STUDENT,
+        "teacher": arguments.teacher,
+        "student": arguments.student,
         "method": "elm",
         "teacher_dtype": str(setups[0].teacher_dtype).removeprefix("torch."),
         "student_dtype": str(alone[0].student_dtype).removeprefix("torch."),
@@ -192,6 +194,8 @@ def table(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--teacher", default="12x768")
+    parser.add_argument("--student", default="4x312")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=3)

@@ -1,0 +1,119 @@
+"""Measures limbeck on a GPU, part by part, in under nine minutes: `make gpu`, or `python -m benchmarks.gpu`.
+
+It runs from the source tree by the packages that are there; --wheels names a folder with wheels of those that are not.
+Every part has a process and a time of its own. What fails, or finds no time, is said, and stops nothing else. The file
+of the device below `benchmarks/results/gpu` is written anew after each part. --dry runs the same code at toy sizes on
+the CPU, into `build/gpu`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.parts import PARTS, Part, Request, Row, run_part
+from benchmarks.gpu.tables import render
+from benchmarks.gpu.wheels import install_missing
+
+ROOT = Path(__file__).parents[2]
+RESULTS, DRY_RESULTS = ROOT / "benchmarks" / "results" / "gpu", ROOT / "build" / "gpu"
+LEAST = 10.0
+"""Seconds below which no part is begun: importing torch takes most of them."""
+
+
+def measure_part(part: Part, seconds: float, dry: bool, folder: Path, environment: dict[str, str]) -> Row:
+    """Run a part in its own process, and end it when its time is up.
+
+    Returns:
+        The part's name, status, seconds, problem and rows.
+    """
+    started, rows_file, log = time.monotonic(), folder / f"{part.name}.jsonl", folder / f"{part.name}.log"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--part", part.name, "--rows", str(rows_file)]
+    command += ["--seconds", str(seconds), *(["--dry"] if dry else [])]
+    rows_file.touch()
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status = "failed" if process.wait(seconds) else "done"
+        except subprocess.TimeoutExpired:
+            status = "out of time"
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    rows = [json.loads(line) for line in rows_file.read_text(encoding="utf-8").splitlines()]
+    problem = rows.pop()["problem"] if status == "failed" and rows and set(rows[-1]) == {"problem"} else None
+    if status == "failed":
+        sys.stderr.write(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+        problem = problem or f"the process ended with {process.returncode}"
+    took = round(time.monotonic() - started, 1)
+    return {"part": part.name, "status": status, "seconds": took, "problem": problem, "rows": rows}
+
+
+def measure_all(arguments: argparse.Namespace, folder: Path, environment: dict[str, str]) -> int:
+    """Run the parts within the time of all; returns 1 if there is no device to measure."""
+    deadline = time.monotonic() + 60 * arguments.minutes
+    found: dict[str, Any] = {"dry": arguments.dry, "minutes": arguments.minutes, "parts": []}
+    chosen = [part for part in PARTS if part.name in ("device", *arguments.parts) or not arguments.parts]
+    path = None
+    for part in chosen:
+        left = deadline - time.monotonic()
+        if left < LEAST:
+            done = {"part": part.name, "status": "left out", "seconds": 0, "problem": "no time was left", "rows": []}
+        else:
+            limit = left if arguments.dry else min(part.seconds, left)
+            done = measure_part(part, limit, arguments.dry, folder, environment)
+        found["parts"].append(done)
+        print(f"{part.name}: {done['status']} in {done['seconds']} s {done['problem'] or ''}".rstrip(), flush=True)
+        if path is None:
+            if not done["rows"]:
+                print(f"The device could not be measured: {done['problem'] or done['status']}", file=sys.stderr)
+                return 1
+            name = re.sub(r"[^a-z0-9]+", "-", done["rows"][0]["machine"]["device"].lower()).strip("-")
+            path = (arguments.output or (DRY_RESULTS if arguments.dry else RESULTS)) / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"\n{render(found)}\n\nWritten to {path}")
+    return 0
+
+
+def main() -> int:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dry", action="store_true", help="toy sizes on the CPU")
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="wheels of packages that are not installed")
+    parser.add_argument("--output", type=Path, metavar="FOLDER")
+    parser.add_argument("--minutes", type=float, default=8.5, help="for all parts together")
+    parser.add_argument("--parts", nargs="+", default=[], choices=[part.name for part in PARTS], help="only these")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="print the tables of a result file")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.part:
+        return run_part(arguments.part, Request(arguments.dry, arguments.seconds), arguments.rows)
+    if arguments.table:
+        print(render(json.loads(arguments.table.read_text(encoding="utf-8"))))
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if arguments.wheels:
+            print("installed:", ", ".join(install_missing(arguments.wheels, folder / "packages")) or "nothing")
+        paths = [ROOT / "src", ROOT / "benchmarks", folder / "packages", os.environ.get("PYTHONPATH")]
+        offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if arguments.dry else {}
+        environment = {**os.environ, **offline, **hidden, "PYTHONPATH": os.pathsep.join(str(x) for x in paths if x)}
+        return measure_all(arguments, folder, environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
