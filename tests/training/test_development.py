@@ -12,8 +12,10 @@ from tokenizers import Tokenizer
 
 import limbeck
 from limbeck.evaluation.tasks import TASKS
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.loading import load_model, load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
+from limbeck.report.quality import comparison_notes
+from limbeck.training.development import measure_tasks
 from limbeck.training.run import build_corpora
 from tests.support.models import make_teacher
 from tests.support.recipes import TRAINING
@@ -87,6 +89,25 @@ def test_scores_are_in_the_tables_and_the_card_of_the_run(whole):
     assert "| Accuracy of mrpc, validation |" in table and "12 of mrpc, validation, models as they are: few" in table
     (result,) = yaml.safe_load(card.split("\n---\n")[0].removeprefix("---\n"))["model-index"][0]["results"]
     assert result["dataset"] == {"name": "mrpc", "type": "mrpc", "split": "validation"}
+
+
+def test_progress_tells_of_the_rows_until_all_are_scored(whole, tmp_path):
+    told = []
+    plan = plan_run(load_recipe(whole | {"evaluation": {"tasks": ["mrpc"]}}))
+    teacher = load_model(whole["teacher"]["model"], head="classification")
+    tokenizer, student = load_tokenizer(whole["teacher"]["model"]), Path(whole["output"], "student")
+    measure_tasks(plan, tokenizer, student, lambda *_, **__: teacher, lambda *said: told.append(said))
+    assert [share for share, *_ in told] == [0.5, 1.0], "two models"
+    assert told[0][1:] == ("rows of MRPC", (12, "rows"))
+
+
+def test_a_student_with_one_answer_is_called_that_below_the_table():
+    figures = {"task": "mrpc", "split": "validation", "rows": 408, "student": {"accuracy": 0.68}, "teacher": {}}
+    said = [comparison_notes({"development": [figures | more]}) for more in ({}, {"only_answer": "equivalent"})]
+    assert [any("gives all rows of mrpc one answer, 'equivalent'" in line for line in each) for each in said] == [
+        False,
+        True,
+    ]
 
 
 def test_the_tokenizer_of_the_student_pads_no_text(whole):

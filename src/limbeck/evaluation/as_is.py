@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
+from limbeck.core import progress
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import choose_device
 from limbeck.errors import ModelError, TrainingError
@@ -52,6 +53,7 @@ def read_outputs(
     *,
     bf16: bool = False,
     classes: Sequence[int] | None = None,
+    report: progress.Report = progress.no_progress,
 ) -> Outputs:
     """Run a model over the rows of a split, in their order; it draws no random number, and stays in its mode.
 
@@ -62,6 +64,7 @@ def read_outputs(
         split: One of its splits.
         bf16: Compute in bfloat16.
         classes: Which of its outputs each class of the task is, see `HeadMatch`; None takes them in their order.
+        report: Receives the progress.
 
     Raises:
         ModelError: for scores that are infinite or no number, of which any would come out as a class.
@@ -85,6 +88,8 @@ def read_outputs(
                     "numbers: its weights are too large for their type, or damaged; copy the model again or retrain it."
                 )
             values.extend(scores if classes is None else scores[..., list(classes)])
+        done = min(start + EVALUATION_BATCH, len(rows))
+        report(done / len(rows), f"rows of {prepared.task.title}", progress.Count(done, "rows"))
     model.train(was_training)
     return found
 

@@ -265,6 +265,9 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
             named = f"; the teacher is '{scores.teacher_name}'" if scores.teacher_name else ""
             title = f"{scores.task}, {scores.split}" if scores.split else scores.task
             yield f"Development rows: {scores.rows:,.0f} of {title}, models as they are{few}{named}."
+        if scores.only_answer is not None:
+            only = scores.only_answer
+            yield f"The student gives all rows of {scores.task} one answer, '{only}': its scores say nothing."
     if task.only_answer:
         yield (f"The student gives every row of stage '{task.stage}' the same answer, so its agreement is meaningless.")
     if task.unavailable is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
 
-from limbeck.core import files, records
+from limbeck.core import files, progress, records
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import choose_device
 from limbeck.corpus import LabelledSettings
@@ -134,6 +134,7 @@ def measure_tasks(
     tokenizer: PreTrainedTokenizerBase,
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
+    report: progress.Report = progress.no_progress,
 ) -> list[records.DevelopmentFigures]:
     """Score a run's student and its teacher as they are: on `evaluation.tasks`, else on the last stage's rows.
 
@@ -142,18 +143,19 @@ def measure_tasks(
         tokenizer: Of both.
         student: Folder of the saved student.
         load_teacher: Loads the teacher of a stage, see `Run.load_teacher`.
+        report: Receives the progress.
 
     Returns:
         An entry a task and split; with a reason in place of scores where there are none.
     """
-    taught = [choice for choice in plan.stages if choice.student is None and _teaches_head(choice)]
-    if not taught:
+    choice, wanted = _wanted(plan)
+    if choice is None:
         return []
-    choice = taught[-1]
     found: list[records.DevelopmentFigures] = []
-    for name, load in _wanted(plan, choice):
+    for number, (name, load) in enumerate(wanted):
+        told = progress.part_of(report, number / len(wanted), (number + 1) / len(wanted))
         try:
-            found += _measure(load(), choice, tokenizer, student, load_teacher)
+            found += _measure(load(), choice, tokenizer, student, load_teacher, told)
         except LimbeckError as error:
             found.append(records.DevelopmentFigures(task=name, unavailable=str(error)))
     named = plan.recipe.evaluation.tasks is not None
@@ -166,13 +168,22 @@ def measure_tasks(
     return found
 
 
-def _wanted(plan: RunPlan, choice: StageChoice) -> Iterator[tuple[str, Callable[[], TaskData]]]:
-    """Go through the tasks by their names, with what loads their rows."""
-    asked = plan.recipe.evaluation
-    for name in asked.tasks or ():
-        yield name, partial(load_task, name, data=plan.tasks_folder, training=False)
-    if asked.tasks is None and choice.development is not None:
-        yield choice.development.task.name, choice.development.load
+def measures_tasks(plan: RunPlan) -> bool:
+    """Whether a run's models are scored on a task at its end."""
+    return bool(_wanted(plan)[1])
+
+
+def _wanted(plan: RunPlan) -> tuple[StageChoice | None, list[tuple[str, Callable[[], TaskData]]]]:
+    """Return the last stage that teaches the student's head, and the tasks by name, with what loads their rows."""
+    taught = [choice for choice in plan.stages if choice.student is None and _teaches_head(choice)]
+    if not taught:
+        return None, []
+    choice, asked = taught[-1], plan.recipe.evaluation
+    if asked.tasks is not None:
+        load = partial(load_task, data=plan.tasks_folder, training=False)
+        return choice, [(name, partial(load, name)) for name in asked.tasks]
+    rows = choice.development
+    return choice, [] if rows is None else [(rows.task.name, rows.load)]
 
 
 def _measure(
@@ -181,20 +192,25 @@ def _measure(
     tokenizer: PreTrainedTokenizerBase,
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],
+    report: progress.Report,
 ) -> Iterator[records.DevelopmentFigures]:
     """Score both models on every scored split of a task."""
     assert isinstance(choice.corpus, LabelledSettings)
-    prepared, outputs = prepare_rows(data, choice.corpus, tokenizer), []
+    prepared, outputs = prepare_rows(data, choice.corpus, tokenizer), list[dict[str, as_is.Outputs]]()
     models = [lambda: as_is.load_head(str(student), data.task, tokenizer, choice.corpus.length)]
     if choice.teacher_head is not None:
         models.append(lambda: load_teacher(choice.teacher, head=choice.teacher_head).to(choose_device("auto")))
     named: list[tuple[str, Mapping[str, str]]] = [
         ("the student", {}), (choice.teacher.title, choice.teacher.spec.classes or {})
     ]  # fmt: skip
+    parts, done = len(models) * len(data.task.scored), 0
     for (name, renamed), load in zip(named, models, strict=False):
         model = load()
         classes = head_match.match_head(name, model.config, data.task, renamed, way_out=SCORE_LATER).classes
-        read = partial(as_is.read_outputs, model, tokenizer, prepared, classes=classes)
-        outputs.append({split: read(split) for split in data.task.scored})
+        outputs.append({})
+        for split in data.task.scored:
+            told = progress.part_of(report, done / parts, (done + 1) / parts)
+            outputs[-1][split] = as_is.read_outputs(model, tokenizer, prepared, split, classes=classes, report=told)
+            done += 1
     for split in data.task.scored:
         yield compare_outputs(prepared, split, *(of_model[split] for of_model in outputs))

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.core.progress import CorpusProgress, Report, no_progress
+from limbeck.core.progress import CorpusProgress, Report, no_progress, part_of
 from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import compare_models, encode, measure_task
@@ -15,7 +15,7 @@ from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.schema import EvaluationSpec
 from limbeck.training.data import AnyCorpus
-from limbeck.training.development import measure_tasks
+from limbeck.training.development import measure_tasks, measures_tasks
 from limbeck.training.run import Run
 from limbeck.training.stage import label_kind
 
@@ -46,6 +46,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         budget=max(LEAST_SECONDS, BUDGET * (run.record.run.timings.get("training") or 0.0)),
         seconds_of_text=lambda: _seconds_of_text((teacher, student), run, texts),
     )
+    of_text = 0.5 if measures_tasks(run.plan) else 1.0
     comparison = compare_models(
         teacher,
         student,
@@ -64,12 +65,14 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         seed=run.plan.recipe.seed,
         teacher_folder=located if is_local(located) else None,
         student_folder=run.student_folder,
-        report=report,
+        report=part_of(report, 0.0, of_text),
     )
     if amounts.reduced:
         comparison.settings.reduced = list(amounts.reduced)
         comparison.settings.budget_seconds = round(amounts.budget)
-    development = measure_tasks(run.plan, run.tokenizer, run.student_folder, run.load_teacher)
+    development = measure_tasks(
+        run.plan, run.tokenizer, run.student_folder, run.load_teacher, part_of(report, of_text, 1.0)
+    )
     found = {"development": [figures.to_dict() for figures in development]} if development else {}
     return comparison.to_dict() | (found or _score_task(run))
 
