@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from limbeck.errors import ModelError, OutputError, RecipeError
+from limbeck.evaluation import as_is
 from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.request import EvaluationRequest
@@ -210,6 +211,14 @@ def test_cells_as_they_are_in_the_same_tables(evaluate, data, classifier, model_
                                 overrides=("length=32",))  # fmt: skip
     with pytest.raises(OutputError, match="scores models as they are; give --as-is, or another --output"):
         run_evaluation(request)
+
+
+def test_progress_goes_on_within_a_cell(data, classifier, monkeypatch, tmp_path):
+    monkeypatch.setattr(as_is, "EVALUATION_BATCH", 4)
+    request, told = EvaluationRequest((classifier,), "mrpc", tmp_path, data=data, preset="quick", as_is=True), []
+    run_evaluation(request, lambda share, what, count=None: told.append((share, what)))
+    shares = [share for share, what in told if what.startswith("cell 1 of 1")]
+    assert shares == sorted(shares) and len(set(shares)) == 4 and shares[-1] == 1, "12 rows in three batches"
 
 
 def test_refusals_come_before_anything_is_scored(evaluate, classifier, model_of, tmp_path):

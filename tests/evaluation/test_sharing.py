@@ -106,10 +106,10 @@ def test_only_what_weights_depend_on_parts_them(data, model, tmp_path, settings,
 def test_a_stopped_training_is_made_again_for_what_is_missing_only(evaluate, trainings, monkeypatch):
     score = Trained.score
 
-    def stop(trained, cell):
+    def stop(trained, cell, report):
         if cell.cell.task == "xquad":
             raise KeyboardInterrupt
-        return score(trained, cell)
+        return score(trained, cell, report)
 
     monkeypatch.setattr(Trained, "score", stop)
     with pytest.raises(Exception, match="2 of 3 cells are done"):

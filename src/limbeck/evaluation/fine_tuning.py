@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -16,6 +17,7 @@ from transformers.trainer_callback import PrinterCallback, TrainerControl, Train
 
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import has_accelerator
+from limbeck.core.progress import part_of
 from limbeck.corpus.classes import ClassWeights, balance, count_classes, labels_of
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation import as_is, task_files
@@ -331,8 +333,12 @@ class Trained:
     best_epochs: Mapping[Cell, BestEpoch]
     seconds: float
 
-    def score(self, cell: PreparedCell) -> CellResult:
+    def score(self, cell: PreparedCell, report: Share) -> CellResult:
         """Score one of the cells, by the weights that its settings keep.
+
+        Args:
+            cell: The cell.
+            report: Receives the progress where nothing was trained: scoring is all there is then.
 
         Raises:
             LimbeckError: one clear line: a weight that is not finite, a device that is out of memory, a model without
@@ -341,7 +347,7 @@ class Trained:
         started = time.monotonic()
         best = self.best_epochs.get(cell.cell)
         with plainly():
-            found = _untrained(cell) if self.tuner is None else _scored(cell, self.tuner, best)
+            found = _untrained(cell, report) if self.tuner is None else _scored(cell, self.tuner, best)
         trained = {} if isinstance(cell.cell.point, AsIsPoint) else {"train": cell.task.train_rows}
         scored = {split: len(cell.task.rows[split]) for split in found.scores if split in cell.task.rows}
         rows = {**trained, **scored}
@@ -425,7 +431,7 @@ def _result(tasks: Mapping[str, Task], prepared: PreparedTask, found: Mapping[st
     return CellResult(scores, {}, intervals=known or None, only_answer=alike or None)
 
 
-def _untrained(cell: PreparedCell) -> CellResult:
+def _untrained(cell: PreparedCell, report: Share) -> CellResult:
     if isinstance(cell.cell.point, SimilarityPoint):
         scores, task = score_vectors(cell), cell.task.task
         known = {split: intervals_of(scores[split], task, cell.task.rows[split], ()) for split in task.scored}
@@ -435,6 +441,12 @@ def _untrained(cell: PreparedCell) -> CellResult:
     tokenizer = loading.load_tokenizer(name)
     model = as_is.load_head(name, prepared.task, tokenizer, point.length)
     predict = partial(as_is.predict, model, tokenizer, prepared, bf16=point.bf16, classes=point.classes)
-    task = prepared.task
-    found = _result(dict.fromkeys(task.scored, task), prepared, {split: predict(split) for split in task.scored})
-    return replace(found, predictions={split: predict(split) for split in task.predicted if split in prepared.rows})
+    task, rows = prepared.task, prepared.rows
+    splits = [*task.scored, *(split for split in task.predicted if split in rows)]
+    ends = list(accumulate((len(rows[split]) for split in splits), initial=0))
+    found: dict[str, Predictions] = {}
+    for split, *part in zip(splits, ends[:-1], ends[1:], strict=True):
+        told = part_of(lambda share, *_: report(share), *(end / max(ends[-1], 1) for end in part))
+        found[split] = predict(split, report=told)
+    scored = _result(dict.fromkeys(task.scored, task), prepared, {split: found[split] for split in task.scored})
+    return replace(scored, predictions={split: given for split, given in found.items() if split not in task.scored})

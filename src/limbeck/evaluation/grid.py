@@ -26,7 +26,7 @@ from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, OutputError, describe_error
 from limbeck.evaluation import encoding, grid_plan, kept_weights
 from limbeck.evaluation.cell import Cell, settings_of
-from limbeck.evaluation.fine_tuning import CellResult, Trained, select_split, train_once
+from limbeck.evaluation.fine_tuning import CellResult, Share, Trained, select_split, train_once
 from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose_all, summarise
 from limbeck.evaluation.metrics import THRESHOLDS, given_classes
 from limbeck.evaluation.request import EVALUATION, EvaluationRequest
@@ -162,16 +162,20 @@ def run_trainings(
 
 
 def _run_training(training: SharedTraining, send: Callable[[Message], None]) -> None:
-    send(0.0)
-    trained = _tried(partial(train_once, list(training.cells.values()), lambda share: send(float(share))))
+    def tell(share: float) -> None:
+        send(float(share))
+
+    tell(0.0)
+    trained = _tried(partial(train_once, list(training.cells.values()), tell))
     for identity, cell in training.cells.items():
         place = None if training.keep is None else training.keep / identity
-        send((identity, trained if isinstance(trained, Failure) else _tried(partial(_score, trained, cell, place))))
+        scored = trained if isinstance(trained, Failure) else _tried(partial(_score, trained, cell, place, tell))
+        send((identity, scored))
 
 
-def _score(trained: Trained, cell: encoding.PreparedCell, place: Path | None) -> CellResult:
+def _score(trained: Trained, cell: encoding.PreparedCell, place: Path | None, report: Share) -> CellResult:
     """Score a cell, and keep the weights that it was scored by."""
-    found, tuner = trained.score(cell), trained.tuner
+    found, tuner = trained.score(cell, report), trained.tuner
     if place is None or tuner is None:
         return found
     return replace(found, weights=kept_weights.save_weights(place, tuner.model, tuner.tokenizer))
