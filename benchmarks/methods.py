@@ -175,14 +175,14 @@ def write_table() -> None:
         lines = [
             f"### {student}",
             "",
-            f"| method | seeds | {' | '.join(title for title, _ in COLUMNS.values())} |",
-            f"|---|---:|{'---:|' * len(COLUMNS)}",
+            f"| method | {' | '.join(title for title, _ in COLUMNS.values())} |",
+            f"|---|{'---:|' * len(COLUMNS)}",
         ]
         for method in ("teacher", *METHODS):
             cells = [row for row in rows if row["method"] == method and row["student"] in (student, "6x384")]
             if cells:
                 shown = [_mean(cells, name, style) for name, (_, style) in COLUMNS.items()]
-                lines.append(f"| {method} | {len(cells)} | {' | '.join(shown)} |")
+                lines.append(f"| {method} | {' | '.join(shown)} |")
         blocks.append("\n".join(lines))
     begin, end = "<!-- tables: benchmarks/methods.py table -->", "<!-- end of tables -->"
     text = PAGE.read_text(encoding="utf-8")

@@ -397,19 +397,16 @@ def tables(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         if of_task:
             yield f"### {task.title}"
             yield "\n".join(_task_table(of_task))
-    differences = list(_differences(rows))
-    if differences:
-        yield "### Differences, seed by seed"
-        head = ["| task | student | difference of the main metric, points | mean |", "|---|---|---|---:|"]
-        yield "\n".join(head + differences)
+    yield "### Differences of the main metric, seed by seed"
+    yield "\n".join(_differences(rows))
 
 
 def _task_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     metrics = list(rows[0]["scores"])
     timed = any("pairs_per_second" in row for row in rows)
     headings = [metric.replace("_", " ") for metric in metrics] + ["s a run"] + ["pairs/s"] * timed
-    yield f"| student | trained by | seeds | {' | '.join(headings)} |"
-    yield f"|---|---|---:|{'---:|' * len(headings)}"
+    yield f"| student | trained by | {' | '.join(headings)} |"
+    yield f"|---|---|{'---:|' * len(headings)}"
     order = {cell: place for place, cell in enumerate(dict.fromkeys(cell[1:3] for cell in ordered_cells()))}
     known = sorted(rows, key=lambda row: (order.get((row["student"], row["variant"]), -1), row["seed"]))
     for (student, variant), group in groupby(known, key=lambda row: (row["student"], row["variant"])):
@@ -418,22 +415,31 @@ def _task_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         cells.append(f"{statistics.fmean(run['seconds'] for run in runs):.0f}")
         if timed:
             cells.append(f"{statistics.fmean(run['pairs_per_second'] for run in runs):.0f}")
-        yield f"| {student} | {variant} | {len(runs)} | {' | '.join(cells)} |"
+        yield f"| {student} | {variant} | {' | '.join(cells)} |"
 
 
 def _differences(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    by_cell = {(row["task"], row["student"], row["variant"], row["seed"]): row for row in rows}
+    """Yield a row for each pair, with a column for each task and shape that has both."""
+    by_cell = {(row["task"], row["student"], row["variant"], row["seed"]): row["scores"] for row in rows}
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for name, task in TASKS.items():
         for shape in task.students:
-            for first, second in PAIRED:
-                pairs = [
-                    tuple(by_cell.get((name, shape, variant, seed)) for variant in (first, second)) for seed in SEEDS
-                ]
-                both = [(a["scores"], b["scores"]) for a, b in pairs if a is not None and b is not None]
-                if both:
-                    main = next(iter(both[0][0]))
-                    values = [ours[main] - theirs[main] for ours, theirs in both]
-                    yield f"| {task.title} | {shape} | {first} − {second} | {interval(values)} |"
+            for pair in PAIRED:
+                both = [[by_cell.get((name, shape, variant, seed)) for variant in pair] for seed in SEEDS]
+                values = [_main(ours) - _main(theirs) for ours, theirs in both if ours and theirs]
+                if values:
+                    found.setdefault(pair, {})[f"{task.title} {shape}"] = interval(values)
+    columns = list(dict.fromkeys(column for cells in found.values() for column in cells))
+    yield f"| points | {' | '.join(columns)} |"
+    yield f"|---|{'---:|' * len(columns)}"
+    for first, second in filter(found.__contains__, PAIRED):
+        kind = f"{first.partition(': ')[0]}: "
+        cells = [found[first, second].get(column, "") for column in columns]
+        yield f"| {first} − {second.removeprefix(kind)} | {' | '.join(cells)} |"
+
+
+def _main(scores: dict[str, float]) -> float:
+    return next(iter(scores.values()))
 
 
 def budgets() -> str:
@@ -452,26 +458,11 @@ def budgets() -> str:
 
 
 BEGIN, END = "<!-- tables: benchmarks/task_students.py --table -->", "<!-- end of tables -->"
-HEAD = """\
-# Students of tasks, scored as they are
-
-all-MiniLM-L6-v2 (6x384) is fine-tuned on each task by `limbeck finetune`, then distilled into smaller students on the
-task's rows. Every model is scored by its head as it is, on development rows that none was trained on or chosen by.
-Students of a task have the same rows, steps, rate and start (every second or third layer of the fine-tuned teacher; at
-half the width projected onto principal directions); nothing but method, shape and seed differs. "Hard labels alone" is
-the student fine-tuned without a teacher's scores. There is one teacher a task. `±` is the 95 % interval over seeds by
-Student's t, for three seeds 2.5 sample deviations; it holds nothing of the uncertainty of the development rows.
-
-Augmented rows (five copies of each, with neighbours of words among the teacher's embeddings, since all-MiniLM has no
-masked language model head) have the same number of steps as rows that are not. `bert_pkd` in students of another width
-than the teacher's has no term on CLS vectors. The first metric of a table is the task's main one.
-
-"""
 
 
 def write_page() -> None:
     """Write budgets and tables between the markers of the page; the text around them stays."""
-    text = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else f"{HEAD}{BEGIN}\n{END}\n"
+    text = PAGE.read_text(encoding="utf-8")
     head, tail = text.split(BEGIN)[0], text.split(END)[1]
     parts = [BEGIN, "### Budgets", budgets(), *tables(read_rows()), END]
     PAGE.write_text(head + "\n\n".join(parts) + tail, encoding="utf-8")
