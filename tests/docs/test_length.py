@@ -6,8 +6,7 @@ import pytest
 
 from tests.docs.pages import MADE_BELOW, PAGES, ROOT
 
-#: Words as `wc -w` counts them, so that every cell of a table costs some. Not counted: cards, and what is made of code
-#: or, between the marks of its script, of result files.
+#: Words as `wc -w` counts them, so that every cell of a table costs some. Not counted: cards, and what is made of code.
 MOST_WORDS = 28_000
 MOST_LINES_OF_THE_README = 120
 #: Pages of another form: the contributors' table, cards, and what is looked up by name.
@@ -15,11 +14,8 @@ OTHERS = ("CONTRIBUTING.md", "docs/methods/", "docs/reference/", "docs/recipe_re
 WRITTEN = [page for page in PAGES if not page.path.startswith(OTHERS)]
 
 
-MADE_TABLES = re.compile(r"<!-- tables: .*?<!-- end of tables -->", re.DOTALL)
-
-
 def text_of(page):
-    return MADE_TABLES.sub("", MADE_BELOW.split((ROOT / page.path).read_text(encoding="utf-8"))[0])
+    return MADE_BELOW.split((ROOT / page.path).read_text(encoding="utf-8"))[0]
 
 
 def test_pages_are_short():
