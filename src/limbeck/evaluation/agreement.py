@@ -52,7 +52,7 @@ class SentencePair:
 
 
 def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -> list[SentencePair]:
-    """Choose sentence pairs from held-out documents: a third of each kind, over as many documents as can be.
+    """Choose sentence pairs from held-out documents: equally many of each kind, over as many documents as can be.
 
     Args:
         documents: Plain text documents that neither model was trained on in this run.
@@ -69,7 +69,8 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
     texts = _distinct_sentences(documents)
     order = [index for index, sentences in enumerate(texts) if sentences]
     rng.shuffle(order)
-    quota = -(-count // len(PAIR_KINDS))
+    kinds = len(PAIR_KINDS if len(order) > 1 else _APART)
+    quota = -(-count // kinds)
     neighbouring, apart = (_pairs_within(texts, order, quota, rng, kind) for kind in _APART)
     between = _pairs_between(texts, order, count - min(count, len(neighbouring) + len(apart)), rng)
     pairs = [*neighbouring, *apart, *between][:count]
@@ -81,7 +82,9 @@ def _check_enough(made: int, needed: int, kind: str, documents: int) -> None:
     if made < needed:
         read = f"{documents} held-out document{'s' * (documents != 1)}"
         pairs = f"{kind} pair{'s' * (made != 1)}"
-        raise CorpusError(f"Only {made} {pairs} can be made from {read}; {needed} are needed: hold out more text.")
+        raise CorpusError(
+            f"Only {made} {pairs} can be made from {read}; {needed} are needed: hold out more text (corpus.held_out)."
+        )
 
 
 def measure_agreement(
