@@ -62,6 +62,8 @@ def test_options_of_messages_go_together():
 COMPLETING = {"_LIMBECK_COMPLETE": "complete_bash", "COMP_WORDS": "limbeck distill --method mini", "COMP_CWORD": "3"}
 
 
+HEAVY = {"torch", "transformers", "datasets", "scipy", "optuna", "sklearn", "matplotlib", "pyarrow"}
+
 # A command after the other in one process, since each process costs time: `other` holds none of limbeck's work.
 MISTAKES = {
     "distill": ["none.yaml", "{recipe} --set teacher.model=/no/where", "{recipe} --set corpus.sources=[nowhere]",
@@ -105,8 +107,7 @@ def test_mistakes_are_told_before_anything_heavy_is_imported(command, tmp_path):
         f"for arguments in {calls!r}:\n"
         "    sys.argv = ['limbeck', *arguments]\n"
         "    try:\n        run()\n    except SystemExit as end:\n        code = end.code\n"
-        "    heavy = {'torch', 'transformers', 'datasets', 'scipy', 'optuna', 'sklearn', 'matplotlib'}\n"
-        "    heavy &= {*sys.modules}\n"
+        f"    heavy = {HEAVY} & {{*sys.modules}}\n"
         "    print(code, heavy or 'none', *arguments)"
     )
     done = subprocess.run(
@@ -133,7 +134,7 @@ def test_nothing_heavy_is_imported_for_it(arguments, environment, tmp_path):
     code = (
         "import sys\nfrom limbeck.cli.main import run\n"
         "try:\n    run()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'scipy', 'optuna', 'sklearn', 'matplotlib'} & {*sys.modules}\n"
+        f"heavy = {HEAVY} & {{*sys.modules}}\n"
         "print('heavy:', heavy or 'none')"
     )
     command = [sys.executable, "-c", code, *arguments.format(recipe=recipe).split()]

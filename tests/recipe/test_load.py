@@ -4,8 +4,9 @@ import copy
 
 import pytest
 import yaml
+from pydantic import Field
 
-from limbeck.core.yaml import dump_yaml, parse_yaml
+from limbeck.core.yaml import Strict, descriptions, dump_yaml, parse_yaml
 from limbeck.corpus.sources import check_files
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
@@ -88,3 +89,29 @@ def test_what_follows_from_a_mistake_is_not_told_and_many_are_counted(tiny_recip
     assert "missing" not in str(caught.value)
     with pytest.raises(RecipeError, match=r"unknown key 'key5'\. .* \(and 3 more\)\.$"):
         load_recipe(tiny_recipe | {f"key{number}": number for number in range(8)})
+
+
+class _Part(Strict):
+    size: int = 1
+    """Below
+    the field."""
+    own: int = Field(1, description="Of its own.")
+    """Not read."""
+    bare: int = 1
+
+
+class _Longer(_Part):
+    more: _Part = Field(default_factory=_Part)
+    """Another part."""
+    bare: int = 2
+    """Said later."""
+
+
+def test_a_field_is_described_by_the_docstring_below_it():
+    said = {"size": "Below\nthe field.", "own": "Of its own.", "bare": ""}
+    assert descriptions(_Part) == said
+    assert descriptions(_Longer) == said | {"more": "Another part.", "bare": "Said later."}
+    described = _Longer.model_json_schema()["properties"]
+    assert {name: field["description"] for name, field in described.items()} == descriptions(_Longer)
+    unread = type("Unread", (Strict,), {"__annotations__": {"size": int}, "__module__": "nowhere"})
+    assert descriptions(unread) == {"size": ""}

@@ -1,18 +1,17 @@
 """`evaluate` models, `finetune` one, `compare` methods side by side."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from limbeck.api.distilling import distill
 from limbeck.api.objects import Objects, listed
 from limbeck.api.showing import ModelResult, Result, chosen_console
-from limbeck.comparison.folder import check_places
-from limbeck.comparison.plan import ComparisonPlan, load_plan
 from limbeck.core import studies
 from limbeck.core.blocks import Block, Notes
 from limbeck.core.machine import check_device, choose_device
@@ -20,6 +19,9 @@ from limbeck.core.progress import ProgressBar
 from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError
 from limbeck.evaluation.request import FINE_TUNING_PRESET, EvaluationRequest, fine_tuned_task
+
+if TYPE_CHECKING:
+    from limbeck.comparison.plan import ComparisonPlan
 
 
 @dataclass(frozen=True, repr=False)
@@ -332,6 +334,10 @@ def compare(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
     """
+    from limbeck.api.distilling import distill
+    from limbeck.comparison.folder import check_places
+    from limbeck.comparison.plan import load_plan
+
     console, folder = chosen_console(console), Path(output).expanduser()
     named = Objects(folder).document(plan) if isinstance(plan, Mapping) else plan
     checked = load_plan(named, overrides, data=data)

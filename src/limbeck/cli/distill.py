@@ -43,14 +43,14 @@ def distill(
 
     Without a recipe or a method, everything left out is chosen to suit the teacher, and each choice is explained.
     """
-    from limbeck.api import distill as run_distillation
-    from limbeck.core.ranks import is_main
-
     console = messages.console()
     data = recipe_data(
         recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed, resume=resume,
     )  # fmt: skip
+    from limbeck.api import distill as run_distillation
+    from limbeck.core.ranks import is_main
+
     result = run_distillation(data, overrides or [], resume=resume, overwrite=overwrite, console=console)
     if is_main():
         print_run(result.student, result.metrics, messages.as_json)

@@ -9,13 +9,11 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 from urllib.parse import urlsplit
-
-import fsspec  # type: ignore[import-untyped]
-import pyarrow as pa
 
 from limbeck.corpus import documents
 from limbeck.corpus.documents import SourceReport, first_line, one_line
@@ -34,7 +32,12 @@ class DamagedError(Exception):
     """Content that is damaged from here on."""
 
 
-_DAMAGES = (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException, DamagedError)
+@cache
+def _damages() -> tuple[type[Exception], ...]:
+    """Return what damaged content raises; Arrow takes a tenth of a second to import, which naming a file need not."""
+    from pyarrow import ArrowException
+
+    return OSError, EOFError, zlib.error, lzma.LZMAError, ArrowException, DamagedError
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -107,7 +110,7 @@ class GuardedStream(io.RawIOBase):
             return b""
         try:
             return bytes(self._content.read(size))
-        except _DAMAGES as error:
+        except _damages() as error:
             if _is_refusal(error):
                 raise
             self.damage = error
@@ -203,7 +206,7 @@ def open_file(
         raise
     except NotTextError as error:
         report.note(NOT_TEXT, f"{path}: {error}")
-    except _DAMAGES as error:
+    except _damages() as error:
         if isinstance(error, OSError) and _is_refusal(error):
             raise CorpusError(f"Cannot read '{one_line(path)}': {error.strerror}.") from error
         found = guard.damage if guard is not None and guard.damage is not None else error
@@ -222,6 +225,8 @@ def _raw(path: FilePath) -> BinaryIO:
     if not is_remote(path):
         return Path(path).open("rb")
     try:
+        import fsspec  # type: ignore[import-untyped]
+
         return cast(BinaryIO, fsspec.open(path, "rb", compression=None).open())
     except Exception as error:  # Each file system raises other kinds.
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
@@ -234,7 +239,9 @@ def _unpacked(raw: BinaryIO, compression: str) -> AbstractContextManager[Any]:
 
 def _unpack_zst(packed: BinaryIO) -> Any:
     # Unlike zstandard's own reader, this one notices an archive that ends too early.
-    return pa.CompressedInputStream(packed, "zstd")
+    from pyarrow import CompressedInputStream
+
+    return CompressedInputStream(packed, "zstd")
 
 
 class _Unpacked:
@@ -260,7 +267,7 @@ class _Unpacked:
             raise self._damage
         try:
             block = self._opened[0].read(size)
-        except _DAMAGES as error:
+        except _damages() as error:
             if _is_refusal(error) or not self._packed.seekable():
                 raise
             self._damage = error
@@ -279,7 +286,7 @@ class _Unpacked:
                 left -= len(skipped)
             while byte := content.read(1):
                 found += byte
-        except _DAMAGES:
+        except _damages():
             if left > 0:
                 raise
         return bytes(found)
@@ -376,6 +383,14 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
     return content
 
 
+def file_system(address: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the name that it has there; each raises errors of other kinds."""
+    import fsspec
+
+    system, name = fsspec.core.url_to_fs(address)
+    return system, name
+
+
 def file_size(path: FilePath) -> int:
     """Return the stored size of a file in bytes; `UNKNOWN_SIZE` where a remote server does not state it.
 
@@ -385,7 +400,7 @@ def file_size(path: FilePath) -> int:
     try:
         if not is_remote(path):
             return Path(path).stat().st_size
-        system, name = fsspec.core.url_to_fs(path)
+        system, name = file_system(str(path))
         return int(system.size(name) or UNKNOWN_SIZE)
     except Exception as error:  # Each file system raises other kinds.
         reason = getattr(error, "strerror", None) or first_line(error)

@@ -15,9 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from limbeck.core.registry import Registry
 from limbeck.corpus import documents, opening, prose
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, one_line
@@ -26,6 +23,8 @@ from limbeck.errors import CorpusError
 
 if TYPE_CHECKING:
     import datasets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, skipped"
 CUT_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, cut"
@@ -477,11 +476,17 @@ def _sentence(words: list[list[str]], where: str) -> dict[str, list[str]]:
 
 def _parquet_content(file: OpenFile) -> Any:
     # Parquet is read from its end; a compressed stream cannot seek, so it is unpacked into memory.
-    return pa.BufferReader(opening.read_whole(file.stream, file.path)) if is_compressed(file.path) else file.stream
+    if not is_compressed(file.path):
+        return file.stream
+    from pyarrow import BufferReader
+
+    return BufferReader(opening.read_whole(file.stream, file.path))
 
 
 def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
     """Open a parquet file; one that claims to unpack out of all proportion is refused before it does."""
+    import pyarrow.parquet as pq
+
     table = pq.ParquetFile(content, buffer_size=_PARQUET_BUFFER, pre_buffer=False, **options)
     for column in _column_chunks(table.metadata):
         if column.total_uncompressed_size > documents.most_unpacked(column.total_compressed_size):
@@ -541,13 +546,17 @@ def list_columns(names: Any) -> str:
 
 
 def _is_string(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
 def _decoded(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
     """Decode one string; Arrow itself does not look at the bytes before they are asked for."""
-    if isinstance(value, pa.DictionaryScalar):
+    from pyarrow import DictionaryScalar
+
+    if isinstance(value, DictionaryScalar):
         value = value.value
     if not value.is_valid:
         return None

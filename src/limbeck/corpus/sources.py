@@ -15,13 +15,11 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import fsspec  # type: ignore[import-untyped]
-
 from limbeck.core.files import tried_beside
 from limbeck.core.registry import Registry
 from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
-from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed, is_remote
+from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, file_system, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
 
@@ -401,7 +399,7 @@ def _file_state(file: FilePath) -> list[Any]:
     """Return path, size and time of change of a file; of a remote one the address and its state there."""
     if isinstance(file, str):
         try:
-            system, name = fsspec.core.url_to_fs(file)
+            system, name = file_system(file)
             return [file, str(system.ukey(name))]
         except Exception as error:  # Each file system raises other kinds.
             raise _unreachable(file, error) from error
@@ -510,7 +508,7 @@ def local_files(sources: Iterable[str]) -> list[Path]:
 def _address_of(text: str) -> str:
     """Return an address as its file system writes those of files."""
     try:
-        system, name = fsspec.core.url_to_fs(text)
+        system, name = file_system(text)
         return str(system.unstrip_protocol(name))
     except Exception as error:  # Each file system raises other kinds.
         raise _unreachable(text, error) from error
@@ -566,7 +564,7 @@ def _is_there(path: Path) -> bool:
 
 def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
     try:
-        system, name = fsspec.core.url_to_fs(text)
+        system, name = file_system(text)
         if _GLOB_CHARACTERS.intersection(name):
             found = sorted(system.glob(name))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from limbeck.core.kinds import kind_of
-from limbeck.core.yaml import parse_yaml
+from limbeck.core.yaml import descriptions, parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term, read_card
 from limbeck.methods.registry import METHODS, read_method
@@ -87,9 +87,9 @@ def describe_method(name: str) -> dict[str, Any]:
     # Other methods may make up its stages.
     used = dict.fromkeys(stage["name"] for stage in stages_of(method))
     options = {
-        f"{'' if other == name else f'{other}.'}{key}": field.description or ""
+        f"{'' if other == name else f'{other}.'}{key}": text
         for other in used
-        for key, field in METHODS[other].options.model_fields.items()
+        for key, text in descriptions(METHODS[other].options).items()
     }
     return {
         "name": name,
@@ -152,7 +152,7 @@ def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
     method, options = read_method(stage)
     elsewhere = {
         name
-        for name, field in method.options.model_fields.items()
-        if "stage" in stage and (field.description or "").startswith(f"Stage {3 - stage['stage']}:")
+        for name, text in descriptions(method.options).items()
+        if "stage" in stage and text.startswith(f"Stage {3 - stage['stage']}:")
     }
     return options.model_dump(mode="json", exclude=elsewhere)
