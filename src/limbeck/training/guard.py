@@ -281,7 +281,8 @@ class LossGuard:
         bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
         if factor is not None:
-            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(), median)
+            # Along a dimension: a GPU that finds the median of all waits for its place.
+            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
             bad = bad | (loss > factor * median)
             here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
             self._losses = torch.where(here & ~bad, loss, self._losses)
