@@ -27,7 +27,7 @@ from limbeck.models.loading import (
     quiet,
     save_tokenizer,
 )
-from limbeck.models.locating import fetch_pickles, hub_answers, resolve_model
+from limbeck.models.locating import check_there, fetch_pickles, hub_answers, resolve_model
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from tests.support import models as tiny
 
@@ -221,6 +221,20 @@ def test_offline_a_hub_name_is_refused_at_once_and_a_misspelt_shape_is_corrected
         with refused("Cannot get") as caught:
             load_config(name)
         assert ("LAYERSxHIDDEN" in str(caught.value)) is corrected
+
+
+def test_a_name_that_is_nowhere_is_refused_and_the_hub_asked_for_one_that_its_cache_has_not(hub, folder, refused):
+    check_there(folder, str(folder), "someone/small")
+    with refused("Cannot get 'nothing': there is no such folder, it is not in the Hub's cache"):
+        check_there("someone/small", "nothing")
+    with refused("The model folder './gone' does not exist"):
+        check_there("nothing", "./gone")
+    asked = []
+    with pytest.MonkeyPatch.context() as online:
+        online.setattr(locating, "hub_answers", lambda: True)
+        online.setattr("huggingface_hub.snapshot_download", lambda name, **given: asked.append((name, given)) or hub)
+        check_there("someone/small", "someone/other")
+    assert [(name, given["allow_patterns"]) for name, given in asked] == [("someone/other", ["config.json"])]
 
 
 def test_no_network_is_noticed_without_retries(monkeypatch):

@@ -17,11 +17,9 @@ def check_models(*names: str | None, shapes: bool = False) -> None:
         ModelError: for the first.
     """
     from limbeck.models.blueprint import names_shape
-    from limbeck.models.locating import is_local, resolve_model
+    from limbeck.models.locating import check_there
 
-    for name in names:
-        if name is not None and not is_local(name) and not (shapes and names_shape(name)):
-            resolve_model(name)
+    check_there(*(name for name in names if name is not None and not (shapes and names_shape(name))))
 
 
 def check_text(given: object) -> None:

@@ -113,9 +113,9 @@ def inspect(
 
     objects = Objects()
     names = [objects.model(each, role) for each, role in ((model, "model"), (teacher, "teacher")) if each is not None]
-    check_models(*names)
     check_text(texts)
     check_text(options.get("data"))
+    check_models(*names)
     # Torch is imported from here on, which takes seconds.
     from limbeck.core.records import plain
     from limbeck.report import inspection as pages

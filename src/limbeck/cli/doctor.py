@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limbeck.api.given import check_models
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import command
 
@@ -35,9 +34,11 @@ def doctor(
     The exit code is 0 if limbeck works here, even with warnings, and 1 if something failed.
     """
     from limbeck.diagnosis.checks import examine, worst
+    from limbeck.models.locating import is_local, resolve_model
 
     console = messages.console()
-    check_models(teacher)
+    if teacher is not None and not is_local(teacher):
+        resolve_model(teacher)  # A name that the Hub does not have is a finding.
     found: list[tuple[str, Finding]] = []
     for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim"), teacher):
         if not messages.as_json:

@@ -14,7 +14,7 @@ from limbeck.core.studies import EvaluationRequest as Manifest
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation import protocols
 from limbeck.evaluation.tasks import Task, check_data, find_task, parse_tasks
-from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.locating import check_there
 
 MOST_WORKERS, MOST_SEEDS = 1024, 1000
 FINE_TUNING_PRESET = "comparative_study"
@@ -140,10 +140,8 @@ class EvaluationRequest:
         """
         if self.tasks.strip(" ,"):
             self.check_tasks()
-        for name in self.all_models():
-            if not is_local(name):
-                resolve_model(name)
         EVALUATION.look(self.output.expanduser())
+        check_there(*self.all_models())
 
     def check_tasks(self) -> None:
         """Refuse tasks, settings and numbers that cannot be.

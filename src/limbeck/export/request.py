@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from limbeck.core import exports
 from limbeck.core.records import RUN_STUDENT
 from limbeck.errors import ModelError, OutputError, RecipeError, suggestion
-from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
+from limbeck.models.locating import PACKAGE_PREFIX, check_there
 
 if TYPE_CHECKING:
     from limbeck.export.batches import Text
@@ -82,11 +82,10 @@ class ExportRequest:
             )
         if self.documents is not None and self.format != ROUTER:
             raise RecipeError(f"--documents is for --format router, not for --format {self.format}; leave it out.")
-        for name in filter(None, (located := locate(self.student), self.documents)):
-            if not is_local(name):
-                resolve_model(name)
+        located = locate(self.student)
         output = self.output or default_output(located, self.format)
         check_output(output.expanduser(), located, overwrite=self.overwrite)
+        check_there(located, *(() if self.documents is None else (self.documents,)))
 
 
 def check_dtype(export_format: str, name: str | None) -> None:

@@ -114,6 +114,23 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
     return folder
 
 
+def check_there(*names: str | Path) -> None:
+    """Refuse names of models that are nowhere; transformers is not imported, and a folder is not looked into.
+
+    Of a Hub name that the Hub's cache does not have, the Hub is asked for `config.json`.
+
+    Raises:
+        ModelError: for the first, those that may be folders before those that the Hub is asked for.
+    """
+    resolved = [resolve_model(name) for name in names if not is_local(str(name))]
+    for name in (name for name in resolved if not is_local(name)):
+        if Path(hub_constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").is_dir():
+            continue
+        if not hub_answers():  # Its client takes longer to import than all else.
+            raise unreachable(name)
+        fetch(name, None, ("config.json",))
+
+
 def _check_links(folder: Path) -> None:
     """Refuse links to files outside, which a folder that was unpacked or cloned may hold: they would be copied on.
 
@@ -236,11 +253,12 @@ def check_weights(folder: str | Path, name: str | Path | None = None) -> list[Pa
 
 
 def check_not_pickled(name: str | Path) -> None:
-    """Refuse a folder whose only weights are pickles; one without any is a configuration to plan with.
+    """Refuse a model that is nowhere, or has only pickled weights; one without any is a configuration to plan with.
 
     Raises:
         ModelError: with the way to a safe copy.
     """
+    check_there(name)
     resolved = resolve_model(name)
     path = Path(resolved)
     if is_local(resolved) and any(_pickles(path)) and not weight_names(path):
