@@ -239,9 +239,18 @@ def test_a_gpu_without_triton_is_a_warning(monkeypatch, interpreted, obstacle, s
 def test_kernels_are_listed_for_every_device(monkeypatch):
     monkeypatch.setattr(machine, "accelerator_kind", lambda: "mps")
     names = [finding.name for finding in machine.find_kernels()]
-    assert names == ["relation_kl on cpu", "soft labels on cpu", "relation_kl on mps", "soft labels on mps"]
+    of_each = ["relation_kl on cpu", "soft labels on cpu", "relation_kl on mps", "soft labels on mps"]
+    assert names == ["attention on cpu", *of_each]
     assert "chunks of 64 MiB" in machine.find_soft_labels("cpu").text
     assert machine.find_soft_labels("cuda").facts["chunk_mebibytes"] > 64
+
+
+def test_attention_without_a_compiler_is_a_warning(monkeypatch):
+    kernel = machine.compiled_attention.Kernel(obstacle="no C compiler 'cc'")
+    monkeypatch.setattr(machine.compiled_attention, "kernel", lambda: kernel)
+    found = machine.find_attention()
+    assert (found.status, found.facts["backend"]) == ("warning", "pytorch")
+    assert found.text == "in bfloat16 by PyTorch, at half the speed: no C compiler 'cc'"
 
 
 # Folders: their places, sizes and room, and whether they can be written.

@@ -92,8 +92,15 @@ def test_the_share_of_dropped_probabilities(monkeypatch):
     assert len(dropped.flatten(1).unique(dim=0)) == 2 * HEADS
 
 
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """A machine without a C compiler."""
+    monkeypatch.setattr(module, "compiled_attention", lambda *_, **__: None)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.usefixtures("uncompiled")
 def test_lower_formats(dtype, dropout):
     lengths, found = [33, 12], []
     inputs = operands(lengths, dtype)
@@ -107,6 +114,7 @@ def test_lower_formats(dtype, dropout):
 
 
 @pytest.mark.parametrize("lengths", [[64] * 4, [60, 5, 40, 22, 21, 3], [130, 97]], ids=str)
+@pytest.mark.usefixtures("uncompiled")
 def test_bfloat16_is_as_exact_as_pytorch(lengths):
     given = operands(lengths, torch.bfloat16)
     exact = [x.detach().double().requires_grad_() for x in given]

@@ -10,7 +10,7 @@ import torch
 
 from limbeck.core.machine import bf16_is_fast, choose_device, hardware
 from limbeck.diagnosis.checks import Finding, gigabytes
-from limbeck.kernels import choose_relation_backend, soft_label_chunks
+from limbeck.kernels import choose_relation_backend, compiled_attention, soft_label_chunks
 from limbeck.kernels.relation_triton import triton_obstacle
 
 _FLOAT32_BYTES = 4
@@ -94,10 +94,21 @@ def _nvidia_driver() -> bool:
 
 
 def find_kernels() -> Iterator[Finding]:
-    """Yield the choice for relations and soft labels on each kind of device."""
+    """Yield the choice for attention on the processor, and for relations and soft labels on each kind of device."""
+    yield find_attention()
     for kind in filter(None, ("cpu", accelerator_kind())):
         yield find_relation(kind)
         yield find_soft_labels(kind)
+
+
+def find_attention() -> Finding:
+    """Say what computes attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
+    obstacle = compiled_attention.kernel().obstacle
+    name, facts = "attention on cpu", {"device": "cpu", "backend": "pytorch" if obstacle else "compiled"}
+    if not obstacle:
+        return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)
+    way_out = "install a C compiler (gcc), or name one in $CC"
+    return Finding(name, "warning", f"in bfloat16 by PyTorch, at half the speed: {obstacle}", way_out, facts)
 
 
 def find_relation(kind: str) -> Finding:

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from limbeck.errors import KernelError
+from limbeck.kernels.compiled_attention import compiled_attention
 from limbeck.kernels.dropout import KeepFactors, draw_seed, dropped_share
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
 from limbeck.kernels.workers import Scratch, run_tasks
@@ -49,7 +50,8 @@ def packed_attention(
     """Attend within each sample of a packed row: softmax(Q Kᵀ · scale) V per head, dropout on the probabilities.
 
     In bfloat16, PyTorch's backward pass of fast attention on a CPU takes several times as long as in float32: there
-    scores are computed in float32 here, and short samples in groups of like length.
+    scores are computed in float32 here, by a compiled kernel where a C compiler is found (`compiled_attention`), else
+    short samples in groups of like length.
 
     Args:
         query: `[A, T, D]`, T tokens of all samples one after the other; on a CPU.
@@ -76,6 +78,8 @@ def packed_attention(
     if share == 1:
         return value.transpose(0, 1) * 0
     halves = value.dtype in HALVES
+    if halves and (found := compiled_attention(query, key, value, lengths, scale=scale, dropout=dropout)) is not None:
+        return found
     if share == 0 and not halves:
         # PyTorch's fast attention takes four axes only.
         samples = ((query[None, :, own], key[None, :, own], value[None, :, own]) for own in _slices(lengths))
