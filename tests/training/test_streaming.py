@@ -93,7 +93,7 @@ def test_the_record_of_a_stream(streamed_recipe):
         assert abs(share - view["shares"][name]) < 0.15
     assert record["stages"][0]["held_out"]
     tables = [block for block in provenance_blocks(load(Run, folder), folder) if isinstance(block, Table)]
-    assert tables[-1].caption.startswith("Sources of minilmv2, by size^0.3, in bytes of text")
+    assert tables[-1].caption.startswith("Sources of minilmv2, mixed by size^0.3, in bytes of text")
     assert [(row[0], row[2].value) for row in tables[-1].rows] == list(drawn["rows"].items())
 
 
