@@ -283,15 +283,16 @@ class Benchmark:
 
     def score(self, model: str) -> Scored:
         """Score a model by itself."""
-        from limbeck.evaluation import encode
-        from limbeck.models.loading import load_model, load_tokenizer
+        from sentence_transformers import SentenceTransformer
 
-        loaded, tokenizer = load_model(model), load_tokenizer(model)
+        from limbeck.models.locating import resolve_model
+
+        loaded = SentenceTransformer(str(resolve_model(model)), device="cpu")
         rows = [(row["sentence_A"], row["sentence_B"]) for row in self._sick]
         news = [(row["#1 String"], row["#2 String"]) for row in self._mrpc]
         texts = list(dict.fromkeys([text for pair in rows + news for text in pair] + self.questions + self.paragraphs))
         place = {text: index for index, text in enumerate(texts)}
-        vectors = encode(loaded, tokenizer, texts, batch_size=64)
+        vectors = loaded.encode(texts, batch_size=64, convert_to_tensor=True, normalize_embeddings=True)
 
         def of(chosen: Sequence[str]) -> Tensor:
             return vectors[[place[text] for text in chosen]]
