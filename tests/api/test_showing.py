@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 import limbeck
+from limbeck.api import showing
 from limbeck.api.showing import chosen_console
+from limbeck.core.blocks import Notes
 from limbeck.core.progress import CorpusProgress, ProgressBar
 from tests.support.models import make_teacher
 
@@ -72,6 +74,20 @@ def notebook(monkeypatch):
     module.display, module.HTML = shown, str
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     return shown
+
+
+class Found(showing.Shown):
+    def _blocks(self):
+        yield Notes(("One line.",))
+
+    def _csv(self):
+        return "a\n1"
+
+
+def test_a_notebook_shows_a_result_once(notebook, monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert repr(Found()) == "One line." and "One line." in Found()._repr_html_()
+    assert not notebook.pages, "neither was displayed in passing"
 
 
 def test_a_notebook_shows_bars_in_one_place(notebook, monkeypatch):

@@ -486,7 +486,10 @@ def note_of_callbacks(callbacks: Sequence[Any]) -> dict[str, str]:
 
 def _source_hash(kind: type) -> str:
     try:
-        source = inspect.getsource(kind)
+        try:
+            source = inspect.getsource(kind)
+        except (OSError, TypeError):  # Of a class in a notebook only the functions have one.
+            source = "".join(inspect.getsource(one) for one in vars(kind).values() if inspect.isfunction(one))
     except (OSError, TypeError):
         return "not known"
     return hashlib.blake2b(source.encode("utf-8", "replace"), digest_size=12).hexdigest()

@@ -88,7 +88,8 @@ class Shown(ABC):
     def __repr__(self) -> str:
         """As it is printed in a terminal."""
         written = io.StringIO()
-        self._print(TerminalConsole(file=written, width=_WIDTH, color_system=None))
+        # In a notebook, rich would show what it prints as an output of the cell.
+        self._print(TerminalConsole(file=written, width=_WIDTH, color_system=None, force_jupyter=False))
         return written.getvalue().rstrip()
 
     def _print(self, page: Console) -> None:
