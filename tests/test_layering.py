@@ -39,7 +39,6 @@ METHOD, COMMAND, KERNEL = "a method is one file", "a command is one file", "a ke
 SHORT_FILES: dict[str, str] = {
     "__main__.py": "Python's own name",
     "version.py": "read by the build without importing the package",
-    "errors.py": "public, and imported before all else",
     "cli/doctor.py": COMMAND,
     "api/given.py": "shared by the calls, before anything heavy",
     "cli/quickstart.py": COMMAND,

@@ -7,13 +7,16 @@ a run that the machine stopped and that can go on.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LONGEST_LINE = 6000
 """Characters of a message; what is longer loses its middle."""
 _LONGEST_NAME, _LONGEST_REASON = 200, 200
 _NEAR = 0.65
 """Similarity from which a name is taken for a misspelling; tensorrt and safetensors, which are not, have 0.63."""
+MOST_MISTAKES = 6
+"""Mistakes that are told together; further ones are counted."""
+_AFTER_NEAR = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|\.?$)")
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
 
@@ -29,6 +32,8 @@ class LimbeckError(Exception):
     """True when every rank raises it; no broadcast is needed."""
     printed_by_other_rank = False
     """True when another rank prints it."""
+    mistakes: tuple[str, ...] = ()
+    """Each of several mistakes that were found together, in one line; the command line gives each its own."""
 
     def __init__(self, message: str) -> None:
         super().__init__(_as_one_line(message))
@@ -77,6 +82,31 @@ class Preempted(Interrupted):
     """
 
     exit_code = 75
+
+
+def together(errors: Sequence[LimbeckError]) -> LimbeckError:
+    """Return errors that were found together as one: of their kind if they share it, else a `RecipeError`.
+
+    Args:
+        errors: At least one; alone it stays as it is.
+    """
+    lines = list(dict.fromkeys(line for error in errors for line in error.mistakes or (str(error),)))
+    if len(lines) == 1:
+        return errors[0]
+    kinds = {type(error) for error in errors}
+    joined = (kinds.pop() if len(kinds) == 1 else RecipeError)(join_mistakes(lines))
+    joined.mistakes = tuple(_AFTER_NEAR.sub("", line) for line in lines)
+    return joined
+
+
+def join_mistakes(lines: Iterable[str]) -> str:
+    """Return mistakes, each a sentence with or without its period, in one line."""
+    distinct = [line.removesuffix(".") for line in dict.fromkeys(lines)]
+    if len(distinct) == 1:
+        return f"{distinct[0]}."
+    more = f" (and {len(distinct) - MOST_MISTAKES} more)" if len(distinct) > MOST_MISTAKES else ""
+    # Of several a name that is near says enough.
+    return f"{'; '.join(_AFTER_NEAR.sub('', line) for line in distinct[:MOST_MISTAKES])}{more}."
 
 
 def describe_error(error: BaseException) -> str:

@@ -69,6 +69,7 @@ MISTAKES = {
     "distill": ["none.yaml", "{recipe} --set teacher.model=/no/where", "{recipe} --set corpus.sources=[nowhere]",
                 "{recipe} --set stages.0.training.max_stepz=1", "{recipe} --set student.shape=minlm-6x384",
                 "{recipe} --set stages.0.training.learning_rate=-1", "{recipe} --output other",
+                "{recipe} --set stages.0.training.learning_rate=fast",
                 "--teacher /no/where --student 3 --corpus texts --output x"],
     "validate": ["none.yaml", "{recipe} --set stages.0.method.name=minilmv", "{recipe} --set teacher.model=/no/where"],
     "finetune": ["/no/where --task rte --output x", "a/b --task rtee --output x",

@@ -74,6 +74,18 @@ def test_every_field_of_training_arguments_is_in_one_list(monkeypatch, tiny_reci
         plan(tiny_recipe, "stages.0.training.eval_delay=1")
 
 
+def test_types_of_training_arguments_are_read_from_their_source():
+    read = training_fields._annotations()
+    plain = {name: getattr(kind, "__name__", "") for name, kind in training_arguments._field_types().items()}
+    assert plain.keys() <= read.keys()
+    assert {name: read[name] for name, kind in plain.items() if kind in training_fields._WANTED} == {
+        name: kind for name, kind in plain.items() if kind in training_fields._WANTED
+    }
+    lenient = {"learning_rate": "1e-4", "max_steps": 4.0, "use_cpu": "Yes", "eval_steps": None, "logging_steps": "3"}
+    training_fields.check_fields(lenient, "training")
+    assert training_arguments.check_training(lenient, "training")["max_steps"] == 4
+
+
 def test_the_default_optimizer_and_schedule_can_be_made():
     asked = {name: DEFAULTS[name] for name in ("optim", "lr_scheduler_type")}
     assert build_arguments(asked, output="", seed=0, evaluates=True).optim == DEFAULTS["optim"]

@@ -167,10 +167,9 @@ def _step(
     if recipe is None and listed(overrides):
         raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
     if recipe is not None:
-        from limbeck.recipe.load import load_recipe
-        from limbeck.recipe.places import check_places
+        from limbeck.recipe.places import load_checked
 
-        check_places(load_recipe(recipe, listed(overrides)))
+        load_checked(recipe, listed(overrides))
     check_models(teacher, shapes=True)
     if method is not None:
         from limbeck.methods.registry import METHODS

@@ -18,9 +18,9 @@ from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
 from limbeck.errors import RecipeError
-from limbeck.recipe.load import load_recipe, read_recipe
+from limbeck.recipe.load import read_recipe
 from limbeck.recipe.options import merge_options
-from limbeck.recipe.places import check_choice, check_places
+from limbeck.recipe.places import check_choice, load_checked
 from limbeck.recipe.schema import Recipe
 from limbeck.training.output_folder import RECIPE, check_free, check_output, claimed_output
 
@@ -141,8 +141,7 @@ def distill(
         found = _asked_for(recipe, given, tokenizer, resume=resume, overwrite=overwrite)
         if isinstance(found, Mapping) and called:
             found = {**found, "reasons": {**(found.get("reasons") or {}), **note_of_callbacks(called)}}
-        loaded = load_recipe(found, overrides)
-        check_places(loaded)
+        loaded = load_checked(found, overrides)
         check_output(loaded, resume=resume, overwrite=overwrite)
         return loaded
 
@@ -313,8 +312,7 @@ def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | S
         RecipeError: and the other errors of `limbeck.errors`, in one line.
     """
     named = Objects().document(recipe) if isinstance(recipe, Mapping) else recipe
-    checked = load_recipe(named, overrides)
-    check_places(checked)
+    checked = load_checked(named, overrides)
     from limbeck.recipe.plan import plan_run
 
     return plan_run(checked)

@@ -35,7 +35,7 @@ from limbeck.cli.search import search
 from limbeck.cli.status import status
 from limbeck.core.escaping import TerminalConsole
 from limbeck.core.registry import use_plugins
-from limbeck.errors import LimbeckError, RecipeError, describe_error
+from limbeck.errors import MOST_MISTAKES, LimbeckError, RecipeError, describe_error
 from limbeck.version import __version__
 
 errors = TerminalConsole(stderr=True)
@@ -150,7 +150,10 @@ def run() -> None:
         if debug:
             raise
         if not error.printed_by_other_rank:
-            _print_error(str(error))
+            for line in error.mistakes[:MOST_MISTAKES] or (str(error),):
+                _print_error(line)
+            if (more := len(error.mistakes) - MOST_MISTAKES) > 0:
+                _print_error(f"{more} more mistake{'s' if more > 1 else ''}.")
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = _STOPPED

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from limbeck.core.records import flat
-from limbeck.core.yaml import Strict, explain, read_document
-from limbeck.errors import LimbeckError, RecipeError, suggestion
+from limbeck.core.yaml import Strict, explain, mistakes_of, read_document
+from limbeck.errors import LimbeckError, RecipeError, suggestion, together
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS, read_method
@@ -397,8 +397,8 @@ def load_plan(
     try:
         return ComparisonPlan.model_validate(changed)
     except ValidationError as error:
-        problem = explain(error)
-        raise RecipeError(f"plan: {problem.removeprefix('recipe: ')}") from None
+        found = [RecipeError(f"plan: {line.removeprefix('recipe: ')}") for line in mistakes_of(error)]
+        raise together(found) from None
 
 
 def _read(path: Path) -> dict[str, Any]:

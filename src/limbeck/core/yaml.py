@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
-from limbeck.errors import LimbeckError, RecipeError, suggestion
+from limbeck.errors import LimbeckError, RecipeError, join_mistakes, suggestion
 
 MOST_CHARACTERS = 2**20
 """Of a document; the longest that people write have some thousands."""
@@ -294,12 +294,15 @@ def _choices(kind: Any) -> str:
 
 _BRANCHES = ("str", "int", "ShapeSpec", "TaskSpec", "SourceSpec")
 """Names of types that pydantic puts into the place of a value that may have one of several."""
-_SHOWN = 6
-_AFTER_NEAR = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|$)")
 
 
 def explain(error: ValidationError) -> str:
-    """Turn a validation error into one line: of each mistake the place, and what is wrong.
+    """Turn a validation error into one line; see `mistakes_of`."""
+    return join_mistakes(mistakes_of(error))
+
+
+def mistakes_of(error: ValidationError) -> list[str]:
+    """Return of each mistake the place, and what is wrong, in one line.
 
     Of a value that may have one of several types pydantic reports a failure for each; the author meant the
     type whose failure lies deepest in the value, and is not that the value is of another type.
@@ -312,12 +315,8 @@ def explain(error: ValidationError) -> str:
         max(group, key=lambda item: (len(_place(item["loc"])), not item["type"].endswith("_type")))
         for group in groups.values()
     ]
-    said = [_explain_one(item) for item in errors]
-    if len(said) == 1:
-        return f"{said[0]}."
-    more = f" (and {len(said) - _SHOWN} more)" if len(said) > _SHOWN else ""
-    # Of several a name that is near says enough.
-    return f"{'; '.join(_AFTER_NEAR.sub('', one) for one in said[:_SHOWN])}{more}."
+    said = (_explain_one(item) for item in errors)
+    return [line if line.endswith("?") else f"{line}." for line in said]
 
 
 def _explain_one(item: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.core.files import find_beside
-from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, explain, parse_yaml, read_document
-from limbeck.errors import RecipeError, suggestion
+from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, mistakes_of, parse_yaml, read_document
+from limbeck.errors import RecipeError, suggestion, together
 from limbeck.evaluation.tasks import is_own_task
 from limbeck.recipe.schema import NONE, Recipe, model_alone, sources_alone
 
@@ -227,22 +227,37 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str 
     Raises:
         RecipeError: one line that names each mistake with its place in the recipe.
     """
+    if isinstance(recipe, Recipe) and not overrides:
+        return recipe
+    return check_document(document_of(recipe, overrides))
+
+
+def document_of(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
+    """Return a recipe as a document with overrides, of which no key is checked; see `load_recipe`.
+
+    Raises:
+        RecipeError: for a file that cannot be read, an override that leads nowhere, and what no key may hold.
+    """
     if isinstance(recipe, str | Path):
         data: Mapping[str, Any] = read_recipe(recipe)
-    elif isinstance(recipe, Recipe):
-        if not overrides:
-            return recipe
-        data = recipe.model_dump(exclude_unset=True)
     else:
-        data = recipe
+        data = recipe.model_dump(exclude_unset=True) if isinstance(recipe, Recipe) else recipe
     check_plain(data)
-    data = written_out(data)
-    changed = apply_overrides(data, overrides)
+    changed = apply_overrides(written_out(data), overrides)
     check_plain(changed)
+    return changed
+
+
+def check_document(data: Mapping[str, Any]) -> Recipe:
+    """Make a `Recipe` of a document.
+
+    Raises:
+        RecipeError: naming each mistake with its place.
+    """
     try:
-        return Recipe.model_validate(changed)
+        return Recipe.model_validate(data)
     except ValidationError as error:
-        raise RecipeError(explain(error)) from None
+        raise together([RecipeError(line) for line in mistakes_of(error)]) from None
 
 
 def dump_recipe(recipe: Recipe) -> str:

@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from glob import has_magic
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from limbeck.errors import LimbeckError
+from pydantic import ValidationError
+
+from limbeck.core.yaml import Strict
+from limbeck.errors import LimbeckError, together
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import depth_alone, parse_blueprint
 from limbeck.models.locating import check_not_pickled
-from limbeck.recipe.schema import CorpusSpec, Recipe, ShapeSpec, StudentSpec
+from limbeck.recipe.load import check_document, document_of
+from limbeck.recipe.schema import (
+    CorpusSpec,
+    EvaluationSpec,
+    Recipe,
+    ShapeSpec,
+    StageSpec,
+    StageTeacherSpec,
+    StudentSpec,
+    TeacherSpec,
+)
 from limbeck.recipe.training_fields import check_fields
 
 _NO_PATHS = ("installed-docs", "installed-text", "hub")
 """Beginnings of sources that are no paths."""
+
+Check: TypeAlias = Callable[[], None]
+"""Raises a `LimbeckError` for what is wrong."""
+
+Part = TypeVar("Part", bound=Strict)
+
+
+def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
+    """Load a recipe as `load_recipe`, and refuse what `check_places` does: all mistakes of both together.
+
+    Args:
+        recipe: The recipe.
+        overrides: `path=value` each, or one alone.
+
+    Raises:
+        LimbeckError: one with the `mistakes`, where they are several.
+    """
+    document, found = document_of(recipe, overrides), list[LimbeckError]()
+    try:
+        loaded = checked = check_document(document)
+    except LimbeckError as error:
+        found.append(error)
+        checked = _parts_in_order(document)
+    found += _mistakes(_checks(checked))
+    if found:
+        raise together(found)
+    return loaded
 
 
 def check_places(recipe: Recipe) -> None:
@@ -28,25 +69,82 @@ def check_places(recipe: Recipe) -> None:
         recipe: The recipe.
 
     Raises:
-        LimbeckError: one line for the first.
+        LimbeckError: one with the `mistakes`, where they are several.
     """
-    check_not_pickled(recipe.teacher.model)
-    check_student(recipe.student)
+    if found := list(_mistakes(_checks(recipe))):
+        raise together(found)
+
+
+def _mistakes(checks: Iterable[Check]) -> Iterator[LimbeckError]:
+    for check in checks:
+        try:
+            check()
+        except LimbeckError as error:
+            yield error
+
+
+def _checks(recipe: Recipe) -> Iterator[Check]:
+    """Yield what each part of a recipe is checked by; parts may be missing, see `_parts_in_order`."""
+    if recipe.teacher is not None:
+        yield partial(check_not_pickled, recipe.teacher.model)
+    if recipe.student is not None:
+        yield partial(check_student, recipe.student)
     # Without stages a student is compared with its teacher on it.
     if recipe.corpus is not None and (not recipe.stages or any(stage.corpus is None for stage in recipe.stages)):
-        check_corpus(recipe.corpus)
+        yield partial(check_corpus, recipe.corpus)
     for index, stage in enumerate(recipe.stages):
         place = f"stages.{index}"
-        check_fields(stage.training, f"{place}.training")
+        yield partial(check_fields, stage.training, f"{place}.training")
         if stage.teacher is not None and stage.teacher.stage is None:
-            check_not_pickled(stage.teacher.model)
+            yield partial(check_not_pickled, stage.teacher.model)
         if stage.student is not None:
-            with _at(f"{place}.student"):
-                check_student(stage.student)
+            yield _at(f"{place}.student", partial(check_student, stage.student))
         if stage.corpus is not None:
-            with _at(f"{place}.corpus"):
-                check_corpus(stage.corpus)
-    check_data(None if recipe.evaluation.data is None else Path(recipe.evaluation.data).expanduser())
+            yield _at(f"{place}.corpus", partial(check_corpus, stage.corpus))
+    yield partial(check_data, None if recipe.evaluation.data is None else Path(recipe.evaluation.data).expanduser())
+
+
+def _at(place: str, check: Check) -> Check:
+    """Put the place in the recipe before what a check refuses."""
+
+    def checked() -> None:
+        try:
+            check()
+        except LimbeckError as error:
+            raise together([type(error)(f"{place}: {line}") for line in error.mistakes or (str(error),)]) from None
+
+    return checked
+
+
+def _parts_in_order(document: Mapping[str, Any]) -> Recipe:
+    """Return of a recipe with mistakes what else can be checked: parts without any, None in the place of others."""
+
+    def read(part: Mapping[str, Any], **kinds: type[Strict]) -> dict[str, Any]:
+        return {name: _in_order(kind, part.get(name)) for name, kind in kinds.items()}
+
+    stages = document.get("stages")
+    parts = read(document, teacher=TeacherSpec, student=StudentSpec, corpus=CorpusSpec, evaluation=EvaluationSpec)
+    parts["evaluation"] = parts["evaluation"] or EvaluationSpec()
+    parts["stages"] = []
+    for stage in (each for each in (stages if isinstance(stages, list) else ()) if isinstance(each, dict)):
+        own = read(stage, teacher=StageTeacherSpec, student=StudentSpec, corpus=CorpusSpec)
+        training = stage.get("training")
+        parts["stages"].append(
+            StageSpec.model_construct(training=training if isinstance(training, dict) else {}, method={}, **own)
+        )
+    return Recipe.model_construct(**parts)
+
+
+def _in_order(kind: type[Part], part: Any) -> Part | None:
+    """Return a part of a recipe without its keys that are wrong; None where it cannot do without them."""
+    try:
+        return kind.model_validate(part)
+    except ValidationError as error:
+        wrong = {item["loc"][0] for item in error.errors() if item["loc"]}
+    if isinstance(part, dict):
+        with suppress(ValidationError):
+            return kind.model_validate({k: v for k, v in part.items() if k in kind.model_fields and k not in wrong})
+    return None
 
 
 def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]) -> None:
@@ -86,11 +184,12 @@ def check_corpus(corpus: CorpusSpec) -> None:
     """Refuse text and development rows that are nowhere.
 
     Raises:
-        CorpusError: for the first.
+        CorpusError: one with the `mistakes`, where they are several.
     """
-    check_data(None if corpus.data is None else Path(corpus.data).expanduser())
-    for source in (*corpus.places, *(corpus.development or ())):
-        _check_source(source)
+    checks = [partial(check_data, None if corpus.data is None else Path(corpus.data).expanduser())]
+    checks += [partial(_check_source, source) for source in (*corpus.places, *(corpus.development or ()))]
+    if found := list(_mistakes(checks)):
+        raise together(found)
 
 
 def _check_source(source: str) -> None:
@@ -100,12 +199,3 @@ def _check_source(source: str) -> None:
         from limbeck.corpus.sources import check_source  # It knows what is no path, and how to say what is near.
 
         check_source(source)
-
-
-@contextmanager
-def _at(place: str) -> Iterator[None]:
-    """Put the place in the recipe before a refusal."""
-    try:
-        yield
-    except LimbeckError as error:
-        raise type(error)(f"{place}: {error}") from None

@@ -1,12 +1,14 @@
 """The fields of `TrainingArguments`: their defaults and ranges, which limbeck has, and why it has not the others."""
 
+import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.errors import RecipeError, nearest
+from limbeck.errors import RecipeError, nearest, together
 
 # What the numbers of a stage's training arguments must lie in.
 
@@ -186,6 +188,11 @@ _MEANT = {
 }
 """Usual names of other trainers, whose spelling leads to another field or to none."""
 
+_WANTED = {"float": "a number", "int": "a whole number", "bool": "true or false", "str": "text"}
+"""What to give for an argument of a plain type."""
+_SWITCHES = frozenset({"fsdp"})
+"""Arguments that are switches by now, annotated as the text that they were."""
+
 
 def check_fields(training: Mapping[str, Any], place: str) -> None:
     """Refuse what of a stage's training arguments is a mistake whatever the machine, without importing transformers.
@@ -195,27 +202,64 @@ def check_fields(training: Mapping[str, Any], place: str) -> None:
         place: Where it says so, for the message.
 
     Raises:
-        RecipeError: for an argument that limbeck manages, a name that no argument has, and a number out of its range.
+        RecipeError: for an argument that limbeck manages, a name that no argument has, and a value of another type or
+            out of its range; one with the `mistakes`, where they are several.
     """
-    known = {*WORKS, *CHECKED, *REFUSED}
+    found = []
     for name, value in training.items():
-        if name in MANAGED:
-            instead = f"; use {MANAGED[name]} instead" if MANAGED[name] else ""
-            raise RecipeError(f"{place}.{name} is managed by limbeck{instead}: leave it out.")
-        if name not in known:
-            if not _is_installed(name):
-                near = f" Did you mean '{_MEANT[name]}'?" if name in _MEANT else nearest(name, sorted(known))
-                raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
-            raise RecipeError(
-                f"{place}.{name} is new in this version of transformers, and limbeck does not know it: leave it out."
-            )
-        check_range(name, value, f"{place}.{name}")
+        try:
+            _check_field(name, value, place)
+        except RecipeError as error:
+            found.append(error)
+    if found:
+        raise together(found)
 
 
-def _is_installed(name: str) -> bool:
-    """Whether the installed transformers has an argument, by its source: importing it takes a second."""
+def _check_field(name: str, value: Any, place: str) -> None:
+    known = {*WORKS, *CHECKED, *REFUSED}
+    if name in MANAGED:
+        instead = f"; use {MANAGED[name]} instead" if MANAGED[name] else ""
+        raise RecipeError(f"{place}.{name} is managed by limbeck{instead}: leave it out.")
+    if name not in known:
+        if name not in _annotations():
+            near = f" Did you mean '{_MEANT[name]}'?" if name in _MEANT else nearest(name, sorted(known))
+            raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
+        raise RecipeError(
+            f"{place}.{name} is new in this version of transformers, and limbeck does not know it: leave it out."
+        )
+    _check_type(name, value, f"{place}.{name}")
+    check_range(name, value, f"{place}.{name}")
+
+
+_TRUTHS = frozenset({"true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0"})
+"""Words that pydantic takes for truth values, in any case."""
+
+
+def _check_type(name: str, value: Any, place: str) -> None:
+    """Refuse what cannot be turned into the one plain type of an argument; those of several types are left alone."""
+    kind, *others = re.split(r" \| ", _annotations().get(name, ""))
+    if kind not in _WANTED or set(others) - {"None"} or name in _SWITCHES or (value is None and others):
+        return
+    try:
+        number = None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    fits = {
+        "float": number is not None,
+        "int": number is not None and (math.isinf(number) or number.is_integer()),
+        "bool": isinstance(value, bool) or str(value).lower() in _TRUTHS,
+        "str": isinstance(value, str),
+    }
+    if not fits[kind]:
+        shown = "empty" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)[:80]
+        raise RecipeError(f"{place} is {shown}; give {_WANTED[kind]}, or leave it out.")
+
+
+@cache
+def _annotations() -> dict[str, str]:
+    """Read the types of the arguments from the source of transformers: importing it takes a second."""
     found = find_spec("transformers")
     if found is None or found.origin is None:
-        return False
+        return {}
     source = Path(found.origin).with_name("training_args.py").read_text(encoding="utf-8")
-    return re.search(rf"^    {re.escape(name)}:", source, re.MULTILINE) is not None
+    return dict(re.findall(r"^    (\w+): (.+?) = field\(", source, re.MULTILINE))
