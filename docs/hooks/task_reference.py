@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from limbeck.core.yaml import descriptions
 from limbeck.evaluation.tasks import METRIC_NAMES, TASK_GROUPS, TASKS, Task, TaskDefinition
 
 PAGE = Path(__file__).parents[1] / "reference/tasks.md"
@@ -38,7 +39,10 @@ def _keys() -> str:
     known = {key: "*needed*" if field.is_required() else field.default for key, field in fields}
     shown = {key: value if isinstance(value, str) else "" for key, value in known.items()}
     defaults = {key: value if value in ("", "*needed*") else f"`{value}`" for key, value in shown.items()}
-    rows = [f"| `{key}` | {' '.join(str(field.description).split())} | {defaults[key]} |" for key, field in fields]
+    rows = [
+        f"| `{key}` | {' '.join(text.split())} | {defaults[key]} |"
+        for key, text in descriptions(TaskDefinition).items()
+    ]
     return "\n".join(["## Keys of a task file", "", "| key | meaning | default |", "|---|---|---|", *rows])
 
 

@@ -45,7 +45,7 @@ def tiny_folder(parent: Path, family: str = "bert", **changes) -> Path:
 def run_cell(cell: Cell, prepared: PreparedTask, report: Callable[[float], None] = lambda share: None) -> CellResult:
     """Train and score one cell alone."""
     whole = PreparedCell(cell, prepared)
-    return train_once([whole], report).score(whole)
+    return train_once([whole], report).score(whole, report)
 
 
 def make_task(kind: str, **changes) -> Task:

@@ -91,7 +91,7 @@ def test_every_cell_has_the_result_of_a_training_for_it_alone(tmp_path, monkeypa
     trainings, original = [], FineTuner.train
     monkeypatch.setattr(FineTuner, "train", lambda *a: trainings.append(1) or original(*a))
     trained = train_once(cells, SILENT)
-    shared = [trained.score(cell) for cell in cells]
+    shared = [trained.score(cell, SILENT) for cell in cells]
     assert len(trainings) == 1
     for ours, theirs in zip(shared, alone, strict=True):
         assert (ours.scores, ours.predictions, ours.epoch) == (theirs.scores, theirs.predictions, theirs.epoch)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from limbeck.core.yaml import descriptions
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
@@ -88,5 +89,5 @@ def test_the_descriptions_on_the_page_are_understood():
 
 
 def test_every_key_of_a_task_file_is_explained():
-    missing = [key for key, field in TaskDefinition.model_fields.items() if not field.description]
+    missing = [key for key, text in descriptions(TaskDefinition).items() if not text]
     assert not missing, "a docstring below the field goes into the reference"
