@@ -88,6 +88,14 @@ def test_without_a_terminal_there_is_a_line_now_and_then(clock, seconds, reports
     assert stream.getvalue().splitlines() == [line]
 
 
+def test_the_first_line_may_come_at_once(clock):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream), at_once=True) as bar:
+        for done in range(3):
+            bar(done / 10, "reading mrpc")
+    assert stream.getvalue().splitlines() == ["0%: reading mrpc"]
+
+
 def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
     stream = io.StringIO()
     report = line_by_line(no_progress, Console(file=stream))

@@ -54,6 +54,19 @@ def test_the_loss_as_printed_and_the_controller_are_said(architecture):
     assert "each episode of 20 draws 5 % less at random" in as_printed
 
 
+def test_generations_that_bred_nothing_new_name_the_way_out():
+    fitness = dict.fromkeys(("maximum", "minimum", "mean", "deviation"), 1.0)
+    rows = [fitness | {"number": n, "evaluated": new, "size": 4, "best": [1]} for n, new in ((1, 4), (2, 0), (3, 0))]
+
+    def said(generations, size):
+        values = {"generations": generations, "space": {"size": size}, "cost": {"evaluations": 4}}
+        found = KINDS["mapping"].notes(studies.Search.read({"kind": "mapping"} | values))
+        return [line for line in found if "--parents best" in line]
+
+    assert said(rows, 51) == ["Without a new mapping: generation 2, 3. `--parents best` breeds new mappings only."]
+    assert said(rows[:1], 51) == said(rows, 4) == [], "all are new, and none are left"
+
+
 @pytest.fixture(params=SHOWN)
 def kind(request):
     return request.param

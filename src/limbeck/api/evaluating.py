@@ -157,7 +157,7 @@ def evaluate(
     failed, folder, costs = 0, Path(output).expanduser(), None
     files: tuple[Path, ...] = ()
     if tasks or not speed:
-        with ProgressBar(console) as bar:
+        with ProgressBar(console, at_once=True) as bar:
             outcome = run_evaluation(request, bar)
         for model in outcome.summary.models:
             model.title = titles[model.name]
@@ -268,7 +268,7 @@ def finetune(
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
 
     check_fine_tuned(request.models, definition)
-    with ProgressBar(console) as bar:
+    with ProgressBar(console, at_once=True) as bar:
         outcome = run_evaluation(request, bar)
     choice = next(iter(outcome.choices.values()), None)
     if choice is None:

@@ -173,12 +173,13 @@ class ProgressBar(Bars):
 
     Args:
         console: The console.
+        at_once: Whether the first line is not delayed, where there is no bar.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, at_once: bool = False) -> None:
         columns = (progress.TaskProgressColumn(), _RATE, progress.TimeRemainingColumn(compact=True))
         # `_StandardError` lets other bars through, which would be a line for each change.
-        super().__init__(console, *columns, seconds=15.0, transient=True, redirect_stderr=False)
+        super().__init__(console, *columns, seconds=15.0, at_once=at_once, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
         self._rate = Rate()
         self._unit, self._base = "", (0.0, time.monotonic())

@@ -151,10 +151,8 @@ class Cell:
         """Return it in a few words, for progress."""
         if not isinstance(self.point, TrainingPoint):
             return f"{self.model}, {self.task}"
-        return (
-            f"{self.model}, {self.task}, rate {self.point.learning_rate:g}, {self.point.epochs:g} epochs, "
-            f"seed {self.seed}"
-        )
+        epochs = f"{self.point.epochs:g} epoch{'s' * (self.point.epochs != 1)}"
+        return f"{self.model}, {self.task}, rate {self.point.learning_rate:g}, {epochs}, seed {self.seed}"
 
 
 def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool, as_is: bool = False) -> list[Point]:

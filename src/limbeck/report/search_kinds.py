@@ -129,6 +129,9 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         share = f"{(cost.training_seconds or 0) / seconds:.0%} of it distillation" if seconds else ""
         spent = f" in {duration(seconds)} of worker time, {share}" if seconds else ""
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
+        idle = [str(row.number) for row in record.generations if not row.evaluated]
+        if idle and cost.evaluations < record.space.size:
+            yield f"Without a new mapping: generation {', '.join(idle)}. `--parents best` breeds new mappings only."
         if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
             yield f"Invalid children are drawn again; {' and '.join(legal)} were valid."
         if cost.failed:
