@@ -205,7 +205,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(CorpusError, match=r"Cannot read the Hub data set 'some/data': no route$"):
+    with pytest.raises(CorpusError, match=r"Cannot read the Hub data set 'some/data': no route\.$"):
         read("some/data")
 
 

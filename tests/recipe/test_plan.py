@@ -12,13 +12,15 @@ import yaml
 from transformers import TrainingArguments
 
 from limbeck.corpus import Mix
-from limbeck.errors import LimbeckError
+from limbeck.errors import CorpusError, LimbeckError
 from limbeck.models import loading
 from limbeck.models.families import families
 from limbeck.models.loading import check_runs
 from limbeck.recipe import load_recipe, plan_run, training_arguments, training_fields
 from limbeck.recipe.load import without_places
+from limbeck.recipe.places import check_corpus
 from limbeck.recipe.plan import summarise
+from limbeck.recipe.schema import CorpusSpec
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.recipe.training_fields import CHECKED, DEFAULTS, MANAGED, REFUSED
 from tests.support.models import make_teacher, tiny_config
@@ -103,6 +105,33 @@ def test_families_that_are_not_tried_run_at_any_size(family):
 
 def test_what_is_refused_may_be_said_as_it_is_anyhow(tiny_recipe):
     plan(tiny_recipe, "stages.0.training.label_smoothing_factor=0", "stages.0.training.use_liger_kernel=false")
+
+
+@pytest.mark.parametrize("content", ["texts", "rows"])
+def test_sources_that_hold_nothing_to_read_are_refused_as_they_would_be_when_read(tmp_path, content):
+    labels = {"kind": "classification"} if content == "rows" else None
+    files = {"empty": {}, "blank": {"a.txt": "", "b.jsonl": ""}, "other": {"a.pdf": "x"}, "table": {"a.tsv": "x\ty\n"}}
+    for name, texts in files.items():
+        (tmp_path / name).mkdir()
+        for file, text in texts.items():
+            (tmp_path / name / file).write_text(text)
+    (tmp_path / "alone.tsv").write_text("x\ty\n")
+
+    def refusal(source):
+        corpus = CorpusSpec(sources=[str(tmp_path / source)], task=labels)
+        with pytest.raises(CorpusError) as caught:
+            check_corpus(corpus)
+        return str(caught.value)
+
+    assert "empty' holds no file of a kind that is read" in refusal("empty")
+    assert "other' holds no file of a kind that is read" in refusal("other")
+    assert f"blank' holds no {content}: its files are empty." in refusal("blank")
+    if content == "texts":
+        assert "table' holds no file" in refusal("table") and "give corpus.task" in refusal("table")
+        assert "alone.tsv' is not of a kind that is read" in refusal("alone.tsv")
+        assert "is not of a kind that is read" in refusal("*.tsv")
+    else:
+        check_corpus(CorpusSpec(sources=[str(tmp_path / "table"), str(tmp_path / "alone.tsv")], task=labels))
 
 
 def test_a_bare_no_is_a_strategy(tiny_recipe):

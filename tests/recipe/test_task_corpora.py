@@ -265,7 +265,7 @@ def test_tasks_that_a_run_could_not_score_at_its_end_are_refused_before(place, t
 
 
 def test_keys_of_the_evaluation_that_nobody_reads_are_refused(place):
-    text = {"task": None, "sources": "$/train.tsv"}
+    text = {"task": None, "sources": "installed-docs"}
     with pytest.raises(LimbeckError, match="no stage trains one for a task"):
         plan(place, text, method={"name": "minilmv2", "relation_heads": 4}, evaluation={"tasks": "rte"})
     with pytest.raises(LimbeckError, match="evaluation: data is the folder with the files of evaluation.tasks"):

@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape, has_magic, iglob
 from itertools import accumulate
@@ -143,15 +144,22 @@ def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
     return replace(source, header=tuple(header)) if isinstance(source, Files) and header else source
 
 
-def check_source(text: str) -> None:
+def check_source(text: str, content: readers.Content | None = None) -> None:
     """Refuse a path that is not there before models are loaded; other kinds are checked when they are read.
 
+    Args:
+        text: The source string.
+        content: What its files are to be read as; None says nothing of them.
+
     Raises:
-        CorpusError: if the string names nothing.
+        CorpusError: if the string names nothing, or with `content` only files that are empty or of other kinds.
     """
-    check = source_kind(text).check
-    if check is not None:
-        check(text)
+    kind = source_kind(text)
+    if kind.check is not None:
+        kind.check(text)
+    column = "" if content == "texts" else None
+    if content is not None and _is_here(text) and find_files(text, column).stored_size() == 0:
+        raise CorpusError(f"The source '{one_line(text)}' holds no {content}: its files are empty.")
 
 
 class HubDataset:
@@ -248,24 +256,17 @@ class HubDataset:
     def _open(self) -> datasets.IterableDataset:
         import datasets
 
-        try:
+        with _reaching(f"Cannot read the Hub data set '{self.name}'"):
             if self._rows is None:
                 self._rows = datasets.load_dataset(
                     self.name, self.config, split=self.split, revision=self.revision, streaming=True
                 )
             return self._rows
-        except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
-            raise self._unreachable(error) from error
 
     def _reached(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
         """Iterate over rows; errors of the client become one line."""
-        try:
+        with _reaching(f"Cannot read the Hub data set '{self.name}'"):
             yield from rows
-        except Exception as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: Exception) -> CorpusError:
-        return CorpusError(f"Cannot read the Hub data set '{self.name}': {one_line(first_line(error))}")
 
 
 def _counted(items: Iterator[Any], progress: Step | None, unit: str) -> Iterator[Any]:
@@ -398,11 +399,9 @@ def shards_of(source: Source) -> Any:
 def _file_state(file: FilePath) -> list[Any]:
     """Return path, size and time of change of a file; of a remote one the address and its state there."""
     if isinstance(file, str):
-        try:
+        with _reaching(f"Cannot reach '{one_line(file)}'"):
             system, name = file_system(file)
             return [file, str(system.ukey(name))]
-        except Exception as error:  # Each file system raises other kinds.
-            raise _unreachable(file, error) from error
     try:
         stat = file.stat()
         return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
@@ -410,8 +409,13 @@ def _file_state(file: FilePath) -> list[Any]:
         raise CorpusError(f"Cannot read '{one_line(file)}': {error.strerror}.") from error
 
 
-def _unreachable(address: str, error: Exception) -> CorpusError:
-    return CorpusError(f"Cannot reach '{one_line(address)}': {one_line(first_line(error))}.")
+@contextmanager
+def _reaching(failed: str) -> Iterator[None]:
+    """Put what failed before the reason, in one line."""
+    try:
+        yield
+    except Exception as error:  # Each file system and the Hub's client raise other kinds.
+        raise CorpusError(f"{failed}: {one_line(first_line(error)).removesuffix('.')}.") from error
 
 
 def find_files(text: str, text_column: str | None = None) -> Files:
@@ -490,7 +494,7 @@ def stored_size(text: str) -> int | None:
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
     """
-    if source_kind(text) is not SOURCES["files"] or is_remote(text):
+    if not _is_here(text):
         return None
     return find_files(text, "").stored_size()
 
@@ -501,17 +505,19 @@ def local_files(sources: Iterable[str]) -> list[Path]:
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
     """
-    named = [text for text in sources if source_kind(text) is SOURCES["files"] and not is_remote(text)]
-    return [Path(file).resolve() for text in named for file in find_files(text).files]
+    return [Path(file).resolve() for text in filter(_is_here, sources) for file in find_files(text).files]
+
+
+def _is_here(text: str) -> bool:
+    """Whether a string names files of this machine."""
+    return source_kind(text) is SOURCES["files"] and not is_remote(text)
 
 
 def _address_of(text: str) -> str:
     """Return an address as its file system writes those of files."""
-    try:
+    with _reaching(f"Cannot reach '{one_line(text)}'"):
         system, name = file_system(text)
         return str(system.unstrip_protocol(name))
-    except Exception as error:  # Each file system raises other kinds.
-        raise _unreachable(text, error) from error
 
 
 def _expression_of(pattern: str) -> str:
@@ -563,15 +569,13 @@ def _is_there(path: Path) -> bool:
 
 
 def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
-    try:
+    with _reaching(f"Cannot reach '{one_line(text)}'"):
         system, name = file_system(text)
         if _GLOB_CHARACTERS.intersection(name):
             found = sorted(system.glob(name))
         else:
             found = sorted(system.find(name)) if system.isdir(name) else [name] if system.exists(name) else []
         addresses: list[FilePath] = [system.unstrip_protocol(path) for path in found]
-    except Exception as error:  # Each file system raises other kinds.
-        raise _unreachable(text, error) from error
     files = [address for address in addresses if suffix_of(address) in suffixes]
     if not addresses:
         raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")

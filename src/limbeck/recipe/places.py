@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from glob import has_magic
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
@@ -29,8 +28,8 @@ from limbeck.recipe.schema import (
 )
 from limbeck.recipe.training_fields import check_fields
 
-_NO_PATHS = ("installed-docs", "installed-text", "hub")
-"""Beginnings of sources that are no paths."""
+_NO_PATHS = ("installed-docs", "installed-text")
+"""Sources that are no paths."""
 
 Check: TypeAlias = Callable[[], None]
 """Raises a `LimbeckError` for what is wrong."""
@@ -163,7 +162,7 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
         parse_blueprint(student)
     for source in map(str, corpus):
         if source not in TASKS and not is_own_task(source):
-            _check_source(source)
+            _check_source(source, None)
 
 
 def check_student(student: StudentSpec) -> None:
@@ -187,15 +186,14 @@ def check_corpus(corpus: CorpusSpec) -> None:
         CorpusError: one with the `mistakes`, where they are several.
     """
     checks = [partial(check_data, None if corpus.data is None else Path(corpus.data).expanduser())]
-    checks += [partial(_check_source, source) for source in (*corpus.places, *(corpus.development or ()))]
+    content: Literal["texts", "rows"] = "texts" if corpus.task is None else "rows"
+    checks += [partial(_check_source, source, content) for source in (*corpus.places, *(corpus.development or ()))]
     if found := list(_mistakes(checks)):
         raise together(found)
 
 
-def _check_source(source: str) -> None:
-    if has_magic(source) or source.partition(":")[0] in _NO_PATHS:
-        return
-    if not Path(source).expanduser().exists():
-        from limbeck.corpus.sources import check_source  # It knows what is no path, and how to say what is near.
+def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
+    if source not in _NO_PATHS and not source.startswith("hub:"):
+        from limbeck.corpus.sources import check_source
 
-        check_source(source)
+        check_source(source, content)

@@ -210,7 +210,7 @@ def plan_stage(
         prompting = sentence if _reads_prompts(corpus, stage, terms, taught_by, place) else None
         settings = corpus_settings(corpus, stage, taught_by, reads_scores=heads[1] is not None, sentence=prompting)
         for source in (*corpus.places, *(corpus.development or ())):
-            check_source(source)
+            check_source(source, "texts" if corpus.task is None else "rows")
     except CorpusError as error:
         raise CorpusError(f"{place}.corpus: {error}" if stage.corpus else str(error)) from None
     if corpus.augment is not None and isinstance(settings, LabelledSettings):
