@@ -130,7 +130,7 @@ class _Mappings(SearchKind[studies.MappingSearch]):
         spent = f" in {duration(seconds)} of worker time, {share}" if seconds else ""
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
         idle = [str(row.number) for row in record.generations if not row.evaluated]
-        if idle and cost.evaluations < record.space.size:
+        if idle and (cost.evaluations or 0) < (record.space.size or 0):
             yield f"Without a new mapping: generation {', '.join(idle)}. `--parents best` breeds new mappings only."
         if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
             yield f"Invalid children are drawn again; {' and '.join(legal)} were valid."
@@ -189,7 +189,7 @@ def _best_mappings(record: studies.MappingSearch) -> Table:
 def _draws(record: studies.MappingSearch, operator: str) -> str:
     """Count the draws of an operator that gave legal children."""
     bred = [row.breeding or {} for row in record.generations]
-    done, drawn = (sum(counts[name] for counts in bred) for name in (f"{operator}s", f"{operator}_draws"))
+    done, drawn = (sum(counts.get(name, 0) for counts in bred) for name in (f"{operator}s", f"{operator}_draws"))
     return f"{done} of {drawn} draws of {_OPERATORS[operator]}" if done else ""
 
 
