@@ -10,6 +10,7 @@ import numpy as np
 
 from limbeck.core.files import tried_beside
 from limbeck.core.kinds import KINDS
+from limbeck.core.records import INPUTS
 from limbeck.corpus import readers
 from limbeck.corpus.documents import Document, SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, Example, without_surrogates
@@ -82,8 +83,9 @@ class TaskRows:
 
     @property
     def title(self) -> str:
-        """What tables call the split: its name, or its files."""
-        return ", ".join(Path(file).name for file in self.files) or self.split
+        """What tables call the split: its name, or its files; nothing of rows that were given as objects."""
+        named = (path.name for path in map(Path, self.files) if path.parent.name != INPUTS)
+        return ", ".join(named) if self.files else self.split
 
     @property
     def pair_column(self) -> str | None:
