@@ -95,7 +95,7 @@ def test_the_share_of_dropped_probabilities(monkeypatch):
 @pytest.fixture
 def uncompiled(monkeypatch):
     """A machine without a C compiler."""
-    monkeypatch.setattr(module, "compiled_attention", lambda *_, **__: None)
+    monkeypatch.setattr(module, "compiled_plan", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -103,9 +103,10 @@ def find_kernels() -> Iterator[Finding]:
 
 def find_attention() -> Finding:
     """Say what computes attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
-    obstacle = compiled_attention.kernel().obstacle
+    found = compiled_attention.kernel()
+    obstacle = found if isinstance(found, str) else None
     name, facts = "attention on cpu", {"device": "cpu", "backend": "pytorch" if obstacle else "compiled"}
-    if not obstacle:
+    if obstacle is None:
         return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)
     way_out = "install a C compiler (gcc), or name one in $CC"
     return Finding(name, "warning", f"in bfloat16 by PyTorch, at half the speed: {obstacle}", way_out, facts)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from limbeck.core.files import atomic_file, default_cache_dir, fingerprint
 from limbeck.kernels.dropout import draw_seed, dropped_share
-from limbeck.kernels.precision import refuse_second_derivative
 from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -57,26 +56,24 @@ class _Attention(ctypes.Structure):
 
 
 class Kernel(NamedTuple):
-    """The compiled functions, or the reason why there are none.
+    """The compiled functions.
 
     Attributes:
         attend: Computes contexts of some samples.
         differentiate: Computes gradients of some samples.
-        obstacle: Why neither is there; empty if they are.
     """
 
-    attend: Callable[..., None] | None = None
-    differentiate: Callable[..., None] | None = None
-    obstacle: str = ""
+    attend: Callable[..., None]
+    differentiate: Callable[..., None]
 
 
 @lru_cache(maxsize=1)
-def kernel() -> Kernel:
-    """Compile the kernel, or find it in the cache; a compiler that is missing or fails is an obstacle, no error."""
+def kernel() -> Kernel | str:
+    """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     processor = Path("/proc/cpuinfo")
     if (found := shutil.which(compiler[0])) is None or not processor.is_file():
-        return Kernel(obstacle=f"no C compiler '{compiler[0]}'" if found is None else "it is compiled on Linux only")
+        return f"no C compiler '{compiler[0]}'" if found is None else "it is compiled on Linux only"
     traits = sorted({line for line in processor.read_text().splitlines() if line.startswith(("flags", "Features"))})
     key = fingerprint([SOURCE.read_text(encoding="utf-8"), compiler, os.path.realpath(found), OPTIONS, traits])
     library = default_cache_dir() / "kernels" / f"attention-{key}.so"
@@ -89,8 +86,8 @@ def kernel() -> Kernel:
         loaded = ctypes.CDLL(str(library))
         made = Kernel(_function(loaded, "attend"), _function(loaded, "differentiate"))
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
-        return Kernel(obstacle=f"'{compiler[0]}' did not compile it ({type(error).__name__})")
-    return made if _is_right(made) else Kernel(obstacle=f"what '{compiler[0]}' made of it computes something else")
+        return f"'{compiler[0]}' did not compile it ({type(error).__name__})"
+    return made if _is_right(made) else f"what '{compiler[0]}' made of it computes something else"
 
 
 def _function(library: ctypes.CDLL, name: str) -> Callable[..., None]:
@@ -102,36 +99,28 @@ def _function(library: ctypes.CDLL, name: str) -> Callable[..., None]:
 
 
 def _is_right(made: Kernel) -> bool:
-    """Whether the kernel computes attention, by one sample."""
+    """Whether the kernel computes attention and its gradients, by one sample."""
     row = torch.arange(2 * 19 * 5, dtype=torch.float32).view(2, 19, 5).mul(0.37).sin().bfloat16()
-    plan = _plan((19,), 0.4, 0.0, 0)
-    found, wanted = row.new_full((19, 2, 5), torch.nan), F.scaled_dot_product_attention(row, row, row, scale=0.4)
-    _Work(row, row, row, found, plan).attend(made)
-    return bool((found.transpose(0, 1) - wanted).abs().max() < 0.05)
+    with torch.enable_grad():
+        query, key, value = (row.clone().requires_grad_() for _ in range(3))
+        context = F.scaled_dot_product_attention(query, key, value, scale=0.4)
+        wanted = [context.detach(), *torch.autograd.grad(context, (query, key, value), row)]
+    found = [row.new_full((19, 2, 5), torch.nan) for _ in wanted]
+    work = CompiledPlan(made, _divide((19,), 1), 0.4, 0.0, 0).work(row, row, row)
+    work.attend(found[0])
+    work.differentiate(found[0], row.transpose(0, 1), found[1:])
+    return all(bool((x.transpose(0, 1) - y).abs().max() < 0.05) for x, y in zip(found, wanted, strict=True))
 
 
-def compiled_attention(
+def compiled_plan(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], *, scale: float, dropout: float
-) -> Tensor | None:
-    """Attend within each sample of a packed row; None where the kernel cannot: see `packed_attention`.
-
-    Args:
-        query: `[A, T, D]`, bfloat16 on a CPU, like `key` and `value`.
-        key: Like `query`.
-        value: Like `query`.
-        lengths: Tokens of each sample, 1 or more; they add up to T.
-        scale: Factor of the scores.
-        dropout: Probability that a probability is set to 0, below 1.
-
-    Returns:
-        `[T, A, D]`; scores are computed in float32. It has a first derivative only.
-    """
+) -> "CompiledPlan | None":
+    """Plan attention by the kernel; None where it cannot compute it. Arguments are those of `packed_attention`."""
     alike = {x.dtype for x in (query, key, value)} == {torch.bfloat16} and query.shape == value.shape
-    if not alike or kernel().obstacle:
+    if not alike or isinstance(made := kernel(), str):
         return None
-    plan = _plan(lengths, scale, dropout, draw_seed() if dropped_share(dropout) else 0)
-    context: Tensor = _CompiledAttention.apply(query, key, value, plan)
-    return context
+    division = _divide(tuple(lengths), TASKS * torch.get_num_threads())
+    return CompiledPlan(made, division, scale, dropout, draw_seed() if dropped_share(dropout) else 0)
 
 
 @dataclass(frozen=True)
@@ -173,101 +162,76 @@ def _ranges(costs: Sequence[int], parts: int) -> list[tuple[int, int]]:
     return ranges
 
 
-class _Plan(NamedTuple):
+class CompiledPlan(NamedTuple):
     """How attention is computed."""
 
+    made: Kernel
     division: _Division
     scale: float
     dropout: float
     seed: int
 
-
-def _plan(lengths: Sequence[int], scale: float, dropout: float, seed: int) -> _Plan:
-    return _Plan(_divide(tuple(lengths), TASKS * torch.get_num_threads()), scale, dropout, seed)
-
-
-class _CompiledAttention(torch.autograd.Function):
-    """Joins the kernel to autograd; saved are the operands, the result and the plan with its seed."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: _Plan) -> Tensor:
-        context = value.new_empty(value.shape[1], value.shape[0], value.shape[2])
-        _Work(query, key, value, context, plan).attend(kernel())
-        ctx.save_for_backward(query, key, value, context)
-        ctx.plan = plan
-        return context
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative(
-            "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
-        )
-        query, key, value, context = ctx.saved_tensors
-        # Laid out as the projections gave them, so that heads are joined again without a copy.
-        grads = [torch.empty_like(context) for _ in range(3)]
-        work = _Work(query, key, value, context, ctx.plan)
-        work.differentiate(kernel(), upstream, grads)
-        return *(x.transpose(0, 1) for x in grads), None
+    def work(self, query: Tensor, key: Tensor, value: Tensor) -> "CompiledWork":
+        """Bring operands, `[A, T, D]`, to the plan."""
+        return CompiledWork(query, key, value, self)
 
 
-class _Work:
+class CompiledWork:
     """Operands as the kernel is given them.
 
     Args:
         query: `[A, T, D]`.
         key: Like `query`.
         value: Like `query`.
-        context: The result, `[T, A, D]`.
         plan: How attention is computed.
     """
 
-    def __init__(self, query: Tensor, key: Tensor, value: Tensor, context: Tensor, plan: _Plan) -> None:
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: CompiledPlan) -> None:
         self.operands = [_dense(x.transpose(0, 1)) for x in (query, key, value)]
-        self.context, self.plan = context, plan
-        division = plan.division
-        padded, width = (-(-size // _LANES) * _LANES for size in (division.longest, context.shape[-1]))
+        self.plan = plan
+        division, (heads, _, depth) = plan.division, query.shape
+        padded, width = (-(-size // _LANES) * _LANES for size in (division.longest, depth))
         self.operand, self.block = padded * width, max(BLOCK, padded)
         self.given = _Attention(
             *map(_operand, self.operands),
-            context=context.data_ptr(),
             samples=division.samples.data_ptr(),
-            heads=context.shape[1],
-            depth=context.shape[2],
+            heads=heads,
+            depth=depth,
             block=self.block,
             scale=plan.scale,
             dropped=round(dropped_share(plan.dropout) * (1 << 16)),
             seed=plan.seed % (1 << 32),
         )
 
-    def attend(self, made: Kernel) -> None:
-        """Write the context."""
-        division, scale = self.plan.division, self.plan.scale
-        fast = not dropped_share(self.plan.dropout)
-        assert made.attend is not None
+    def attend(self, context: Tensor) -> None:
+        """Write the context, `[T, A, D]`."""
+        self.given.context = context.data_ptr()
+        division, fast = self.plan.division, not dropped_share(self.plan.dropout)
         size = 5 * self.operand + self.block
         ranges = division.of_short if fast else division.of_all
-        tasks = [partial(self._run, made.attend, size, *own) for own in ranges]
+        tasks = [partial(self._run, self.plan.made.attend, size, *own) for own in ranges]
         if fast:
             long = division.samples[division.short :].tolist()
-            tasks = [partial(self._attend_fast, slice(start, start + length), scale) for start, length in long] + tasks
+            slices = (slice(start, start + length) for start, length in long)
+            tasks = [partial(self._attend_fast, context, tokens) for tokens in slices] + tasks
         run_tasks(tasks)
 
-    def differentiate(self, made: Kernel, upstream: Tensor, grads: Sequence[Tensor]) -> None:
+    def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of the operands, each `[T, A, D]`."""
         upstream = _dense(upstream)
-        self.given.upstream = _operand(upstream)
+        self.given.context, self.given.upstream = context.data_ptr(), _operand(upstream)
         self.given.of_query, self.given.of_key, self.given.of_value = (x.data_ptr() for x in grads)
-        assert made.differentiate is not None
         size = 10 * self.operand + 2 * self.block
-        run_tasks([partial(self._run, made.differentiate, size, *own) for own in self.plan.division.of_all])
+        run_tasks([partial(self._run, self.plan.made.differentiate, size, *own) for own in self.plan.division.of_all])
 
     def _run(self, function: Callable[..., None], scratch: int, first: int, last: int) -> None:
-        memory = _SCRATCH.take("attention", (scratch,), self.context, torch.float32)
+        memory = _SCRATCH.take("attention", (scratch,), self.operands[0], torch.float32)
         function(ctypes.byref(self.given), first, last, memory.data_ptr())
 
-    def _attend_fast(self, tokens: slice, scale: float) -> None:
+    def _attend_fast(self, context: Tensor, tokens: slice) -> None:
         query, key, value = (x[tokens].transpose(0, 1)[None] for x in self.operands)
-        self.context[tokens] = F.scaled_dot_product_attention(query, key, value, scale=scale)[0].transpose(0, 1)
+        found = F.scaled_dot_product_attention(query, key, value, scale=self.plan.scale)
+        context[tokens] = found[0].transpose(0, 1)
 
 
 def _dense(operand: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from limbeck.errors import KernelError
-from limbeck.kernels.compiled_attention import compiled_attention
+from limbeck.kernels.compiled_attention import CompiledPlan, compiled_plan
 from limbeck.kernels.dropout import KeepFactors, draw_seed, dropped_share
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
 from limbeck.kernels.workers import Scratch, run_tasks
@@ -50,8 +50,8 @@ def packed_attention(
     """Attend within each sample of a packed row: softmax(Q Kᵀ · scale) V per head, dropout on the probabilities.
 
     In bfloat16, PyTorch's backward pass of fast attention on a CPU takes several times as long as in float32: there
-    scores are computed in float32 here, by a compiled kernel where a C compiler is found (`compiled_attention`), else
-    short samples in groups of like length.
+    scores are computed in float32 here, by a compiled kernel where a C compiler is found (`compiled_attention.py`),
+    else short samples in groups of like length.
 
     Args:
         query: `[A, T, D]`, T tokens of all samples one after the other; on a CPU.
@@ -78,16 +78,15 @@ def packed_attention(
     if share == 1:
         return value.transpose(0, 1) * 0
     halves = value.dtype in HALVES
-    if halves and (found := compiled_attention(query, key, value, lengths, scale=scale, dropout=dropout)) is not None:
-        return found
     if share == 0 and not halves:
         # PyTorch's fast attention takes four axes only.
         samples = ((query[None, :, own], key[None, :, own], value[None, :, own]) for own in _slices(lengths))
         return torch.cat([F.scaled_dot_product_attention(*own, scale=scale)[0].transpose(0, 1) for own in samples])
-    blocks = _blocks(tuple(lengths), len(value), GROUPED_TO if halves else 0, BLOCK)
-    context: Tensor = _BlockedAttention.apply(
-        query, key, value, _Plan(blocks, scale, dropout, draw_seed() if share else 0)
-    )
+    plan: CompiledPlan | _Plan | None = compiled_plan(query, key, value, lengths, scale=scale, dropout=dropout)
+    if plan is None:
+        blocks = _blocks(tuple(lengths), len(value), GROUPED_TO if halves else 0, BLOCK)
+        plan = _Plan(blocks, scale, dropout, draw_seed() if share else 0)
+    context: Tensor = _PackedAttention.apply(query, key, value, plan)
     return context
 
 
@@ -187,16 +186,19 @@ class _Plan:
         """Return the keep factors of a block from their beginning; None without dropout."""
         return KeepFactors(self.dropout, self.seed, block.number) if dropped_share(self.dropout) else None
 
+    def work(self, query: Tensor, key: Tensor, value: Tensor) -> "_Work":
+        """Bring operands, `[A, T, D]`, to the plan."""
+        return _Work(query, key, value, self)
 
-class _BlockedAttention(torch.autograd.Function):
-    """Joins the blocks to autograd; saved are the operands, the result and the plan with its seed."""
+
+class _PackedAttention(torch.autograd.Function):
+    """Joins a plan's work to autograd; saved are the operands, the result and the plan with its seed."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: _Plan) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: _Plan | CompiledPlan) -> Tensor:
         context = value.new_empty(value.shape[1], value.shape[0], value.shape[2])
-        work = _Work(query, key, value, plan)
         with autocast_off(query.device):  # Other threads have none; one thread must not differ.
-            run_tasks([partial(work.attend, block, context) for block in plan.blocks])
+            plan.work(query, key, value).attend(context)
         ctx.save_for_backward(query, key, value, context)
         ctx.plan = plan
         return context
@@ -209,9 +211,8 @@ class _BlockedAttention(torch.autograd.Function):
         query, key, value, context = ctx.saved_tensors
         # Laid out as the projections gave them, so that heads are joined again without a copy.
         grads = [x.new_empty(x.shape[1], x.shape[0], x.shape[2]) for x in (query, key, value)]
-        work = _Work(query, key, value, ctx.plan)
         with autocast_off(query.device):
-            run_tasks([partial(work.differentiate, block, context, upstream, grads) for block in ctx.plan.blocks])
+            ctx.plan.work(query, key, value).differentiate(context, upstream, grads)
         return *(x.transpose(0, 1) for x in grads), None
 
 
@@ -232,8 +233,15 @@ class _Work:
         self.survivors = 1 / (1 - dropped_share(plan.dropout))
         self.scratch = _SCRATCH
 
-    def attend(self, block: _Block, context: Tensor) -> None:
-        """Write the context of a block into `[T, A, D]`."""
+    def attend(self, context: Tensor) -> None:
+        """Write the context, `[T, A, D]`."""
+        run_tasks([partial(self._attend, block, context) for block in self.plan.blocks])
+
+    def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
+        """Write the gradients of the operands, each `[T, A, D]`."""
+        run_tasks([partial(self._differentiate, block, context, upstream, grads) for block in self.plan.blocks])
+
+    def _attend(self, block: _Block, context: Tensor) -> None:
         keep = self.plan.keep(block)
         if keep is None and block.length > SHORT:
             query, key, value = (block.take(operand) for operand in self.operands)
@@ -253,8 +261,7 @@ class _Work:
             found.mul_(self.survivors)
         block.put(found.view(block.samples, -1, *found.shape[1:]), context)
 
-    def differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
-        """Write the gradients of a block's operands, each `[T, A, D]`."""
+    def _differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         query, key, value = (
             self._units(name, block, operand) for name, operand in zip("qkv", self.operands, strict=True)
         )
