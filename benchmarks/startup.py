@@ -8,10 +8,15 @@ import argparse
 import json
 import os
 import resource
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from limbeck.core.machine import hardware
@@ -27,6 +32,14 @@ COMMANDS = {
     "distill, recipe not there": ["-m", "limbeck", "distill", "none.yaml"],
     "distill, unknown key": ["-m", "limbeck", "distill", "recipe.yaml", "--set", "studnt.shape=3"],
     "distill, teacher not there": ["-m", "limbeck", "distill", "recipe.yaml", "--set", "teacher.model=/none"],
+    "distill, wrong type": ["-m", "limbeck", "distill", "recipe.yaml", "--set", "stages.0.training.learning_rate=fast"],
+    "distill, unknown option": ["-m", "limbeck", "distill", "--zzz"],
+    "validate, seven mistakes": ["-m", "limbeck", "validate", "wrong.yaml"],
+    "validate, a table as text": ["-m", "limbeck", "validate", "recipe.yaml", "--set", "corpus.sources=[table.tsv]"],
+    "evaluate, no such name": ["-m", "limbeck", "evaluate", "nothing", "--tasks", "rte", "--output", "out"],
+    "export, no such name": ["-m", "limbeck", "export", "nothing", "--format", "onnx"],
+    "inspect, no such name": ["-m", "limbeck", "inspect", "similarity", "nothing"],
+    "benchmark model, no such name": ["-m", "limbeck", "benchmark", "model", "nothing"],
     "evaluate, unknown task": ["-m", "limbeck", "evaluate", "a/b", "--tasks", "rtee", "--output", "out"],
     "search, no steps": ["-m", "limbeck", "search", "mapping", "recipe.yaml", "--steps", "0", "--output", "out"],
     "inspect, model not there": ["-m", "limbeck", "inspect", "similarity", "/none"],
@@ -37,13 +50,72 @@ COMMANDS = {
 }
 
 
-def core_seconds(source: Path, arguments: list[str], folder: Path) -> float:
-    """Run Python on a checkout's package; returns user and system seconds of it and its children."""
-    environment = os.environ | {"PYTHONPATH": str(source / "src"), "HF_HUB_OFFLINE": "1"}
+WRONG = """\
+teacher: ./gone
+student: 6by384
+sed: 4
+corpus: {sources: [./nowhere.txt], held_out: many}
+stages:
+- {method: minilm2, training: {learning_rate: fast}}
+"""
+RESUMED = "distill --resume, to its first step"
+LOG = Path("run", "stages", "2-sentence-vectors", "log.jsonl")
+
+
+def environment_of(source: Path) -> dict[str, str]:
+    """Return the variables under which a checkout's package is run."""
+    return os.environ | {"PYTHONPATH": str(source / "src"), "HF_HUB_OFFLINE": "1"}
+
+
+def core_seconds(source: Path, run: Callable[[Path], object]) -> float:
+    """Run something of a checkout's package; returns user and system seconds of it and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
+    run(source)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def call(source: Path, *, arguments: list[str], folder: Path) -> None:
+    """Run Python to its end."""
+    environment = environment_of(source)
+    subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
+
+
+def train_until(source: Path, *, folder: Path, lines: int, stop: signal.Signals, resume: bool = False) -> None:
+    """Distil by `tiny.yaml` until its second stage has logged so many lines."""
+    command = [sys.executable, "-m", "limbeck", "distill", "tiny.yaml", "--quiet", *(["--resume"] if resume else [])]
+    process = subprocess.Popen(command, cwd=folder, env=environment_of(source), stderr=subprocess.PIPE)
+    while process.poll() is None and _lines(folder) < lines:
+        time.sleep(0.01)
+    process.send_signal(stop)
+    _, error = process.communicate()
+    if _lines(folder) < lines:
+        raise SystemExit(f"no step was logged: {error.decode()}")
+
+
+def _lines(folder: Path) -> int:
+    return (folder / LOG).read_text(encoding="utf-8").count("\n") if (folder / LOG).is_file() else 0
+
+
+def resume(source: Path, *, folder: Path) -> None:
+    """Resume the stopped run until it has logged another line."""
+    shutil.rmtree(folder / "run")
+    shutil.copytree(folder / "stopped", folder / "run")
+    train_until(source, folder=folder, lines=_lines(folder) + 1, stop=signal.SIGKILL, resume=True)
+
+
+def write_files(folder: Path) -> None:
+    """Write the recipes, and stop a run."""
+    quickstart = read_shipped("quickstart")
+    (folder / "recipe.yaml").write_text(quickstart, encoding="utf-8")
+    (folder / "wrong.yaml").write_text(WRONG, encoding="utf-8")
+    (folder / "table.tsv").write_text("text\tlabel\n", encoding="utf-8")
+    tiny = quickstart.replace("runs/quickstart", "run").replace("max_steps: 680", "max_steps: 40")
+    tiny = tiny.replace("    training:\n", "    training:\n      logging_steps: 1\n")
+    tiny = tiny.replace("  held_out: 0.03", "  held_out: 0.03\n  max_documents: 3000")
+    (folder / "tiny.yaml").write_text(tiny, encoding="utf-8")
+    train_until(ROOT, folder=folder, lines=12, stop=signal.SIGTERM)
+    shutil.copytree(folder / "run", folder / "stopped")
 
 
 def main() -> None:
@@ -55,9 +127,9 @@ def main() -> None:
     given = parser.parse_args()
     commands = dict(COMMANDS)
     if given.run is not None:
-        run = str(given.run.resolve())
-        commands["status of a run"] = ["-m", "limbeck", "status", run]
-        commands["report of a run"] = ["-m", "limbeck", "report", run, "--output", "page.html"]
+        place = str(given.run.resolve())
+        commands["status of a run"] = ["-m", "limbeck", "status", place]
+        commands["report of a run"] = ["-m", "limbeck", "report", place, "--output", "page.html"]
     commits = {
         side: subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=source, capture_output=True, text=True, check=True
@@ -66,16 +138,17 @@ def main() -> None:
     }
     machine = {key: hardware()[key] for key in ("cpu", "cores")}
     found = {}
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "recipe.yaml").write_text(read_shipped("quickstart"), encoding="utf-8")
-        for name, arguments in commands.items():
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        write_files(folder)
+        calls = {name: partial(call, arguments=arguments, folder=folder) for name, arguments in commands.items()}
+        for name, run in {**calls, RESUMED: partial(resume, folder=folder)}.items():
             seconds: dict[str, list[float]] = {"before": [], "after": []}
             for source in (given.before, ROOT):  # Compiles, and lets `validate` compare vectors once.
-                core_seconds(source, arguments, folder)
+                core_seconds(source, run)
             for _ in range(given.rounds):
                 for side, source in (("before", given.before), ("after", ROOT)):
-                    seconds[side].append(round(core_seconds(source, arguments, folder), 3))
+                    seconds[side].append(round(core_seconds(source, run), 3))
             found[name] = {
                 side: {"least": min(all_), "median": statistics.median(all_), "rounds": all_}
                 for side, all_ in seconds.items()

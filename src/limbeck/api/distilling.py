@@ -271,11 +271,11 @@ def _choose(said: dict[str, Any], *, resume: bool) -> dict[str, Any]:
 
 
 def _carry_out(run: Run, record: RunRecord) -> RunResult:
-    from limbeck.training.evaluation import evaluate_student
-
     run.train()
     metrics: dict[str, Any] = {}
     if run.plan.recipe.evaluation.enabled:
+        from limbeck.training.evaluation import evaluate_student
+
         run.console.print("Comparing teacher and student …", highlight=False)
         run.heartbeat.begin("evaluation")
         with record.timed("evaluation"), ProgressBar(run.console) as bar:

@@ -128,6 +128,18 @@ _TRANSLATED = re.compile(r"[-._](?!md|gz)[a-z]{2}(?:[-_][a-z]{2})?(?:\.(?:txt|md
 _BLANK_LINE = re.compile(r"^ *\.$", re.MULTILINE)
 
 
+_NAME, _VERSION = (re.compile(rf"^{key}: *(\S+) *$", re.MULTILINE) for key in ("Name", "Version"))
+
+
+def _release(distribution: importlib.metadata.Distribution) -> str:
+    """Return the name and the version of a distribution; the standard parser of all that it says takes longer."""
+    header = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
+    name, version = _NAME.findall(header), _VERSION.findall(header)
+    if len(name) == len(version) == 1:
+        return f"{name[0]}=={version[0]}"
+    return f"{distribution.name}=={distribution.version}"
+
+
 class InstalledDocs:
     """Docstring prose of installed packages and the standard library.
 
@@ -161,8 +173,7 @@ class InstalledDocs:
         if self._named:
             files = [Path(path).stat() for path in self.paths()]
             return [self.name, roots, [[file.st_size, file.st_mtime_ns] for file in files]]
-        distributions = {f"{entry.name}=={entry.version}" for entry in importlib.metadata.distributions()}
-        return [self.name, roots, sys.version, sorted(distributions)]
+        return [self.name, roots, sys.version, sorted({*map(_release, importlib.metadata.distributions())})]
 
     def documents(
         self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None

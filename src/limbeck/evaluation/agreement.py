@@ -14,7 +14,6 @@ from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
@@ -136,6 +135,8 @@ def furthest_pairs(
         student_similarities: One number a pair.
         teacher_similarities: One number a pair.
     """
+    from scipy.stats import rankdata  # As in `inference`.
+
     both = [np.asarray(values, np.float64) for values in (student_similarities, teacher_similarities)]
     student, teacher = ((rankdata(values) - 1) / max(len(pairs) - 1, 1) for values in both)
     apart = np.abs(student - teacher)

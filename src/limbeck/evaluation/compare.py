@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -287,6 +286,8 @@ def _score(predicted: Tensor, wanted: Tensor, task: str) -> float | None:
     if KINDS[task].has_value:
         if len(predicted.unique()) == 1 or len(wanted.unique()) == 1 or bool(wanted.isnan().any()):
             return None
+        from scipy.stats import spearmanr  # As in `inference`.
+
         return float(spearmanr(predicted.numpy(), wanted.numpy()).statistic)
     if KINDS[task].has_several:
         ours, theirs = predicted.bool(), wanted.bool()

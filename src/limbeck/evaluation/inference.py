@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
@@ -232,6 +231,8 @@ def spearman_agreement(student_similarities: ArrayLike, teacher_similarities: Ar
         raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
     if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():
         return float("nan")
+    from scipy.stats import rankdata  # It takes a third of a second to import, which a run need not wait for.
+
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (student, teacher)]
     scale = np.sqrt(np.prod([(each**2).sum() for each in ranks]))
     return float((ranks[0] * ranks[1]).sum() / scale) if scale > 0 else float("nan")
