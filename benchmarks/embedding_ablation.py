@@ -85,7 +85,8 @@ class Change:
         overrides: As `--set` takes them.
         steps: Steps as a multiple of the base's.
         relations: Steps of the quickstart's first stage, relations between tokens, before.
-        average: Decay of a moving average of the weights, which replaces them at the end.
+        average: Share of the steps that a moving average of the weights spans, which replaces them at the end.
+        decay: Share of the steps in which the rate falls to zero, after staying.
         hold: Share of the way back to their start that embeddings go after each step.
     """
 
@@ -93,11 +94,12 @@ class Change:
     steps: float = 1.0
     relations: int = 0
     average: float = 0.0
+    decay: float = 0.0
     hold: float = 0.0
 
-    def callbacks(self) -> list[TrainerCallback]:
+    def callbacks(self, steps: int) -> list[TrainerCallback]:
         """Return what acts on the weights between steps."""
-        averaged = [Average(self.average)] if self.average else []
+        averaged = [Average(1 - 1 / (self.average * steps))] if self.average else []
         return [*averaged, *([Hold(self.hold)] if self.hold else [])]
 
 
@@ -176,7 +178,6 @@ def narrow(distance: str, hidden: float = 0.0) -> list[str]:
     ]
 
 
-WSD = "{num_decay_steps: 136, min_lr_ratio: 0.0}"
 CHANGES: dict[str, Change] = {
     "base": Change(),
     "replace": Change(["stages.0.augment.replace_tokens=0.3"]),
@@ -193,14 +194,14 @@ CHANGES: dict[str, Change] = {
     "hidden states x 0.1": Change(method(hidden_weight=3, layer_weight=0.9)),
     "embeddings trained": Change(["stages.0.freeze=[]"]),
     "embeddings held": Change(["stages.0.freeze=[]"], hold=0.02),
-    "average of 100 steps": Change(average=0.99),
-    "average of 100 steps, constant rate": Change(training(lr_scheduler_type="constant_with_warmup"), average=0.99),
+    "average of a tenth": Change(average=0.1),
+    "average of a tenth, constant rate": Change(training(lr_scheduler_type="constant_with_warmup"), average=0.1),
     "batch 32": Change(training(per_device_train_batch_size=32, learning_rate=7e-4), steps=2.0),
     "batch 128": Change(training(per_device_train_batch_size=128, learning_rate=1.4e-3), steps=0.5),
     "rate 5e-4": Change(training(learning_rate=5e-4)),
     "rate 2e-3": Change(training(learning_rate=2e-3)),
     "schedule cosine": Change(training(lr_scheduler_type="cosine")),
-    "schedule WSD": Change(training(lr_scheduler_type="warmup_stable_decay", lr_scheduler_kwargs=WSD)),
+    "schedule WSD": Change(training(lr_scheduler_type="warmup_stable_decay"), decay=0.2),
     "layers 1 4 6": Change(starts("[1, 4, 6]", 1, 4)),
     "layers 2 4 6": Change(starts("[2, 4, 6]", 2, 4)),
     "layers 1 2 6": Change(starts("[1, 2, 6]", 1, 2)),
@@ -223,7 +224,9 @@ def recipe_of(change: Change, text: str, seed: int, steps: int, output: Path) ->
     """Make the recipe of a row."""
     from limbeck.recipe.load import apply_overrides
 
-    recipe = apply_overrides(BASE, [*change.overrides, *training(max_steps=round(steps * change.steps))])
+    steps = round(steps * change.steps)
+    falling = training(lr_scheduler_kwargs={"num_decay_steps": round(change.decay * steps)}) if change.decay else []
+    recipe = apply_overrides(BASE, [*change.overrides, *falling, *training(max_steps=steps)])
     relations = {
         "name": "relations",
         "method": {"name": "minilmv2", "relation_heads": 48},
@@ -373,7 +376,9 @@ def measure(arguments: argparse.Namespace, only: Sequence[str]) -> None:
             return
         output = arguments.work / f"{name}-{list(CHANGES).index(change)}-{seed}-{steps}"
         made = limbeck.distill(
-            recipe_of(CHANGES[change], text, seed, steps, output), callbacks=CHANGES[change].callbacks(), overwrite=True
+            recipe_of(CHANGES[change], text, seed, steps, output),
+            callbacks=CHANGES[change].callbacks(steps),
+            overwrite=True,
         )
         stages = made.record["stages"]
         row = {
@@ -406,7 +411,7 @@ METRICS = ("sick", "mrpc", "news", "squad", "documents")
 
 
 def table() -> Iterator[str]:
-    """Lay the rows out: means over seeds, and differences from the base seed by seed, in points."""
+    """Lay the rows out: means over seeds, and differences from the base seed by seed, in points, ± their deviation."""
     rows = read_rows()
     by_cell = {(row["text"], row["steps"], row["change"], row["seed"]): row for row in rows}
     yield f"| text | steps | change | seeds | {' | '.join(METRICS)} | s |"
@@ -419,7 +424,8 @@ def table() -> Iterator[str]:
             bases = [(run, by_cell.get((text, steps, "base", run["seed"]))) for run in runs]
             off = [100 * (run[metric] - base[metric]) for run, base in bases if base is not None and metric in base]
             mean = f"{statistics.fmean(known):.4f}" if known else "-"
-            written.append(f"{mean} ({statistics.fmean(off):+.2f})" if off and change != "base" else mean)
+            spread = f" ± {statistics.stdev(off):.2f}" if len(off) > 1 else ""
+            written.append(f"{mean} ({statistics.fmean(off):+.2f}{spread})" if off and change != "base" else mean)
         seconds = statistics.fmean(run.get("seconds", 0) for run in runs)
         yield f"| {text} | {steps} | {change} | {len(runs)} | {' | '.join(written)} | {seconds:.0f} |"
 
