@@ -2,7 +2,7 @@
 
     pip install --no-deps --target PEERS model2vec skeletoken       # its own pins would change other packages
     PYTHONPATH=PEERS python benchmarks/embedding_students.py --data DATA --work runs/embedding --minutes 15
-    python benchmarks/embedding_students.py --table --figure students.svg
+    python benchmarks/embedding_students.py --table
 
 all-MiniLM-L6-v2 (6x384) becomes 3x384 and 3x192, on Wikipedia (`wikipedia-en` below DATA) and one fifth questions
 of SQuAD 1.1's part `v1.1-train.json`. `--minutes` are of training; a probe of a few steps says how many steps they are.
@@ -407,24 +407,6 @@ def _written(value: float | None) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
-def draw(path: Path) -> None:
-    """Draw quality against milliseconds: retrieval with the student's own documents, and with the teacher's."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for number, (shape, tool, _, found) in enumerate(means()):
-        for name, filled in (("MRR@10", True), ("MRR@10, teacher's documents", False)):
-            if found[name] is not None:
-                label = f"{shape}, {tool}" if filled else None
-                colour = f"C{number % 10}"
-                face = colour if filled else "none"
-                axes.scatter(found["ms alone"], found[name], label=label, edgecolors=colour, facecolors=face)
-    axes.set(xscale="log", xlabel="ms of one sentence", ylabel="MRR@10 on SQuAD's paragraphs")
-    axes.legend(fontsize=6, title="hollow: among the teacher's documents", title_fontsize=6)
-    figure.savefig(path)
-
-
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -435,15 +417,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds")
     parser.add_argument("--hours", type=float, help="begin no student after so many")
     parser.add_argument("--table", action="store_true", help="print the rows as a table")
-    parser.add_argument("--figure", type=Path, help="draw quality against milliseconds to this file")
     arguments = parser.parse_args()
-    if arguments.figure:
-        draw(arguments.figure)
     if arguments.table:
         print("\n".join(table()))
-    elif not arguments.figure and (arguments.data is None or arguments.work is None):
+    elif arguments.data is None or arguments.work is None:
         parser.error("a measurement needs --data and --work")
-    elif not arguments.figure:
+    else:
         measure(arguments)
 
 

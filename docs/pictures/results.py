@@ -1,4 +1,4 @@
-"""Draws `results.svg`, the picture of the first page, from the rows of two result files.
+"""Draws the pictures of pages from the rows of result files: `results.svg` of the first page, and `embedding.svg`.
 
 python docs/pictures/results.py
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 from limbeck.core.blocks import Figure
@@ -48,9 +49,41 @@ def figure() -> Figure:
     return plot_figure("Quality against latency", plots.Plot(series, *axes))
 
 
-def svg() -> str:
+def embedding_figure() -> Figure:
+    """Retrieval by students of an embedding model against latency, a colour for each maker, means over seeds.
+
+    Students of one shape cost the same, so that they share a latency: the median of their measurements.
+    """
+    rows = [
+        json.loads(line) for line in (RESULTS / "embedding_students.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    cost: dict[str, list[float]] = {}
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        cost.setdefault(row["shape"], []).append(row["ms_in_batches"])
+        maker, variant = re.fullmatch("([^:,]+)[:,]? ?(.*)", row["tool"]).groups()
+        name = f"{row['shape']}, {variant}" if variant else row["shape"]
+        scores.setdefault(maker, {}).setdefault(name, []).append(row["symmetric"]["mrr_at_10"])
+    series = [
+        plots.Series(
+            "all-MiniLM-L6-v2, the teacher" if maker == "teacher" else maker,
+            [(statistics.median(cost[name.split(",")[0]]), statistics.fmean(found)) for name, found in named.items()],
+            style,
+            "points",
+            names=[*named],
+        )
+        for style, (maker, named) in enumerate(scores.items())
+    ]
+    axes = (
+        plots.Axis("latency, ms a sentence in batches of 32 on two CPU cores", from_zero=True, room=0.1),
+        plots.Axis("SQuAD, MRR@10", room=0.1),
+    )
+    return plot_figure("Retrieval against latency", plots.Plot(series, *axes))
+
+
+def svg(figure: Figure) -> str:
     """The figure as a file that follows its reader's theme, light or dark."""
-    shown, at_large = svg_of(figure()), 1.3
+    shown, at_large = svg_of(figure), 1.3
     light, dark = ("".join(f"--{ink}:{colour};" for ink, colour in theme.items() if f"(--{ink})" in shown)
                    for theme in plots.THEMES.values())  # fmt: skip
     style = f"svg{{{light}}}@media(prefers-color-scheme:dark){{svg{{{dark}}}}}"
@@ -60,4 +93,5 @@ def svg() -> str:
 
 
 if __name__ == "__main__":
-    (HERE / "results.svg").write_text(svg(), encoding="utf-8")
+    for name, drawn in (("results", figure()), ("embedding", embedding_figure())):
+        (HERE / f"{name}.svg").write_text(svg(drawn), encoding="utf-8")

@@ -9,7 +9,7 @@ from limbeck.report.plots import THEMES, show
 from tests.docs.pages import ROOT, Page, script
 
 RESULTS = ROOT / "benchmarks" / "results"
-SAVED = ROOT / "docs" / "pictures" / "results.svg"
+PICTURES = ROOT / "docs" / "pictures"
 
 
 @pytest.fixture(scope="module")
@@ -17,24 +17,42 @@ def picture():
     return script("docs/pictures/results.py")
 
 
+def figure_of(picture, name):
+    return picture.figure() if name == "results" else picture.embedding_figure()
+
+
 @pytest.mark.parametrize(("page", "target"), [("README.md", "docs/pictures/results.svg"),
-                                              ("docs/index.md", "pictures/results.svg")])  # fmt: skip
+                                              ("docs/index.md", "pictures/results.svg"),
+                                              ("docs/results/embedding.md", "../pictures/embedding.svg")])  # fmt: skip
 def test_the_text_says_the_points(picture, page, target):
-    assert {file: text for text, file in Page(page).picture_texts}[target] == picture.figure().description
+    name = target.split("/")[-1].removesuffix(".svg")
+    assert {file: text for text, file in Page(page).picture_texts}[target] == figure_of(picture, name).description
 
 
-def test_the_file_is_of_todays_rows(picture):
-    saved = SAVED.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["results", "embedding"])
+def test_the_file_is_of_todays_rows(picture, name):
+    saved = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
     words = re.compile("<(title|desc|text)[^>]*>([^<]+)<")
-    assert words.findall(saved) == words.findall(picture.svg()), "run: python docs/pictures/results.py"
+    made = picture.svg(figure_of(picture, name))
+    assert words.findall(saved) == words.findall(made), "run: python docs/pictures/results.py"
     for theme in THEMES.values():
         assert f"--ink:{theme['ink']}" in saved
+
+
+def test_students_of_embedding_models_are_rows(picture):
+    rows = [
+        json.loads(line) for line in (RESULTS / "embedding_students.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    points = [point for series in picture.embedding_figure().drawing.series for point in series.points]
+    assert len(points) == len({(row["shape"], row["tool"]) for row in rows})
+    alone = [row for row in rows if sum((r["shape"], r["tool"]) == (row["shape"], row["tool"]) for r in rows) == 1]
+    assert {row["symmetric"]["mrr_at_10"] for row in alone} <= {y for _, y in points}
 
 
 def test_points_are_rows_of_the_files(picture):
     models = json.loads((RESULTS / "evaluation.json").read_text(encoding="utf-8"))["summary"]["models"]
     assert len(picture.points()) == len(models) == 4
-    saved = SAVED.read_text(encoding="utf-8")
+    saved = (PICTURES / "results.svg").read_text(encoding="utf-8")
     for model in models:
         assert f", {show(model['columns']['sick_cosine']['metrics']['spearman']['mean'])}</title>" in saved
     rows = json.loads((RESULTS / "model.json").read_text(encoding="utf-8"))["rows"]
