@@ -2,15 +2,10 @@
 
 Over short samples attention in PyTorch is a long chain of short operations, and starting them costs more than they do.
 The kernel computes a head of a sample at a time, in float32 and in memory that stays in cache; the backward pass
-computes probabilities anew, as in `packed_attention`. It is C without any header of Python or PyTorch, so a compiler
-(`$CC`, or `cc`) takes a second; the library is kept in limbeck's cache, by source, compiler and processor.
+computes probabilities anew, as in `packed_attention`.
 """
 
 import ctypes
-import os
-import shlex
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -22,12 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.core.files import atomic_file, default_cache_dir, fingerprint
+from limbeck.kernels.compiling import compile_kernel, read_function
 from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
-OPTIONS = ("-O3", "-march=native", "-fPIC", "-shared")
 # Longer samples without dropout go forward by PyTorch's fast attention, whose products run in bfloat16.
 FORWARD_TO = 64
 # Scores that a thread has in work.
@@ -35,7 +29,6 @@ BLOCK = 1 << 15
 # Tasks of a thread, so that none waits long for another.
 TASKS = 4
 _LANES = 16
-_SECONDS = 120
 _SCRATCH = Scratch()
 
 
@@ -70,32 +63,12 @@ class Kernel(NamedTuple):
 @lru_cache(maxsize=1)
 def kernel() -> Kernel | str:
     """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
-    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    processor = Path("/proc/cpuinfo")
-    if (found := shutil.which(compiler[0])) is None or not processor.is_file():
-        return f"no C compiler '{compiler[0]}'" if found is None else "it is compiled on Linux only"
-    traits = sorted({line for line in processor.read_text().splitlines() if line.startswith(("flags", "Features"))})
-    key = fingerprint([SOURCE.read_text(encoding="utf-8"), compiler, os.path.realpath(found), OPTIONS, traits])
-    library = default_cache_dir() / "kernels" / f"attention-{key}.so"
-    try:
-        if not library.is_file():
-            library.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(library, durable=False, shared=True) as partial_file:
-                command = [*compiler, *OPTIONS, str(SOURCE), "-o", str(partial_file)]
-                subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-        loaded = ctypes.CDLL(str(library))
-        made = Kernel(_function(loaded, "attend"), _function(loaded, "differentiate"))
-    except (OSError, AttributeError, subprocess.SubprocessError) as error:
-        return f"'{compiler[0]}' did not compile it ({type(error).__name__})"
-    return made if _is_right(made) else f"what '{compiler[0]}' made of it computes something else"
+    return compile_kernel(SOURCE, _read, _is_right)
 
 
-def _function(library: ctypes.CDLL, name: str) -> Callable[..., None]:
-    function = getattr(library, name)
-    function.argtypes = (ctypes.POINTER(_Attention), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    function.restype = None
-    found: Callable[..., None] = function
-    return found
+def _read(library: ctypes.CDLL) -> Kernel:
+    arguments = ctypes.POINTER(_Attention), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    return Kernel(*(read_function(library, name, *arguments) for name in Kernel._fields))
 
 
 def _is_right(made: Kernel) -> bool:
