@@ -53,6 +53,7 @@ SHORT_FILES: dict[str, str] = {
     "search/pareto.py": "of searches and reports, without Optuna",
     "export/compared_vectors.py": "read before anything heavy",
     "export/pushing.py": "the only file that writes to the Hub",
+    "kernels/compiling.py": "shared by the kernels in C",
     "kernels/dropout.py": KERNEL,
     "kernels/varlen_attention.py": KERNEL,
     "kernels/precision.py": "shared by all kernels, below them",

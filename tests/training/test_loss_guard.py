@@ -172,7 +172,7 @@ def train(folder, method, optimizer, rows, **policy):
     torch.manual_seed(0)
     sizes = {"hidden": 48, "heads": 4} if method == "bert_emd" else {}
     training = {"max_steps": len(rows) // 8, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
-    training |= {"lr_scheduler_type": "constant", "warmup_steps": 0, "max_grad_norm": 0.5, "optim": optimizer}
+    training |= {"lr_scheduler_type": "constant", "warmup_steps": 0, "max_grad_norm": 0.5, **optimizer}
     module, lines = support.make_module(method, **support.NO_DROPOUT, **sizes), []
     policy = GuardSpec(**policy)
     trainer = support.make_trainer(module, rows, folder, policy=policy, warn=lines.append, **training)
@@ -184,11 +184,13 @@ def train(folder, method, optimizer, rows, **policy):
 @pytest.mark.parametrize(
     ("method", "optimizer"),
     [
-        ("minilmv2", "adamw_torch_fused"),
-        ("minilmv2", "adamw_torch"),
-        ("minilmv2", "sgd"),
-        ("bert_emd", "adamw_torch_fused"),  # Its layer weights move in every forward.
+        ("minilmv2", {"optim": "adamw_torch_fused"}),
+        ("minilmv2", {"optim": "adamw_torch_fused", "optim_args": "moments=bfloat16"}),
+        ("minilmv2", {"optim": "adamw_torch"}),
+        ("minilmv2", {"optim": "sgd"}),
+        ("bert_emd", {"optim": "adamw_torch_fused"}),  # Its layer weights move in every forward.
     ],
+    ids=lambda value: value if isinstance(value, str) else ", ".join(value.values()),
 )
 def test_a_run_with_a_skipped_step_is_the_run_without_its_batch(method, optimizer, tmp_path, monkeypatch):
     rows = support.make_rows(48)
@@ -204,11 +206,11 @@ def test_a_run_with_a_skipped_step_is_the_run_without_its_batch(method, optimize
 
     monkeypatch.setattr(DistillationTrainer, "training_step", spoiled)
     trainer, lines, weights, moments = train(tmp_path, method, optimizer, rows, on_bad_loss="skip")
-    assert takes_flag(trainer.optimizer) is (optimizer == "adamw_torch_fused")
+    assert takes_flag(trainer.optimizer) is (optimizer["optim"] == "adamw_torch_fused")
     assert (trainer.guard.skipped, trainer.state.global_step) == (1, 6)
     assert "norm of the gradient became nan at step 3, though the loss was finite; the step is skipped" in lines[0]
     support.assert_equal(weights, expected)
-    assert moments or optimizer == "sgd"
+    assert moments or optimizer["optim"] == "sgd"
     for found, wanted in zip(moments, its_moments, strict=True):
         assert all(found[name] is None or torch.equal(found[name], wanted[name]) for name in wanted)
 

@@ -36,7 +36,7 @@ from limbeck.recipe.model_choices import needed_head
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.stage_plan import MASKED_SHARE
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.recipe.training_fields import DEFAULTS
+from limbeck.recipe.training_fields import DEFAULTS, keeps_bfloat16_moments
 from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached, sum_units
 from limbeck.training.stage import label_kind
 from limbeck.training.teacher import TeacherReader
@@ -388,11 +388,13 @@ class Step:
     def optimizer_bytes(self) -> int:
         """Count the bytes that the update has to move.
 
-        AdamW reads weight, gradient and two moments of every trained number and writes all but the gradient, 28 bytes;
-        clipping reads the gradient once for its norm and once to scale it, which writes it, 12 bytes more.
+        AdamW reads weight, gradient and two moments of every trained number and writes all but the gradient, 28 bytes,
+        or 20 with moments in bfloat16; clipping reads the gradient once for its norm and once to scale it, which writes
+        it, 12 bytes more.
         """
         trained = sum(p.numel() * p.element_size() for p in self.module.parameters() if p.requires_grad)
-        return trained * (7 + (3 if self.trainer.args.max_grad_norm else 0))
+        moments = 2 if keeps_bfloat16_moments(self.trainer.args.optim_args) else 4
+        return trained * (3 + moments + (3 if self.trainer.args.max_grad_norm else 0))
 
     def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
         labels, groups, module = batch.get("labels"), batch.get("groups"), self.module

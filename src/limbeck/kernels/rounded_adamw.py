@@ -229,18 +229,14 @@ class RoundedAdamW(torch.optim.Optimizer):
             group["streams"] = [numbers[weight] for weight in group["params"]]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state, also one of `torch.optim.AdamW`; moments stay in bfloat16, which PyTorch would widen."""
-        own = [{name: group[name] for name in ("seed", "streams")} for group in self.param_groups]
+        """Load what `state_dict` gave; moments stay in bfloat16, which PyTorch would widen."""
         super().load_state_dict({**state_dict, "state": {}})
         saved = [key for group in state_dict["param_groups"] for key in group["params"]]
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for key, weight in zip(saved, weights, strict=True):
             if key in state_dict["state"]:
                 state = state_dict["state"][key]
-                moments = {name: state[name].to(weight.device, torch.bfloat16) for name in MOMENTS}
-                self.state[weight] = {"step": state["step"].to(weight.device), **moments}
-        for group, kept in zip(self.param_groups, own, strict=True):
-            group.update({name: value for name, value in kept.items() if name not in group})
+                self.state[weight] = {name: value.to(weight.device) for name, value in state.items()}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]

@@ -17,7 +17,7 @@ from transformers.training_args import OptimizerNames, trainer_log_levels
 
 from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.errors import RecipeError, shorten_error, suggestion
-from limbeck.recipe.training_fields import DEFAULTS, REFUSED, check_fields, check_range
+from limbeck.recipe.training_fields import DEFAULTS, REFUSED, check_fields, check_range, keeps_bfloat16_moments
 
 _OF_OPTIMIZER = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
 # Optimizers that step inside of the backward pass, or know their layers by name.
@@ -138,11 +138,32 @@ def _compilers() -> list[str]:
     return [backend.value.lower() for backend in DynamoBackend]
 
 
+def choose_optimizer(arguments: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
+    """Choose the optimizer: that of transformers, or with `moments=bfloat16` the one whose moments are so.
+
+    Args:
+        arguments: Of the training.
+        model: What is trained; only optimizers that are refused ask for it.
+
+    Returns:
+        Its class, and its options.
+    """
+    from transformers import Trainer
+
+    kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    if not keeps_bfloat16_moments(arguments.optim_args):
+        return kind, options
+    from limbeck.kernels.rounded_adamw import RoundedAdamW
+
+    # All processes have one seed.
+    return RoundedAdamW, {name: options[name] for name in ("lr", "betas", "eps")} | {"seed": arguments.seed}
+
+
 def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> None:
     """Refuse an optimizer or a schedule that cannot be made or used, by some steps of them for one number."""
     if not given.keys() & _OF_OPTIMIZER:
         return  # A test makes the default ones; `Trainer` takes seconds to import.
-    from transformers import Trainer, get_scheduler
+    from transformers import get_scheduler
 
     name = arguments.optim.value
     if name.startswith(_HOOKED) or "layerwise" in name:
@@ -159,11 +180,11 @@ def _check_optimizer(arguments: TrainingArguments, given: Mapping[str, Any]) -> 
             f"training.optim_args is {pairs!r}: give NAME=VALUE, several separated by commas, or leave it out."
         )
     try:
-        kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
+        kind, options = choose_optimizer(arguments)
         if given.get("optim_args"):
             plain = copy.copy(arguments)
             plain.optim_args = None
-            if Trainer.get_optimizer_cls_and_kwargs(plain)[1] == options:
+            if choose_optimizer(plain) == (kind, options):
                 raise RecipeError(f"training.optim_args is not for '{name}', which takes none of them: leave it out.")
         optimizer = kind([torch.nn.Parameter(torch.zeros(1))], **options)
     except (ImportError, ValueError, TypeError, RuntimeError, AttributeError) as error:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,7 +109,7 @@ WORKS = frozenset({
 # Those that work under a condition, which `check_training` and `build_arguments` see to.
 CHECKED: dict[str, str] = {
     "optim": "its package is installed, and it needs no hooks in the model",
-    "optim_args": "the optimizer takes them",
+    "optim_args": "the optimizer takes them; of AdamW moments=bfloat16",
     "lr_scheduler_type": "the schedule can be made",
     "lr_scheduler_kwargs": "the schedule takes them",
     "save_strategy": "no, steps or epoch",
@@ -129,6 +129,9 @@ CHECKED: dict[str, str] = {
     "fsdp": "a switch",
     "fsdp_config": "reshard_after_forward",
 }
+
+ROUNDED = ("adamw_torch_fused", "adamw_torch")
+"""Optimizers that have their moments in bfloat16 if they are asked to."""
 
 _HUB = "a student is pushed by `limbeck export --push`"
 _NO_METRICS = "held-out losses are measured by limbeck's own loop, which keeps no predictions"
@@ -206,9 +209,10 @@ def check_fields(training: Mapping[str, Any], place: str) -> None:
             out of its range; one with the `mistakes`, where they are several.
     """
     found = []
-    for name, value in training.items():
+    checks = [partial(_check_field, name, value, place) for name, value in training.items()]
+    for check in (*checks, partial(_check_moments, training, place)):
         try:
-            _check_field(name, value, place)
+            check()
         except RecipeError as error:
             found.append(error)
     if found:
@@ -229,6 +233,38 @@ def _check_field(name: str, value: Any, place: str) -> None:
         )
     _check_type(name, value, f"{place}.{name}")
     check_range(name, value, f"{place}.{name}")
+
+
+def keeps_bfloat16_moments(optim_args: object) -> bool:
+    """Whether arguments of an optimizer ask for moments in bfloat16; the names of its arguments are `NAME=VALUE`."""
+    return _moments(optim_args) == "bfloat16"
+
+
+def _moments(optim_args: object) -> str | None:
+    pairs = optim_args.replace(" ", "").split(",") if isinstance(optim_args, str) else []
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair).get("moments")
+
+
+def _check_moments(training: Mapping[str, Any], place: str) -> None:
+    """Refuse another format of moments, and what bfloat16 does not go with."""
+    given = training.get("optim_args")
+    moments = _moments(given)
+    if moments is None:
+        return
+    if moments != "bfloat16":
+        raise RecipeError(
+            f"{place}.optim_args: moments is '{moments}'; give moments=bfloat16, or leave it out for float32."
+        )
+    optimizer = training.get("optim", DEFAULTS["optim"])
+    optimizer = getattr(optimizer, "value", optimizer)
+    if optimizer not in ROUNDED:
+        raise RecipeError(
+            f"{place}.optim_args: moments=bfloat16 is for {' and '.join(ROUNDED)}, not for '{optimizer}': leave it out."
+        )
+    if "," in str(given):
+        raise RecipeError(f"{place}.optim_args is '{given}', but '{optimizer}' takes moments=bfloat16 alone.")
+    if str(training.get("fsdp") or "false").lower() != "false":
+        raise RecipeError(f"{place}.optim_args: moments=bfloat16 cannot be sharded by fsdp: leave one out.")
 
 
 _TRUTHS = frozenset({"true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0"})

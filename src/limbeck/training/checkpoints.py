@@ -26,6 +26,7 @@ from limbeck.core.files import atomic_text, give_ordinary_mode, read_json, remov
 from limbeck.core.machine import device_name
 from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import OutputError, TrainingError
+from limbeck.recipe.training_fields import keeps_bfloat16_moments
 
 # A checkpoint's files: grown aside, sealed with a manifest of their hashes, and made visible by one rename.
 
@@ -229,8 +230,9 @@ def training_facts(arguments: TrainingArguments) -> dict[str, Any]:
 
 
 def precision(arguments: TrainingArguments) -> str:
-    """Name the number format that training computes in."""
-    return "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+    """Name the number format that training computes in, and that of the moments where it is not float32."""
+    moments = ", moments in bfloat16" if keeps_bfloat16_moments(arguments.optim_args) else ""
+    return ("bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32") + moments
 
 
 def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) -> None:

@@ -237,6 +237,9 @@ class CohortTrainer(DistillationTrainer):
         for parameter in self._stopped_parameters():
             self.optimizer.state.pop(parameter, None)
 
+    def _students(self) -> Sequence[nn.Module]:
+        return list(self.cohort.members)
+
     def _stopped_parameters(self) -> list[nn.Parameter]:
         """Trained parameters of the students that stopped."""
         return [

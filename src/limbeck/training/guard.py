@@ -19,6 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core.ranks import gather, process_count, process_index, raised_on_all_ranks
 from limbeck.errors import Interrupted, Preempted, TrainingError
+from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.composition import Term
 from limbeck.recipe.schema import GuardSpec
 from limbeck.training.checkpoints import Warn
@@ -74,7 +75,7 @@ def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]]
 def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bool) -> None:
     """Let the optimizer's next step change nothing if the step is bad.
 
-    Fused optimizers of PyTorch take a flag, made for loss scaling, and pass over weights, moments and step counts where
+    Fused optimizers take a flag, made for loss scaling, and pass over weights, moments and step counts where
     it is set: no host has to know. The others pass over parameters without a gradient, and the host has to look.
 
     Args:
@@ -91,8 +92,8 @@ def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bo
 
 def takes_flag(optimizer: Any) -> bool:
     """Whether an optimizer is fused throughout."""
-    groups = getattr(optimizer, "optimizer", optimizer).param_groups
-    return all(group.get("fused") for group in groups)
+    optimizer = getattr(optimizer, "optimizer", optimizer)
+    return isinstance(optimizer, RoundedAdamW) or all(group.get("fused") for group in optimizer.param_groups)
 
 
 # Buffers and random state at the start of a step, restored when the step is retried or skipped.

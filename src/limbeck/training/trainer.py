@@ -5,7 +5,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerState
+from transformers import PrinterCallback, Trainer, TrainerState, TrainingArguments
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
@@ -24,10 +24,12 @@ from limbeck.core.machine import release_freed_memory
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.errors import TrainingError
+from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.composition import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
+from limbeck.recipe.training_arguments import choose_optimizer
 from limbeck.training import checkpoints, data, module
 from limbeck.training.guard import BatchSplitter, InterruptSaver, LossGuard, StepStart, skip_update, takes_flag
 
@@ -120,6 +122,22 @@ class DistillationTrainer(Trainer):
                 yield send_batch(batch, self.args.device)
 
         self.module.start_maps(batches)
+
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Choose the optimizer; see `choose_optimizer`."""
+        return choose_optimizer(args, model)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Make the optimizer, whose random bits, if it draws any, are those of each student alone."""
+        optimizer = super().create_optimizer(model)
+        if isinstance(optimizer, RoundedAdamW):
+            optimizer.number_weights(student.parameters() for student in self._students())
+        return optimizer
+
+    def _students(self) -> Sequence[nn.Module]:
+        """The modules that are trained side by side."""
+        return [self.module]
 
     def get_train_dataloader(self) -> Any:
         """Load the rows to train on, those of this process."""
