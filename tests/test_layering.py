@@ -55,6 +55,7 @@ SHORT_FILES: dict[str, str] = {
     "export/pushing.py": "the only file that writes to the Hub",
     "kernels/compiling.py": "shared by the kernels in C",
     "kernels/dropout.py": KERNEL,
+    "kernels/int8_linear.py": KERNEL,
     "kernels/varlen_attention.py": KERNEL,
     "kernels/precision.py": "shared by all kernels, below them",
     "kernels/relation_reference.py": "the specification, to be read alone",

@@ -93,6 +93,7 @@ class StepSetup:
         freeze_embeddings: Keep the student's embeddings as they are.
         training: The training arguments, as a recipe gives them.
         teacher_dtype: Of the teacher's weights.
+        teacher_int8: Quantise the teacher's linear maps.
         length: Tokens of the longest sample.
         ragged: Draw lengths from [L/2, L].
     """
@@ -111,6 +112,7 @@ class StepSetup:
     teacher_dtype: torch.dtype
     length: int
     ragged: bool
+    teacher_int8: bool = False
 
     @property
     def shapes(self) -> tuple[Shape, Shape]:
@@ -173,6 +175,7 @@ def _from_recipe(request: StepRequest) -> StepSetup:
         masked=choice.mask_tokens,
         freeze_embeddings="embeddings" in choice.spec.freeze,
         length=request.length or choice.corpus.length,
+        teacher_int8=choice.teacher.in_int8,
         **_arguments(request, choice.spec.training, choice.teacher.spec.dtype),
     )
 
@@ -300,7 +303,7 @@ class Step:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
         own, theirs = setup.sentence_heads
-        reader = TeacherReader(teacher, setup.terms, pooling=theirs)
+        reader = TeacherReader(teacher, setup.terms, pooling=theirs, int8=setup.teacher_int8)
         self.module = DistillationModule(student, reader, setup.terms, pooling=own)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
         freeze_unreached(self.module, {name: x[:_PROBE_ROWS] for name, x in batches[0].items()})
@@ -523,7 +526,7 @@ def measure_step(
         "mask": "ragged" if setup.ragged else "full",
         "tokens": step.tokens,
         "padding_share": step.padding_share,
-        "teacher_dtype": _name(setup.teacher_dtype),
+        "teacher_dtype": _name(setup.teacher_dtype) + (" and int8" if setup.teacher_int8 else ""),
         "device_type": step.device.type,
     }
     rows: list[dict[str, Any]] = []

@@ -196,6 +196,7 @@ class Stage(File):
         weights: Size and hash of its file of weights.
         untrained: The student's parameters that this stage did not train.
         unread: Of its embedding tables, the rows that this stage did not train; older records have none.
+        teacher_precision: `int8` where the teacher's linear maps were quantised.
         student: Of a stage with a separate student.
         teacher: Of a stage with a separate teacher; `teacher_facts` where no stage trained it.
     """
@@ -223,6 +224,7 @@ class Stage(File):
     frozen: list[str] = Field(default_factory=list)
     unread: dict[str, Ranges] = Field(default_factory=dict)
     weights: dict[str, Any] | None = None
+    teacher_precision: str | None = None
     layers: list[LayerLink] = Field(default_factory=list)
     student: Student | None = None
     teacher: str | None = None

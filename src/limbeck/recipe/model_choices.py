@@ -41,6 +41,11 @@ class TeacherChoice:
         return f"the student of stage '{self.stage}'" if self.stage else self.spec.name or self.spec.model
 
     @property
+    def in_int8(self) -> bool:
+        """Whether its linear maps are quantised."""
+        return self.spec.precision == "int8"
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Names of a classifier's classes, in the order of its outputs."""
         return names_of_classes(self.config)

@@ -530,6 +530,14 @@ class TeacherSpec(Grown):
     """Branch, tag or commit of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Number format of the teacher's weights; auto: bfloat16 where training uses it."""
+    precision: Literal["int8"] | None = Field(
+        None,
+        description=(
+            "int8: quantise the linear maps of its layers, weights by output channel and activations by token in every "
+            "batch; for CPUs with VNNI. Faster where layers are wide, and the student learns slightly other numbers; "
+            "default: dtype."
+        ),
+    )
     sharded: bool = Field(
         False,
         description=(
@@ -544,7 +552,13 @@ class TeacherSpec(Grown):
             "config.json names them differently from the data; the student is saved with the new names."
         ),
     )
-    added = frozenset({"classes"})
+    added = frozenset({"classes", "precision"})
+
+    @model_validator(mode="after")
+    def _whole_where_quantised(self) -> Self:
+        if self.precision is not None and self.sharded:
+            raise ValueError("precision int8 is for CPUs, where nothing is sharded: leave out one of the two")
+        return self
 
 
 def model_alone(value: Any) -> Any:

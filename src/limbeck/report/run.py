@@ -375,10 +375,16 @@ def stage_facts(stage: StageFound) -> tuple[Cell, ...]:
         Cell(None if seconds is None else f"{duration(seconds)}{yet}"),
         number(record.tokens_per_second),
         Cell(record.padding_share, "{:.1%}"),
-        Cell(record.precision or None),
+        Cell(_precision(record) or None),
         Cell(record.device or None),
         number(record.skipped_steps),
     )
+
+
+def _precision(record: records.Stage) -> str:
+    """Return the number format of a stage, and of its teacher's linear maps where they were quantised."""
+    teacher = f"teacher {record.teacher_precision}" if record.teacher_precision else ""
+    return ", ".join(filter(None, (record.precision, teacher)))
 
 
 def _lengths(run: RunFound) -> Iterator[tuple[AnyCell, ...]]:

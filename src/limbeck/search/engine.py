@@ -455,6 +455,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
         "share": share,
         "teacher.dtype": teacher["dtype"],
         "teacher.revision": teacher["revision"],
+        **{f"teacher.{key}": teacher[key] for key in ("precision",) if key in teacher},
         **flat({"corpus": _without_sources(corpus)}),
         **flat(recipe),
         **flat({"stages": {str(index): stage for index, stage in enumerate(stages)}}),

@@ -31,6 +31,7 @@ class StudentCohort(nn.Module):
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: What each student is taught, in their order.
         heads: What makes the sentence vectors of each student, and of the teacher last; None pools by the mean.
+        int8: Quantise the teacher, see `TeacherReader`.
 
     Raises:
         ValueError: for no students, or another number of lists of terms than of students.
@@ -43,12 +44,13 @@ class StudentCohort(nn.Module):
         terms: Sequence[Sequence[Term]],
         *,
         heads: Sequence[SentenceHead] | None = None,
+        int8: bool = False,
     ) -> None:
         super().__init__()
         if not students or len(students) != len(terms):
             raise ValueError(f"{len(students)} students need as many lists of terms, not {len(terms)}")
         *heads_of, read_by = heads or [SentenceHead("mean")] * (len(students) + 1)
-        reader = TeacherReader(teacher, [term for own in terms for term in own], pooling=read_by)
+        reader = TeacherReader(teacher, [term for own in terms for term in own], pooling=read_by, int8=int8)
         self.members = nn.ModuleList(
             DistillationModule(student, reader, own, pooling=head)
             for student, own, head in zip(students, terms, heads_of, strict=True)

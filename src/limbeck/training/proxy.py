@@ -232,7 +232,8 @@ class Proxy:
         teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
         heads = [choice.sentence_heads()[0] for choice in choices]
         terms = [choice.terms for choice in choices]
-        cohort = StudentCohort(students, teacher, terms, heads=[*heads, first.sentence_heads()[1]])
+        heads.append(first.sentence_heads()[1])
+        cohort = StudentCohort(students, teacher, terms, heads=heads, int8=first.teacher.in_int8)
         for i, earlier in enumerate(learned):
             for one in earlier:
                 cohort.member(i).take_learned(one)

@@ -259,7 +259,13 @@ class StageTraining:
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
         learner = copy.deepcopy(student) if arguments.fsdp else student
         own, theirs = choice.sentence_heads()
-        reader = TeacherReader(teacher, choice.terms, pooling=theirs, sharded=choice.teacher.spec.sharded)
+        reader = TeacherReader(
+            teacher,
+            choice.terms,
+            pooling=theirs,
+            sharded=choice.teacher.spec.sharded,
+            int8=choice.teacher.in_int8,
+        )
         self.module = DistillationModule(learner, reader, choice.terms, pooling=own)
         for learned in earlier:
             self.module.take_learned(learned)
@@ -358,7 +364,7 @@ class StageTraining:
         names = ("loss", *(term.name for term in self.choice.terms))
         read = zip(trainer.loader.lengths_until(steps), trainer.tokens_by_length.tolist(), strict=False)
         self.module.read_rows.merge()
-        return Stage(
+        record = Stage(
             name=self.choice.spec.title,
             method=self.choice.spec.method["name"],
             steps=steps,
@@ -380,6 +386,9 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
+        if self.choice.teacher.in_int8:
+            record.teacher_precision = "int8"
+        return record
 
     def _padding_share(self) -> float:
         """Estimate which share of the positions was padding, by the first rows of each length."""

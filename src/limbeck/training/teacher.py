@@ -39,6 +39,8 @@ class TeacherReader:
         terms: The terms of all students that are served; a stream is computed once however many read it.
         pooling: How its `pooled` and `vector` streams are made.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
+        int8: Quantise the linear maps of its layers when it is moved, which has to be to a CPU; taps have verified
+            themselves on the plain ones by then.
 
     Attributes:
         course: How far the training is, for targets that change with it; the trainer sets it.
@@ -53,7 +55,9 @@ class TeacherReader:
         *,
         pooling: str | SentenceHead = "mean",
         sharded: bool = False,
+        int8: bool = False,
     ) -> None:
+        self.int8 = int8
         self._sharded = sharded and ranks.process_count() > 1
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
@@ -85,20 +89,28 @@ class TeacherReader:
 
         Args:
             device: Where.
-            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
+            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that. Quantised
+                ones always are.
         """
         if self._sharded:
             _shard(self.teacher, torch.device(device))
             return
-        packing.unpack_linear_maps(blocks(self.teacher))
+        self._restore()
         self.teacher.to(device)
-        if pack and torch.device(device).type == "cpu":
+        if self.int8:
+            packing.quantise_linear_maps(blocks(self.teacher))
+        elif pack and torch.device(device).type == "cpu":
             packing.pack_linear_maps(blocks(self.teacher))
 
     def close(self) -> None:
         """Take the tap off and unpack; blocks stay dropped."""
-        packing.unpack_linear_maps(blocks(self.teacher))
+        self._restore()
         self.tap.close()
+
+    def _restore(self) -> None:
+        """Put plain linear maps back."""
+        packing.unpack_linear_maps(blocks(self.teacher))
+        packing.restore_linear_maps(blocks(self.teacher))
 
 
 def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
