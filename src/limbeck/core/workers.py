@@ -164,14 +164,19 @@ def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: 
             connection.send(_End(problem))
 
 
-def settle_worker(threads: int | None = None, device: str | None = None, start: Event | None = None) -> None:
+def settle_worker(
+    threads: int | None = None, device: str | None = None, start: Event | None = None, work: Callable[..., Any] = repr
+) -> None:
     """Make this process a worker: it leaves Ctrl-C to its parent, and ends with it.
 
     Args:
         threads: Of torch; None leaves them.
         device: The GPU that it sees, see `visible_device`; None leaves all.
         start: What it waits for before its first work.
+        work: The function of `_work_on`.
     """
+    global _work
+    _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if device is not None:
@@ -183,6 +188,13 @@ def settle_worker(threads: int | None = None, device: str | None = None, start: 
     end_with_parent()
     if start is not None:
         start.wait()
+
+
+_work: Callable[..., Any] = repr
+
+
+def _work_on(item: Any) -> Any:
+    return _work(item)
 
 
 def end_with_parent() -> None:
@@ -212,7 +224,11 @@ def visible_device(index: int) -> str | None:
 
 @contextmanager
 def process_pool(
-    workers: int, method: str | None, threads: int | None = None, start: Event | None = None
+    workers: int,
+    method: str | None,
+    threads: int | None = None,
+    start: Event | None = None,
+    work: Callable[..., Any] = repr,
 ) -> Iterator[ProcessPoolExecutor]:
     """Yield an executor of settled worker processes; what is still waiting at the end is dropped.
 
@@ -221,9 +237,10 @@ def process_pool(
         method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
         threads: Of torch, in each.
         start: What they wait for before their first work.
+        work: Their function of `_work_on`; a forked process inherits it.
     """
     context = multiprocessing.get_context(method)
-    settings = threads, None, start
+    settings = threads, None, start, work
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=settle_worker, initargs=settings)
     try:
         yield pool
@@ -251,14 +268,15 @@ def map_parallel(
         yield from map(function, items)
         return
     # Forking needs no `if __name__ == "__main__"` in the user's script and imports nothing again. The workers
-    # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used.
+    # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used. They have
+    # the function from their start: a tokenizer that came with every item would be read anew as often.
     method = "fork" if sys.platform == "linux" else None
     try:
         # A worker that dies while work is submitted ends the pool's thread with a traceback, so none begins before.
         start = multiprocessing.get_context(method).Event()
-        with process_pool(workers, method, start=start) as pool:
+        with process_pool(workers, method, start=start, work=function) as pool:
             with single_threaded_tokenizers():  # Submitting starts the processes, which inherit the environment.
-                futures = deque(pool.submit(function, item) for item in items)
+                futures = deque(pool.submit(_work_on, item) for item in items)
             start.set()
             # Not `pool.map`: where a worker dies it gives the rest up while the pool fails it, which ends the pool's
             # thread with a traceback, and leaves processes that the program waits for at its end (Python 3.11 to 3.13).

@@ -67,7 +67,7 @@ class BlockEncoding:
 
     def packer(self, source: int) -> BlockPacker:
         """Return a packer for documents of a source."""
-        return BlockPacker(**self.packing, prompt=self.encoder.encode([self._use(source).prompt])[0])
+        return BlockPacker(**self.packing, prompt=self.encoder.encode([self._use(source).prompt])[0].tolist())
 
     def split(self, document: Document, source: int) -> list[Piece]:
         """Cut a document of a source into the pieces that blocks are made of."""
@@ -91,8 +91,7 @@ class BlockEncoding:
         texts = [piece.text for piece in pieces]
         if not (self._has_kinds or self._has_prompts):
             encoded = self.encoder.encode_sentences(texts) if self._paired else self.encoder.encode(texts)
-            for block in packer.pack(encoded):
-                ids = np.asarray(block, dtype=np.int32)
+            for ids in packer.pack(encoded):
                 yield ids, {TOKEN_TYPES: segments_of(ids, self.packing["separator"])} if self._paired else {}
             return
         prompt, apart = self._use(source).prompt, self._has_prompts and not self.student_prompts
@@ -102,12 +101,12 @@ class BlockEncoding:
         for piece, whole, own in zip(pieces, prompted, plain, strict=True):
             left = 0
             for number, block in enumerate(packer.pack([whole])):
-                ids = np.asarray(block, dtype=np.int32)
+                ids = block
                 columns: dict[str, Any] = {UNIT: _KINDS.index(piece.kind)} if self._has_kinds else {}
                 if self._has_prompts:
                     columns[PROMPT] = skipped if prompt else 0
                 if apart:
-                    columns[TEACHER_IDS] = ids
+                    columns[TEACHER_IDS] = block
                     content = block[len(packer.prefix) : len(block) - len(packer.suffix)]
                     left = len(whole) - len(content) if number == 0 else left
                     content = own[: max(len(own) - left, 0)] if number == 0 else content[len(packer.prompt) :]

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from limbeck.corpus.documents import UNITS, cut_text
+from limbeck.corpus.word_table import WordTable, word_mark
 from limbeck.errors import CorpusError
 
 # Characters that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
@@ -38,31 +40,38 @@ class TokenEncoder:
 
     def __init__(self, tokenizer: Any) -> None:
         self._backend: Tokenizer | None = None
+        self._words: WordTable | None = None
         self._tokenizer = None if tokenizer.is_fast else tokenizer
         if tokenizer.is_fast:
             self._backend = plain_backend(tokenizer)
+            mark = word_mark(self._backend)
+            self._words = None if mark is None else WordTable(self._backend, mark)
         separator = tokenizer.sep_token_id
         self.separator: int | None = tokenizer.eos_token_id if separator is None else separator
         self.prefix, self.suffix = self._special_tokens()
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the ids of each text, special tokens left out."""
-        encoded = self._encode([text if len(text) <= _LONGEST_PIECE else "" for text in texts])
+        encoded = self._ids([text if len(text) <= _LONGEST_PIECE else "" for text in texts])
         for position, text in enumerate(texts):
             if len(text) > _LONGEST_PIECE:
-                pieces = (self._encode([piece])[0] for piece in cut_text(text, _LONGEST_PIECE))
-                encoded[position] = [token for piece in pieces for token in piece]
+                encoded[position] = np.concatenate([self._ids([piece])[0] for piece in cut_text(text, _LONGEST_PIECE)])
         return encoded
 
-    def encode_sentences(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_sentences(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the ids of each text, sentence by sentence; a sentence's first token t is marked: it stands as ~t.
 
         A marked id is negative, so that the marks stay with their tokens however the text is cut and joined.
         """
         sentences = [UNITS["sentence"](text) for text in texts]
-        encoded = iter(self.encode([sentence for own in sentences for sentence in own]))
-        marked = ([[~ids[0], *ids[1:]] for _ in own if (ids := next(encoded))] for own in sentences)
-        return [[token for sentence in own for token in sentence] for own in marked]
+        encoded = self.encode([sentence for own in sentences for sentence in own])
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        ids = np.concatenate([*encoded, np.zeros(0, np.int32)])
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        first = ends[:-1][lengths > 0]
+        ids[first] = ~ids[first]
+        borders = ends[np.cumsum([0, *map(len, sentences)])].tolist()
+        return [ids[start:end] for start, end in pairwise(borders)]
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides the ids."""
@@ -74,6 +83,10 @@ class TokenEncoder:
             content = json.dumps([type(self._tokenizer).__name__, vocabulary])
         special = json.dumps([self.prefix, self.suffix, self.separator])
         return hashlib.blake2b((content + special).encode(), digest_size=16).hexdigest()
+
+    def _ids(self, texts: list[str]) -> list[NDArray[np.int32]]:
+        found = None if self._words is None else self._words.encode(texts)
+        return [np.array(ids, np.int32) for ids in self._encode(texts)] if found is None else found
 
     def _encode(self, texts: list[str], special_tokens: bool = False) -> list[list[int]]:
         if self._backend is not None:
@@ -178,67 +191,77 @@ class BlockPacker:
             asked = "pairs" if self.pairs else "join"
             raise CorpusError(f"{asked} needs a separator, and this tokenizer has neither a sep nor an eos token.")
         self.minimum = max(min(self.minimum, self._room - len(self.prompt)), least)
-        self._stream: list[int] = []
+        self._before, self._again, self._after = (
+            np.array(ids, np.int32) for ids in (self.prefix, self.prompt, self.suffix)
+        )
+        self._stream = np.zeros(0, np.int32)
         self._joined = False  # Whether a unit has entered the stream, so that the next one needs a separator.
         self.counts = PackingCounts()
 
-    def pack(self, units: Iterable[Sequence[int]]) -> Iterator[list[int]]:
+    def pack(self, units: Iterable[Sequence[int] | NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
         """Iterate over the blocks that are complete after these units.
 
         Args:
             units: Token ids of each unit, without special tokens; for pairs with marks, see
                 `TokenEncoder.encode_sentences`.
         """
+        arrays = (np.asarray(unit, np.int32) for unit in units if len(unit))
+        if self.join:
+            yield from self._pack_stream(arrays)
+            return
+        step = self._room - len(self.prompt)
+        for unit in arrays:
+            yield from self._block(unit[: self._room])
+            for start in range(self._room, len(unit), step):
+                yield from self._block(np.concatenate([self._again, unit[start : start + step]]))
+
+    def _pack_stream(self, units: Iterable[NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
+        parts = [self._stream]
         for unit in units:
-            if not self.join:
-                if unit:
-                    yield from self._block(unit[: self._room])
-                step = self._room - len(self.prompt)
-                for start in range(self._room, len(unit), step):
-                    yield from self._block([*self.prompt, *unit[start : start + step]])
-            elif unit:
-                if self._joined and not self.pairs:
-                    assert self.separator is not None
-                    self._stream.append(self.separator)
-                self._joined = True
-                self._stream.extend(unit)
-                full = len(self._stream) - len(self._stream) % self._room
-                for start in range(0, full, self._room):
-                    yield from self._block(self._stream[start : start + self._room])
-                del self._stream[:full]
+            if self._joined and not self.pairs:
+                parts.append(np.array([self.separator], np.int32))
+            self._joined = True
+            parts.append(unit)
+        stream = np.concatenate(parts)
+        full = len(stream) - len(stream) % self._room
+        self._stream = stream[full:].copy()
+        for start in range(0, full, self._room):
+            yield from self._block(stream[start : start + self._room])
 
     def finish(self) -> None:
         """Drop and count the tokens that have not filled a block; call it once, after the last unit."""
-        if self._stream:
+        if len(self._stream):
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(self._stream)
-            self._stream = []
+            self._stream = self._stream[:0]
 
     def state(self) -> list[Any]:
         """Return the tokens that have not filled a block, as plain JSON values."""
-        return [self._joined, list(self._stream)]
+        return [self._joined, self._stream.tolist()]
 
     def restore(self, state: list[Any]) -> None:
         """Restore the tokens that `state` returned."""
-        self._joined, self._stream = state[0], list(state[1])
+        self._joined, self._stream = state[0], np.array(state[1], np.int32)
 
-    def _block(self, content: Sequence[int]) -> Iterator[list[int]]:
+    def _block(self, content: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
         if len(content) - len(self.prompt) < self.minimum:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(content)
             return
-        block = [*self.prefix, *(self._pair(content) if self.pairs else content), *self.suffix]
+        block = np.concatenate([self._before, self._pair(content) if self.pairs else content, self._after])
         self.counts.blocks += 1
         self.counts.tokens += len(block)
         yield block
 
-    def _pair(self, content: Sequence[int]) -> list[int]:
+    def _pair(self, content: NDArray[np.int32]) -> NDArray[np.int32]:
         """Take the marks off, and put the separator where A ends."""
-        ids = [token if token >= 0 else ~token for token in content]
-        places = [place for place, token in enumerate(content) if token < 0 < place] or range(1, len(ids))
-        end = places[zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes()) % len(places)]
-        assert self.separator is not None
-        return [*ids[:end], self.separator, *ids[end:]]
+        begins = content < 0
+        ids = np.where(begins, ~content, content)
+        places = np.flatnonzero(begins[1:]) + 1
+        if not len(places):
+            places = np.arange(1, len(ids))
+        end = int(places[zlib.crc32(ids.astype(np.int64).tobytes()) % len(places)])
+        return np.insert(ids, end, self.separator or 0)
 
 
 def segments_of(block: Sequence[int] | NDArray[np.int32], separator: int) -> NDArray[np.int8]:
