@@ -5,6 +5,7 @@ import torch
 
 from limbeck.kernels import int8_linear as module
 from limbeck.kernels.int8_linear import LARGEST, int8_linear, int8_problem, multiply, pack, quantise
+from limbeck.kernels.workers import run_tasks
 from tests.support.int8 import naive_codes, naive_linear, on_vnni
 
 SHAPES = [(1, 1, 1), (3, 7, 5), (33, 48, 96), (2, 1000, 17), (130, 64, 1)]
@@ -70,6 +71,23 @@ def test_a_transposed_batch_and_one_without_rows():
     weight, x = pack(*quantise(drawn(5, 6))), drawn(6, 4).T
     assert torch.equal(int8_linear(x, weight, None), int8_linear(x.contiguous(), weight, None))
     assert int8_linear(x[:0], weight, None).shape == (0, 5)
+
+
+@on_vnni
+def test_tokens_divided_among_threads_give_the_same_bits(monkeypatch):
+    weight, bias, x = pack(*quantise(drawn(5, 32))), drawn(5), drawn(2, 140, 32).bfloat16()
+    alone = int8_linear(x, weight, bias)
+    parts = []
+
+    def note(tasks):
+        parts.append(len(tasks))
+        return run_tasks(tasks)
+
+    monkeypatch.setattr(module, "run_tasks", note)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert torch.equal(int8_linear(x, weight, bias), alone)
+    assert int8_linear(x[:, :30], weight, bias).shape == (2, 30, 5)
+    assert parts == [3, 1]
 
 
 @on_vnni

@@ -6,14 +6,18 @@ Rows are the tokens of activations, and the output channels of a weight. Sums of
 activations are symmetric, from -127 to 127. The products are those of oneDNN that PyTorch has for quantised models.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from limbeck.kernels.workers import run_tasks
+
 LARGEST = 127
 """Code of the largest number of a row."""
+LEAST = 64
+"""Tokens that are worth a thread."""
 # oneDNN has fast products of unsigned activations only: signed ones take seconds.
 _ZERO = 128
 # Magnitudes are ordered as their bits, whose largest is found in a quarter of the time.
@@ -73,18 +77,25 @@ def multiply(codes: Tensor, weight: QuantisedWeight) -> Tensor:
 
 
 def int8_linear(x: Tensor, weight: QuantisedWeight, bias: Tensor | None) -> Tensor:
-    """Map `[..., in]` to `[..., out]`, in the dtype of `x`; without gradient.
+    """Map `[..., in]` to `[..., out]`, in the dtype of `x`; without gradient. Tokens are divided among threads once.
 
     Args:
         x: Activations.
         weight: As `pack` returns it.
         bias: `[out]`, float32, or None.
     """
-    codes, scales = quantise(x.reshape(-1, x.shape[-1]))
-    found = multiply(codes, weight).mul_(scales)
-    if bias is not None:
-        found.add_(bias)
-    return found.to(x.dtype).view(*x.shape[:-1], len(weight.scales))
+    tokens = x.reshape(-1, x.shape[-1])
+    found = tokens.new_empty(len(tokens), len(weight.scales))
+    size = max(LEAST, -(-len(tokens) // torch.get_num_threads()))
+    parts = (slice(top, top + size) for top in range(0, len(tokens), size))
+    run_tasks([partial(_map, tokens[part], weight, bias, found[part]) for part in parts])
+    return found.view(*x.shape[:-1], found.shape[1])
+
+
+def _map(tokens: Tensor, weight: QuantisedWeight, bias: Tensor | None, found: Tensor) -> None:
+    codes, scales = quantise(tokens)
+    mapped = multiply(codes, weight).mul_(scales)
+    found.copy_(mapped if bias is None else mapped.add_(bias))
 
 
 @lru_cache(maxsize=1)
