@@ -178,6 +178,18 @@ _READERS: Mapping[str, Callable[[str, str], Any]] = {
 }  # fmt: skip
 
 
+def _check_bounds(name: str, most: int | None, value: Any) -> None:
+    if most is None or value is None:
+        return
+    if not isinstance(value, int):
+        raise RecipeError(f"{name} {str(value)[:80]!r} is not a whole number; give 1 or more.")
+    if value < 1:
+        raise RecipeError(f"{name} {value} leaves nothing to do; give 1 or more.")
+    if value > most:
+        work = "training" if most == MOST_STEPS else "search"
+        raise RecipeError(f"{name} {value} is more than any {work} takes; give at most {most:,}.")
+
+
 def read_option(name: str, described: Option, value: Any) -> Any:
     """Return the value of an option as a request has it: lists of their members, or of text with commas.
 
@@ -187,8 +199,9 @@ def read_option(name: str, described: Option, value: Any) -> Any:
         value: As Python or the command line gives it.
 
     Raises:
-        RecipeError: for text that cannot be read.
+        RecipeError: for text that cannot be read, and numbers out of bounds.
     """
+    _check_bounds(name, described.most, value)
     if value is None or not (described.reads or described.kind == list[str]):
         return value
     members = [str(one) for one in ([value] if isinstance(value, str) or not isinstance(value, Iterable) else value)]
@@ -214,13 +227,7 @@ class SearchRequest:
             RecipeError: one line for the first.
         """
         for flag, most, value in _given(self):
-            if most is None or value is None:
-                continue
-            if value < 1:
-                raise RecipeError(f"{flag} {value} leaves nothing to do; give 1 or more.")
-            if value > most:
-                work = "training" if most == MOST_STEPS else "search"
-                raise RecipeError(f"{flag} {value} is more than any {work} takes; give at most {most:,}.")
+            _check_bounds(flag, most, value)
         share = self.proxy.share
         if not 0 < share <= 1:
             raise RecipeError(f"--share {share} is not a share of the corpus; give more than 0 and at most 1.")
