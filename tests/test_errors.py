@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from limbeck.errors import LONGEST_LINE, CorpusError, LimbeckError, RecipeError, suggestion
+from limbeck.errors import COMMAND_LINE, LONGEST_LINE, CorpusError, LimbeckError, RecipeError, suggestion
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,22 @@ def test_errors_cross_processes_and_are_said_again() -> None:
 def test_a_suggestion_for_a_megabyte_comes_at_once() -> None:
     assert suggestion("unifrom", ["uniform"]).startswith(" Did you mean 'uniform'?")
     assert suggestion("x" * 10**6, ["uniform", "last"]) == " Known: last, uniform."
+
+
+@pytest.mark.parametrize(
+    ("written", "called"),
+    [
+        ("go on with --resume, or give another --output.", "go on with resume=True, or give another output."),
+        ("--keep-weights is 'x' (see --as-is)", "keep_weights is 'x' (see as_is=True)"),
+        (
+            "Continue with: limbeck distill --resume --output run, or start again with --overwrite.",
+            "Continue with: limbeck distill --resume --output run, or start again with overwrite=True.",
+        ),
+        ("see `limbeck recipe --example`; or --set a=1", "see `limbeck recipe --example`; or overrides a=1"),
+        ("'--resume' and a--b and x -- y", "'--resume' and a--b and x -- y"),
+    ],
+)
+def test_python_is_told_arguments(monkeypatch, written, called) -> None:
+    assert str(LimbeckError(written)) == written
+    monkeypatch.delenv(COMMAND_LINE)
+    assert str(LimbeckError(written)) == str(LimbeckError(called)) == called

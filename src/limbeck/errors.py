@@ -6,6 +6,7 @@ a run that the machine stopped and that can go on.
 """
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -17,6 +18,11 @@ _NEAR = 0.65
 MOST_MISTAKES = 6
 """Mistakes that are told together; further ones are counted."""
 _AFTER_NEAR = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|\.?$)")
+COMMAND_LINE = "LIMBECK_COMMAND_LINE"
+"""Variable of the environment that the command line sets, for itself and the processes that it starts."""
+_OPTIONS = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)")
+_RENAMED = {"set": "overrides"}
+_SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "dry_run", "no_halving")
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
 
@@ -24,7 +30,8 @@ class LimbeckError(Exception):
     """Base of every error that limbeck raises on purpose: one line, whatever stands in the values that it names.
 
     Args:
-        message: Newlines become spaces; control characters and what else a terminal would not show, escapes.
+        message: Newlines become spaces; control characters and what else a terminal would not show, escapes. Options
+            are named as on the command line; called from Python, it names the arguments.
     """
 
     exit_code = 2
@@ -36,7 +43,7 @@ class LimbeckError(Exception):
     """Each of several mistakes that were found together, in one line; the command line gives each its own."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(_as_one_line(message))
+        super().__init__(_as_called(_as_one_line(message)))
 
 
 class RecipeError(LimbeckError):
@@ -119,6 +126,18 @@ def shorten_error(error: BaseException) -> str:
     """Return the text of another library's error in one line of at most 200 characters, or its type if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
+
+
+def _as_called(text: str) -> str:
+    """Name arguments of Python in place of options, except of whole commands, unless the command line is at work."""
+    if COMMAND_LINE in os.environ:
+        return text
+    return _OPTIONS.sub(lambda found: found[0] if found["command"] else _argument(found["option"]), text)
+
+
+def _argument(option: str) -> str:
+    name = _RENAMED.get(option, option.replace("-", "_"))
+    return f"{name}=True" if name in _SWITCHES else name
 
 
 def _as_one_line(text: str) -> str:

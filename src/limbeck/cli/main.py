@@ -36,7 +36,7 @@ from limbeck.cli.search import search
 from limbeck.cli.status import status
 from limbeck.core.escaping import TerminalConsole
 from limbeck.core.registry import use_plugins
-from limbeck.errors import MOST_MISTAKES, LimbeckError, RecipeError, describe_error
+from limbeck.errors import COMMAND_LINE, MOST_MISTAKES, LimbeckError, RecipeError, describe_error
 from limbeck.version import __version__
 
 errors = TerminalConsole(stderr=True)
@@ -132,6 +132,7 @@ def run() -> None:
     """Run the command line and exit with what `docs/command_line.md` says of exit codes."""
     # Imports leave no garbage: to look for it at every 700th object, as by default, takes a twentieth of a start.
     gc.set_threshold(5_000)
+    os.environ[COMMAND_LINE] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three

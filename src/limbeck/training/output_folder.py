@@ -108,8 +108,8 @@ def check_free(output: str | Path, *, resume: bool, overwrite: bool) -> None:
 
 def _not_empty(folder: Path) -> OutputError:
     return OutputError(
-        f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite (in "
-        "Python resume=True, overwrite=True), or choose another folder."
+        f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, or "
+        "choose another folder."
     )
 
 
