@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from limbeck.core import IGNORED_LABEL
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.documents import SourceReport, clean_text
-from limbeck.corpus.readers import PlacedRow, list_columns
+from limbeck.corpus.readers import TABLES, PlacedRow, headless, list_columns
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.tags import check_tags, inconsistencies, marks_entities
 from limbeck.errors import CorpusError
@@ -354,12 +354,17 @@ class SentenceReader:
 def _check_columns(row: PlacedRow, columns: Mapping[str, str]) -> None:
     for column, setting in columns.items():
         if column not in row.values:
+            if problem := headless(row):
+                raise CorpusError(
+                    f"{problem}; name its {len(row.values)} fields by columns, in their order and with '{column}' "
+                    "among them, or leave this source out."
+                )
             # The first row of a table without a header may be whole texts.
             names = [str(name)[:_SHOWN_CHARACTERS] for name in row.values]
-            is_table = PurePosixPath(row.where.rpartition(":")[0]).suffix in (".csv", ".tsv", ".txt")
-            headless = ", name the fields by columns if the file has no header" if is_table else ""
+            is_table = PurePosixPath(row.where.rpartition(":")[0]).suffix in TABLES
+            or_named = ", name the fields by columns if the file has no header" if is_table else ""
             raise CorpusError(
-                f"{row.where} has no column '{column}': set {setting} to one of {list_columns(names)}{headless}, "
+                f"{row.where} has no column '{column}': set {setting} to one of {list_columns(names)}{or_named}, "
                 "or leave this source out."
             )
 

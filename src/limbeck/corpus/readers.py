@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from limbeck.core.registry import Registry
@@ -538,6 +539,20 @@ def _read_parquet(file: OpenFile) -> Iterator[FoundText]:
                 if text is not None:
                     yield FoundText(text, row, row)
             number += len(values)
+
+
+TABLES = (".csv", ".tsv", ".txt")
+"""Kinds of files whose first line has the names of the columns."""
+_WORDS_OF_A_TEXT = 4
+
+
+def headless(row: PlacedRow) -> str | None:
+    """Return that a row's table has no header, to begin an error with, if the name of a column is a whole text."""
+    place = row.where.rpartition(":")[0]
+    text = next((name for name in map(str, row.values) if len(name.split()) >= _WORDS_OF_A_TEXT), None)
+    if text is None or PurePosixPath(place).suffix not in TABLES:
+        return None
+    return f"{place} has no header: its first line would name a column '{text[:40]}'"
 
 
 def list_columns(names: Any) -> str:

@@ -318,6 +318,11 @@ def _text(row: PlacedRow, column: str) -> str:
 
 def _require(row: PlacedRow, column: str) -> None:
     if column not in row.values:
+        if problem := readers.headless(row):
+            raise CorpusError(
+                f"{problem}; name its {len(row.values)} fields in the task file, "
+                f"{{path: FILE, header: [{column}, …]}}, or give a file with a header."
+            )
         # The first row of a table without a header may be whole texts.
         names = [str(name)[:_SHOWN_CHARACTERS] for name in row.values]
         raise CorpusError(f"{row.where} has no column '{column}'; it has {readers.list_columns(names)}.")
