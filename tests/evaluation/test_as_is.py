@@ -213,6 +213,24 @@ def test_cells_as_they_are_in_the_same_tables(evaluate, data, classifier, model_
         run_evaluation(request)
 
 
+def test_unlabelled_rows_are_predicted_where_that_is_asked_for(evaluate, data, classifier):
+    """With `predict`, or where nothing else is there: so many rows take longer than those that are scored."""
+    write_table(data / "MRPC/test.tsv", ("index", "#1 ID", "#2 ID", "#1 String", "#2 String"),
+                [(number, 1, 2, f"a{number}", "b") for number in range(5)])  # fmt: skip
+    plain, (row,) = evaluate(classifier, tasks="mrpc")
+    assert not plain.submissions and row["predictions"] is None and "predict" not in row["settings"]
+    asked, rows = evaluate(classifier, tasks="mrpc", settings=(*SETTINGS[:1], "predict=true"), folder="asked")
+    assert [path.name for path in asked.submissions] == ["MRPC.tsv"] and rows[0]["id"] != row["id"]
+    assert rows[0]["scores"] == row["scores"]
+    (data / "MRPC/dev.tsv").rename(data / "MRPC/aside")
+    try:
+        alone, _ = evaluate(classifier, tasks="mrpc", folder="alone")
+    finally:
+        (data / "MRPC/aside").rename(data / "MRPC/dev.tsv")
+        (data / "MRPC/test.tsv").unlink()
+    assert [path.name for path in alone.submissions] == ["MRPC.tsv"]
+
+
 def test_progress_goes_on_within_a_cell(data, classifier, monkeypatch, tmp_path):
     monkeypatch.setattr(as_is, "EVALUATION_BATCH", 4)
     request, told = EvaluationRequest((classifier,), "mrpc", tmp_path, data=data, preset="quick", as_is=True), []

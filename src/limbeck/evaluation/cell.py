@@ -102,6 +102,7 @@ class AsIsPoint:
         bf16: Whether it computes in bfloat16.
         max_scored_rows: Rows drawn of every split; None takes all.
         classes: Which of the model's outputs each class of the task is, in their order; None where there are none.
+        predict: Whether unlabelled splits are predicted although others are scored.
     """
 
     length: int
@@ -109,6 +110,7 @@ class AsIsPoint:
     bf16: bool
     max_scored_rows: int | None
     classes: tuple[int, ...] | None = None
+    predict: bool = False
 
 
 Point = TrainingPoint | SimilarityPoint | AsIsPoint
@@ -122,6 +124,7 @@ _ADDED: Mapping[str, Any] = {
     "asymmetric": False,
     "prompts": (),
     "dot": False,
+    "predict": False,
 }
 """Settings that came after a release, with their defaults: at these they leave identities as they were."""
 
@@ -171,7 +174,8 @@ def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool, as_is: bool 
         return [SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows, tuple(settings.widths))]
     stride = settings.stride if KINDS[task.kind].has_answers else 0
     if as_is:
-        return [AsIsPoint(settings.length, stride, bool(settings.bf16), settings.max_scored_rows)]
+        predict = settings.predict and bool(task.scored)
+        return [AsIsPoint(settings.length, stride, bool(settings.bf16), settings.max_scored_rows, predict=predict)]
     shared: dict[str, Any] = {field.name: getattr(settings, field.name, None) for field in fields(TrainingPoint)}
     shared |= {
         "stride": stride,

@@ -382,7 +382,8 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, ca
     """
     task = data.task
     # A leaderboard takes whole splits only, so none is predicted where rows are drawn.
-    left_out = {TRAIN, *(task.predicted if point.max_scored_rows is not None else ())}
+    unasked = isinstance(point, AsIsPoint) and task.scored and not point.predict
+    left_out = {TRAIN, *(task.predicted if point.max_scored_rows is not None or unasked else ())}
     rows = {
         split: drawn_rows(found, task, point.max_scored_rows)
         for split, found in data.splits.items()

@@ -122,6 +122,8 @@ class FineTuning(Strict):
         class_weights: Weights of the classes in the loss: `balanced`, by name, or a list; see
             `limbeck.corpus.classes.balance`.
         widths: Components that sentence vectors are cut to, for further columns.
+        predict: Of models as they are, predict unlabelled splits too, for leaderboards; a task that has no others is
+            predicted in any case.
         choose_thresholds: Where a row may have several classes, choose the probability from which each is given on the
             select split, for the other splits; else 0.5.
     """
@@ -144,6 +146,7 @@ class FineTuning(Strict):
     bf16: bool | None = None
     pooling: Literal["mean", "cls"] | None = None
     class_weights: Any = None
+    predict: bool = False
     choose_thresholds: bool = False
     widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
 

@@ -183,7 +183,7 @@ Override = tuple[str | None, Mapping[str, Any]]
 
 
 _SETTINGS = tuple(protocols.FineTuning.model_fields)
-_SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths")
+_SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths", "predict")
 
 
 def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool = False) -> list[Override]:
