@@ -82,6 +82,18 @@ def test_the_table_has_sizes_and_speedups(rows, bert_folder):
     assert f"{rows[1]['embedding_parameters'] / 1e6:.2f}" in text and f"{rows[0]['megabytes']:.1f}" in text
 
 
+def test_a_speedup_that_is_not_that_of_the_medians_is_told(rows):
+    even = [row | {"median_ms": 8.0, "speedup": 1.0, "rounds": 9} for row in rows]
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(model_table(even))
+    assert "uneven" not in console.export_text()
+    uneven = [row | {"median_ms": 7.0, "speedup": 1.5} if row["model"] != rows[0]["model"] else row for row in even]
+    console.print(model_table(uneven))
+    batch = f"{rows[0]['batch']} x {rows[0]['length']}"
+    assert f"The machine was uneven: at {batch} the medians of" in (text := console.export_text())
+    assert "give 1.14x. Trust 1.5x, of passes side by side" in text
+
+
 def test_shapes_are_told_from_models(bert_folder, tmp_path, monkeypatch):
     assert names_shape("6x384")
     assert names_shape("tinybert-4x312")

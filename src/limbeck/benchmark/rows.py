@@ -3,13 +3,13 @@
 import csv
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from rich.console import RenderableType
 
-from limbeck.core import files, records
+from limbeck.core import files, records, timing
 from limbeck.core.blocks import NOTHING, Layout, Notes, Paragraph, Table, console
 from limbeck.core.escaping import escape_csv_rows
 from limbeck.core.machine import git_commit, hardware, versions
@@ -197,10 +197,24 @@ def model_table(rows: Rows) -> RenderableType:
     return console(
         Paragraph(f"Forward passes in {first['dtype']} on {first['device_type']}"),
         _table(columns, rows),
-        Notes((f"Speedups are relative to {first['model']}.",)),
+        Notes((f"Speedups are relative to {first['model']}.", *_uneven(rows))),
         Paragraph("Size"),
         _size_table(rows),
     )
+
+
+def _uneven(rows: Rows) -> Iterator[str]:
+    """Say of models whose speedup is not that of their medians which of the two holds."""
+    first = {(row["batch"], row["length"]): row["median_ms"] for row in rows if row["model"] == rows[0]["model"]}
+    for row in rows:
+        before: Any = first[row["batch"], row["length"]]
+        median, ratio, rounds = (cast(Any, row[name]) for name in ("median_ms", "speedup", "rounds"))
+        if rounds >= timing.FEWEST_ROUNDS and timing.is_doubtful(before, median, ratio, rounds):
+            yield (
+                f"The machine was uneven: at {_batch(row)} the medians of {row['model']} give "
+                f"{_number(before / median)}x. Trust {_number(ratio)}x, of passes side by side; more --seconds make it "
+                "surer."
+            )
 
 
 def _size_table(rows: Rows) -> Table:

@@ -9,6 +9,7 @@ import typer
 from limbeck.cli import options
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import measuring_option
+from limbeck.core.blocks import counted
 from limbeck.errors import RecipeError
 
 _push_option = partial(typer.Option, rich_help_panel="Pushing to the Hub")
@@ -106,7 +107,7 @@ def export(
     _show(done.record)
     if front_matter is not None:
         size = sum(done.files.values()) / 1e6
-        print_line(f"Would push {len(done.files)} files, {size:.1f} MB, to {push}:", style="bold")
+        print_line(f"Would push {counted(len(done.files), 'file')}, {size:.1f} MB, to {push}:", style="bold")
         for name, count in done.files.items():
             print_line(f"  {name}  {count:,} bytes")
         print_line(front_matter)

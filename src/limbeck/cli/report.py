@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from limbeck.cli import messages, options
+from limbeck.core.blocks import counted
 
 
 @options.command(
@@ -57,6 +58,6 @@ def report(
     }  # fmt: skip
     lines: list[str | Text] = [Text(f"warning: {line}", style="yellow") for line in warnings]
     if written.figures:
-        lines.append(f"Figures: {len(written.figures)} files in {written.figures[0].parent}")
+        lines.append(f"Figures: {counted(len(written.figures), 'file')} in {written.figures[0].parent}")
     lines += [f"Report: {path}" for path in (written.markdown, written.html) if path is not None]
     messages.print_result(as_json, content, *lines)

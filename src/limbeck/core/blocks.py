@@ -51,7 +51,7 @@ def number(value: float | None, digits: int = 0) -> Cell:
 
 def counted(count: float, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`."""
-    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,.0f} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def slug(*words: object) -> str:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]
 """Receives the share of a measurement that is done, 0 to 1, and the number of its rounds."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
+_MOST_APART = 1.1
+"""The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
 
 
 def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
@@ -88,3 +90,20 @@ def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> dict[str, float
 def speedup(first: Sequence[float], other: Sequence[float]) -> float:
     """Return how many times faster `other` is than `first`: the median over rounds of first / other."""
     return float(np.median(np.asarray(first) / np.asarray(other)))
+
+
+def is_doubtful(first: float | None, second: float | None, ratio: float | None, rounds: float | None) -> bool:
+    """Return whether a speedup was measured on a machine too busy, or too few times, to be printed as a figure.
+
+    Args:
+        first: Median time of the model that the other is compared with.
+        second: Median time of the other.
+        ratio: Median over rounds of the first's time by the second's.
+        rounds: How many rounds there were.
+    """
+    if rounds is not None and rounds < FEWEST_ROUNDS:
+        return True
+    if not first or not second or not ratio:
+        return False
+    apart = ratio * second / first
+    return not 1 / _MOST_APART <= apart <= _MOST_APART

@@ -12,7 +12,7 @@ from jinja2 import Environment
 from rich.console import RenderableType
 
 from limbeck.core import timing, yaml
-from limbeck.core.blocks import NOTHING, Layout, Table, console, mean
+from limbeck.core.blocks import NOTHING, Layout, Table, console, counted, mean
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
 from limbeck.core.kinds import kind_of
@@ -22,7 +22,7 @@ from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluatio
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
 from limbeck.report.page import templates
-from limbeck.report.quality import format_count, is_doubtful, metric_name
+from limbeck.report.quality import format_count, metric_name
 
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
@@ -120,8 +120,8 @@ def _export_lines(export: Export) -> Iterator[str]:
         for name, value in found.largest.items()
     )
     yield (
-        f"Largest difference from the source, on {found.texts} sample texts in {found.batches} batches of up to "
-        f"{found.tokens} tokens: {largest}."
+        f"Largest difference from the source, on {counted(found.texts or 0, 'sample text')} in "
+        f"{counted(found.batches or 0, 'batch')} of up to {counted(found.tokens or 0, 'token')}: {largest}."
     )
     if export.dtype != "float32":
         yield from _quality(found)
@@ -204,7 +204,7 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
 
 
 def _is_doubtful(row: Int8Latency) -> bool:
-    return is_doubtful(row.float32_ms, row.int8_ms, row.speedup, row.rounds)
+    return timing.is_doubtful(row.float32_ms, row.int8_ms, row.speedup, row.rounds)
 
 
 def speed_words(speedup: float) -> str:

@@ -14,26 +14,6 @@ from limbeck.evaluation.metrics import METRICS
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
-_MOST_APART = 1.1
-"""The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
-
-
-def is_doubtful(first: float | None, second: float | None, ratio: float | None, rounds: float | None) -> bool:
-    """Return whether a speedup was measured on a machine too busy, or too few times, to be printed as a figure.
-
-    Args:
-        first: Median time of the model that the other is compared with.
-        second: Median time of the other.
-        ratio: Median over rounds of the first's time by the second's.
-        rounds: How many rounds there were.
-    """
-    if rounds is not None and rounds < timing.FEWEST_ROUNDS:
-        return True
-    if not first or not second or not ratio:
-        return False
-    apart = ratio * second / first
-    return not 1 / _MOST_APART <= apart <= _MOST_APART
-
 
 _FEW_ROWS = 100
 _UNSTEADY = 1.5  # 90th over 10th percentile; about 1.1 on an idle machine
@@ -282,7 +262,7 @@ def _is_unsteady(batch: BatchLatency) -> bool:
             return True
     whole = (batch.teacher.median_ms, batch.student.median_ms, batch.speedup)
     part = (batch.teacher_transformer.median_ms, batch.student_transformer.median_ms, batch.transformer_speedup)
-    return is_doubtful(*whole, batch.rounds) or is_doubtful(*part, batch.rounds)
+    return timing.is_doubtful(*whole, batch.rounds) or timing.is_doubtful(*part, batch.rounds)
 
 
 def quality_table(comparison: Measured, caption: str = "Teacher and student") -> Table:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from limbeck.core import studies
+from limbeck.core import studies, timing
 from limbeck.core.blocks import DAMAGED, counted, interval
 from limbeck.core.intervals import Interval
 from limbeck.core.studies import FINISHED
 from limbeck.report import certainty, comparison, evaluation, run, search
 from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, RunFound, SearchFound, last_part
-from limbeck.report.quality import at_start, ends_of, is_doubtful
+from limbeck.report.quality import at_start, ends_of
 
 _MOST = 3
 
@@ -61,7 +61,7 @@ def _of_run(found: RunFound) -> str:
     if record.evaluation is not None and (speedup := record.evaluation.first_batch.speedup):
         batch = record.evaluation.first_batch
         figures.append(f"{speedup:.1f} times as fast at batch size {batch.batch_size}")
-        if is_doubtful(batch.teacher.median_ms, batch.student.median_ms, speedup, batch.rounds):
+        if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, speedup, batch.rounds):
             watch.append("The machine was busy while speed was measured.")
     if what and quality is None:
         figures.append("its quality was not measured")
