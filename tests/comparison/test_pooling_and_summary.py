@@ -76,13 +76,13 @@ def test_rows_are_ranked_by_differences_beyond_chance():
         ("hidden_states", "last"): [79.0, 79.4, 79.1],
         ("hidden_states", "uniform"): [81.0, 81.5, 81.1],
         ("hidden_states", "single"): [76.0, 84.0, 79.0],
-        ("minilmv2", "layer L"): [81.2, 81.4, 81.2],
+        ("minilmv2", "last layer"): [81.2, 81.4, 81.2],
     })  # fmt: skip
     assert summary.main.to_dict() == {
         "kind": "averages", "key": "without_cola", "title": "average without CoLA", "of": ["cola", "rte"]
     }  # fmt: skip
     assert [(row.mapping, row.rank, row.best_mapping) for row in rows_of(summary)] == [
-        ("last", 3, False), ("uniform", 1, True), ("single", 1, False), ("layer L", 1, False)
+        ("last", 3, False), ("uniform", 1, True), ("single", 1, False), ("last layer", 1, False)
     ], "single is too uneven to be told from any"  # fmt: skip
     low, high = rows_of(summary)[0].over_seeds
     assert (low, high) == pytest.approx((78.6496, 79.6838), abs=1e-3)

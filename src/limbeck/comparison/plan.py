@@ -174,10 +174,7 @@ def _options(stage: Stage) -> Collection[str]:
 
 
 def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
-    """Name the layer mapping or teacher layer of the first stage that has one; empty without.
-
-    Layers counted from the end are written as the comparative study does: L, L-1, L-2.
-    """
+    """Name the layer mapping or teacher layer of the first stage that has one; empty without."""
     for stage in stages:
         options: Any = read_method(stage["method"])[1]
         if hasattr(options, "mapping"):
@@ -186,7 +183,9 @@ def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
             layer = options.teacher_layer
             if isinstance(layer, str):
                 return f"layer {layer}"
-            return f"layer L{layer + 1 or ''}" if layer < 0 else f"layer {layer}"
+            if layer < 0:
+                return "last layer" if layer == -1 else f"layer {-layer} from the end"
+            return f"layer {layer}"
     return ""
 
 
