@@ -97,6 +97,15 @@ def test_prompts_and_widths_are_in_its_code(tmp_path: Path):
     assert "model.encode(" in text and "encode_query" not in text and "truncate_dim" not in text
 
 
+def test_a_pooler_that_sentence_vectors_do_without_is_no_warning(tmp_path: Path):
+    untrained = {"names": ["pooler.dense.weight", "pooler.dense.bias"], "from_teacher": ["pooler.dense.bias"]}
+    assert "No stage trained 2 of its parameter tensors" in text_of_card(run_record(untrained=untrained), tmp_path)
+    (tmp_path / "modules.json").write_text("[]", encoding="utf-8")
+    assert "No stage trained" not in text_of_card(run_record(untrained=untrained), tmp_path)
+    untrained["names"].append("encoder.layer.0.output.dense.bias")
+    assert "No stage trained 1 of its parameter tensors" in text_of_card(run_record(untrained=untrained), tmp_path)
+
+
 def test_the_content_of_untrained_parameters(tmp_path: Path):
     names = [f"encoder.layer.{layer}.output.dense.weight" for layer in range(20)]
     for found, from_teacher, parts in (

@@ -196,10 +196,11 @@ def _untrained(card: Card) -> dict[str, Any]:
         names = untrained.names
     else:  # An older record: what every stage left out.
         names = [name for name in stages[0].untrained if all(name in s.untrained for s in stages)] if stages else []
+    names = records.read_by_student(names, card.folder)
     names = [name for name in names if not (card.is_graph and name.startswith("pooler."))]  # Graphs have none.
     groups = records.modules_of(names)
     more = f", and {counted(len(groups) - _GROUPS_SHOWN, 'more module')}" if len(groups) > _GROUPS_SHOWN else ""
-    taken = len(untrained.from_teacher) if untrained is not None else 0
+    taken = len({*untrained.from_teacher} & {*names}) if untrained is not None else 0
     rows = untrained.rows if untrained is not None else []
     said = {held: ", ".join(str(table) for table in rows if table.from_teacher == held) for held in (True, False)}
     return {

@@ -158,7 +158,9 @@ def _unfinished(run: RunFound) -> Iterator[str]:
         step = f", step {status.step:,} of {status.steps:,}" if status.step is not None and status.steps else ""
         at = status.stage or status.activity
         place, problem = f" (at {at}{step})" if at else "", run.record.problem
-        yield _HOW[status.status].format(place=place) + (f" {problem}" if problem else "")
+        # What a stopped run recorded says where, and how it goes on.
+        alone = status.status == "interrupted" and problem
+        yield " ".join(filter(None, ("" if alone else _HOW[status.status].format(place=place), problem)))
     missing = [stage.title for stage in run.stages if not stage.is_finished]
     if missing:
         yield f"Not finished: {', '.join(missing)}. Facts about unfinished stages come from the recipe and the logs."
@@ -173,7 +175,7 @@ def _untrained(run: RunFound) -> Iterator[str]:
         rows = [str(table) for table in untrained.rows if table.from_teacher == (held == teachers)]
         if rows:
             yield f"No batch read {', '.join(rows)} of the student's embeddings: these rows are {held}."
-    names = untrained.names
+    names = records.read_by_student(untrained.names, run.folder / "student")
     if not names:
         return
     taken = len(set(untrained.from_teacher) & set(names))
