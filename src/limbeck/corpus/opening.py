@@ -22,6 +22,7 @@ from limbeck.errors import CorpusError
 # Control characters that no text has; tab, newlines, form feed and the escape of coloured logs may be there.
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+_LONGEST_MARK = 4
 
 
 class NotTextError(Exception):
@@ -73,6 +74,7 @@ class GuardedStream(io.RawIOBase):
         self._is_text = is_text
         self._first = from_start
         self._unpacked = 0
+        self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._nuls = self._bad = self._judged = 0
         self.damage: Exception | None = None
@@ -83,38 +85,44 @@ class GuardedStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from the content; return the number of bytes, 0 at the end or at the damage."""
-        block = self._read(len(buffer))
+        filled = self._fill(buffer)
         if self._first and self._is_text:  # The beginning is judged as a whole, however it arrives.
-            while len(block) < len(buffer) and (more := self._read(len(buffer) - len(block))):
-                block += more
-            if block.startswith(_WIDE_MARKS):
+            while 0 < filled < len(buffer) and (more := self._fill(memoryview(buffer)[filled:])):
+                filled += more
+            if bytes(buffer[:_LONGEST_MARK]).startswith(_WIDE_MARKS):
                 raise NotTextError("in a wide encoding")
-        self._unpacked += len(block)
+        self._unpacked += filled
         try:
             if self._packed is not None and self._unpacked > documents.most_unpacked(self.packed_position()):
                 raise DamagedError(f"it unpacks to more than {documents.MOST_EXPANSION} times its size")
             if self._is_text:
-                self._judge(block)
+                self._judge(bytes(buffer[:filled]))
         except DamagedError as error:
             self.damage = error
             return 0
-        buffer[: len(block)] = block
-        return len(block)
+        return filled
 
     def packed_position(self) -> int:
         """Return how much of a compressed file has been read, in bytes."""
         return 0 if self._packed is None else self._packed.tell()
 
-    def _read(self, size: int) -> bytes:
-        if self.damage is not None:
-            return b""
+    def _fill(self, buffer: Any) -> int:
+        if self._ended or self.damage is not None:
+            return 0
+        filled = 0
         try:
-            return bytes(self._content.read(size))
+            if isinstance(self._content, io.FileIO):  # A small file costs more to allocate for than to read.
+                filled = self._content.readinto(buffer)
+            else:
+                block = self._content.read(len(buffer))
+                filled = len(block)
+                buffer[:filled] = block
         except _damages() as error:
             if _is_refusal(error):
                 raise
             self.damage = error
-            return b""
+        self._ended = not filled
+        return filled
 
     def _judge(self, block: bytes) -> None:
         """Count what no text has."""
@@ -131,8 +139,9 @@ class GuardedStream(io.RawIOBase):
         self._nuls = self._bad = self._judged = 0
 
     def _undecodable(self, block: bytes) -> int:
-        waiting = bool(self._decoder.getstate()[0])
-        return 0 if block.isascii() and not waiting else self._decoder.decode(block).count("\ufffd")
+        if block.isascii() and not self._decoder.getstate()[0]:
+            return 0
+        return self._decoder.decode(block).count("\ufffd")
 
 
 FilePath: TypeAlias = Path | str
@@ -148,6 +157,8 @@ _PACKED_AT_ONCE = 2**14
 _AHEAD = 2**17
 """Bytes that no reader of packed files takes in ahead of what it unpacks."""
 _SKIPPED_AT_ONCE = 2**20
+BUFFER_BYTES = 2 * documents.JUDGED_BYTES
+"""Of an open text file; its first so many bytes can be peeked at."""
 UNKNOWN_SIZE = 2**62
 """Size assumed for a remote file whose server does not state one."""
 
@@ -157,15 +168,20 @@ def is_remote(path: FilePath) -> bool:
     return isinstance(path, str) and "://" in path
 
 
+def as_path(path: FilePath) -> Path:
+    """Return the path of a local file; to parse one that is a path already takes as long as to ask for its size."""
+    return path if isinstance(path, Path) else Path(path)
+
+
 def suffixes_of(path: FilePath) -> list[str]:
     """Return the suffixes of a file's name, in lower case; the query of an address is left out."""
-    name = PurePosixPath(urlsplit(path).path) if isinstance(path, str) and "://" in path else Path(path)
+    name = PurePosixPath(urlsplit(path).path) if isinstance(path, str) and "://" in path else as_path(path)
     return [suffix.lower() for suffix in name.suffixes]
 
 
 def is_compressed(path: FilePath) -> bool:
     """Whether the name of a file ends in one of `COMPRESSIONS`."""
-    return bool(set(suffixes_of(path)[-1:]).intersection(COMPRESSIONS))
+    return bool(suffixes := suffixes_of(path)) and suffixes[-1] in COMPRESSIONS
 
 
 @contextmanager
@@ -188,7 +204,7 @@ def open_file(
     guard: GuardedStream | None = None
     try:
         with ExitStack() as files:
-            raw = files.enter_context(_raw(path))
+            raw = files.enter_context(_raw(path, buffered=is_binary or packed))
             if is_binary and not packed:
                 yield raw
                 return
@@ -197,7 +213,7 @@ def open_file(
             content = files.enter_context(_unpacked(raw, suffixes_of(path)[-1] if packed else ""))
             from_start = packed or position == 0
             guard = GuardedStream(content, packed=raw if packed else None, is_text=not is_binary, from_start=from_start)
-            stream = files.enter_context(io.BufferedReader(guard, buffer_size=2 * documents.JUDGED_BYTES))
+            stream = files.enter_context(io.BufferedReader(guard, buffer_size=BUFFER_BYTES))
             left = position if packed else 0
             while left > 0 and (skipped := stream.read(min(left, _SKIPPED_AT_ONCE))):
                 left -= len(skipped)
@@ -221,9 +237,9 @@ def damage_of(stream: BinaryIO) -> Exception | None:
     return getattr(getattr(stream, "raw", None), "damage", None)
 
 
-def _raw(path: FilePath) -> BinaryIO:
+def _raw(path: FilePath, *, buffered: bool) -> BinaryIO:
     if not is_remote(path):
-        return Path(path).open("rb")
+        return cast(BinaryIO, as_path(path).open("rb", buffering=-1 if buffered else 0))
     try:
         import fsspec  # type: ignore[import-untyped]
 
@@ -399,7 +415,7 @@ def file_size(path: FilePath) -> int:
     """
     try:
         if not is_remote(path):
-            return Path(path).stat().st_size
+            return as_path(path).stat().st_size
         system, name = file_system(str(path))
         return int(system.size(name) or UNKNOWN_SIZE)
     except Exception as error:  # Each file system raises other kinds.

@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
@@ -101,7 +101,7 @@ FILE_KINDS: Registry[FileKind] = Registry("kind of file", CorpusError)
 def suffix_of(path: FilePath) -> str:
     """Return the suffix that decides how a file is read, `".jsonl"` for `a.jsonl.gz`; empty where it has none."""
     suffixes = opening.suffixes_of(path)
-    if is_compressed(path):
+    if suffixes and suffixes[-1] in opening.COMPRESSIONS:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 
@@ -130,8 +130,8 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
     """
     kind = FILE_KINDS[suffix_of(path)]
     assert kind.texts is not None, path
-    start = replace(cursor)
-    most = documents.most_unpacked(opening.file_size(path))
+    start = Cursor(cursor.shard, cursor.position, cursor.line, cursor.within)
+    characters = 0
     report.muted = cursor.within > 0  # Until the text that was begun is found again.
     position = 0 if kind.is_binary else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
@@ -142,8 +142,9 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
         for found in kind.texts(OpenFile(stream, path, text_column, report, start)):
             where = f"{path}:{found.line}" if found.line else str(path)
             yield from documents.split_documents(found, where, cursor, report)
-            most -= len(found.text)
-            if most < 0:  # A dictionary of parquet can name one long text again and again.
+            characters += len(found.text)
+            # A dictionary of parquet can name one long text again and again.
+            if characters > documents.EXPANSION_FREE and characters > documents.most_unpacked(opening.file_size(path)):
                 report.note(
                     opening.DAMAGED, f"{path}: it unpacks to more than {documents.MOST_EXPANSION} times its size"
                 )
@@ -257,7 +258,7 @@ def _unfinished(raw: bytes) -> int:
 def _read_text(file: OpenFile) -> Iterator[FoundText]:
     """Documents separated by blank lines, or one a line where there is no blank line for long."""
     start = file.start
-    one_a_line = _is_one_a_line(file.path)
+    one_a_line = not _is_short(file) and _is_one_a_line(file.path)
     if one_a_line and start.at_start:
         file.report.note("file without blank lines, read as one document per line", str(file.path))
     lines = read_lines(file.stream, file.path, file.report, position=start.position, line=start.line, cut=True)
@@ -279,6 +280,15 @@ def _read_text(file: OpenFile) -> Iterator[FoundText]:
             paragraphs, characters = [], 0
     if paragraphs:
         yield FoundText("\n".join(paragraphs), end, number)
+
+
+def _is_short(file: OpenFile) -> bool:
+    """Whether a whole file is before the reader, and has fewer lines than tell that none of them is blank."""
+    if not file.start.at_start or not isinstance(file.stream, io.BufferedReader):
+        return False
+    waiting = file.stream.peek(opening.BUFFER_BYTES)
+    is_whole = len(waiting) < opening.BUFFER_BYTES and opening.damage_of(file.stream) is None
+    return is_whole and waiting.count(b"\n") + 1 < PROBED_LINES
 
 
 def _is_one_a_line(path: FilePath) -> bool:

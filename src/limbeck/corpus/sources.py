@@ -300,7 +300,7 @@ class Files:
         """Return path, size and time of change of every file."""
         column: list[Any] = [] if self.text_column is None else [self.text_column]
         column += [list(self.header)] if self.header else []
-        return ["files", *column, [_file_state(file) for file in self.files]]
+        return ["files", *column, [_file_state(file, place) for file, place in _resolved(self.files)]]
 
     def shards(self) -> int:
         """Return the number of files."""
@@ -396,15 +396,33 @@ def shards_of(source: Source) -> Any:
     return ["files", [[name, file_size(file)] for name, file in zip(relative, source.files, strict=True)]]
 
 
-def _file_state(file: FilePath) -> list[Any]:
-    """Return path, size and time of change of a file; of a remote one the address and its state there."""
+def _resolved(files: Iterable[FilePath]) -> Iterator[tuple[FilePath, str]]:
+    """Iterate over files, each with its path without links; an address stays as it is.
+
+    Every folder is resolved once: to resolve a path asks about each folder above it.
+    """
+    folders: dict[str, str] = {}
+    for file in files:
+        if isinstance(file, str):
+            yield file, file
+        elif file.is_symlink():
+            yield file, str(file.resolve())
+        else:
+            folder, name = os.path.split(file)
+            if folder not in folders:
+                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
+            yield file, folders[folder] + name
+
+
+def _file_state(file: FilePath, place: str) -> list[Any]:
+    """Return resolved path, size and time of change of a file; of a remote one the address and its state there."""
     if isinstance(file, str):
         with _reaching(f"Cannot reach '{one_line(file)}'"):
             system, name = file_system(file)
             return [file, str(system.ukey(name))]
     try:
         stat = file.stat()
-        return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
+        return [place, stat.st_size, stat.st_mtime_ns]
     except OSError as error:
         raise CorpusError(f"Cannot read '{one_line(file)}': {error.strerror}.") from error
 
@@ -505,7 +523,7 @@ def local_files(sources: Iterable[str]) -> list[Path]:
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
     """
-    return [Path(file).resolve() for text in filter(_is_here, sources) for file in find_files(text).files]
+    return [Path(place) for text in filter(_is_here, sources) for _, place in _resolved(find_files(text).files)]
 
 
 def _is_here(text: str) -> bool:
@@ -619,7 +637,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
         raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
     # Links, and patterns that match a folder and its files, name a file more than once.
-    unique: dict[Path, FilePath] = {path.resolve(): path for path in reversed(files)}
+    unique = {place: path for path, place in _resolved(reversed(files))}
     return list(unique.values())[::-1], ignored
 
 
@@ -646,7 +664,8 @@ def _walk(folder: Path) -> list[Path]:
         ) from error
     except OSError as error:
         refuse(error)
-    return sorted(files)
+    # As paths are compared, which takes a while for each comparison.
+    return sorted(files, key=lambda file: os.path.normcase(file).split(os.sep))
 
 
 def _nearby(path: Path) -> str:
