@@ -221,3 +221,30 @@ def test_report_keeps_few_examples_and_merges():
     assert second.examples["bad"] == ["b:1", "a:0", "a:1", "a:2", "a:3"]
     assert second.lines() == ["1,000 x worse (such as b:2)", "11 x bad (such as b:1, a:0)"]
     assert SourceReport.from_dict(json.loads(json.dumps(second.to_dict()))) == second
+
+
+@pytest.mark.parametrize("lines", [999, 1000])
+def test_lines_that_tell_whether_a_blank_one_is_to_come(tmp_path, lines):
+    written = [f"line {number}" for number in range(lines)]
+    texts, _ = read(write_packed(tmp_path / "lines.txt", "\n".join(written)))
+    assert texts == (["\n".join(written)] if lines == 999 else written)
+
+
+def test_many_small_files_are_opened_once_and_their_folder_is_resolved_once(tmp_path, monkeypatch):
+    texts = [f"Text {number}, é.\nIts end." for number in range(40)]
+    for number, text in enumerate(texts):
+        write_texts(tmp_path / "few" / f"{number:02d}.txt", [text])
+    (tmp_path / "few" / "10 again.txt").symlink_to(tmp_path / "few" / "10.txt")
+    calls = []
+    for name in ("open", "resolve"):
+        real = getattr(Path, name)
+
+        def counted(path, *given, real=real, name=name, **named):
+            calls.append(name)
+            return real(path, *given, **named)
+
+        monkeypatch.setattr(Path, name, counted)
+    assert read(tmp_path / "few")[0] == texts
+    assert calls.count("open") == len(texts) and calls.count("resolve") <= 4
+    places = [place for place, *_ in open_source(str(tmp_path / "few")).fingerprint()[-1]]
+    assert places == [str(tmp_path.resolve() / "few" / f"{number:02d}.txt") for number in range(40)]

@@ -6,8 +6,9 @@ A `GuardedStream` passes the bytes of a file on as long as they can be the conte
 import codecs
 import io
 import lzma
+import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from itertools import islice
@@ -89,7 +90,7 @@ class GuardedStream(io.RawIOBase):
         if self._first and self._is_text:  # The beginning is judged as a whole, however it arrives.
             while 0 < filled < len(buffer) and (more := self._fill(memoryview(buffer)[filled:])):
                 filled += more
-            if bytes(buffer[:_LONGEST_MARK]).startswith(_WIDE_MARKS):
+            if bytes(buffer[: min(filled, _LONGEST_MARK)]).startswith(_WIDE_MARKS):
                 raise NotTextError("in a wide encoding")
         self._unpacked += filled
         try:
@@ -112,7 +113,7 @@ class GuardedStream(io.RawIOBase):
         filled = 0
         try:
             if isinstance(self._content, io.FileIO):  # A small file costs more to allocate for than to read.
-                filled = self._content.readinto(buffer)
+                filled = self._content.readinto(buffer) or 0
             else:
                 block = self._content.read(len(buffer))
                 filled = len(block)
@@ -239,7 +240,7 @@ def damage_of(stream: BinaryIO) -> Exception | None:
 
 def _raw(path: FilePath, *, buffered: bool) -> BinaryIO:
     if not is_remote(path):
-        return cast(BinaryIO, as_path(path).open("rb", buffering=-1 if buffered else 0))
+        return as_path(path).open("rb", buffering=-1 if buffered else 0)
     try:
         import fsspec  # type: ignore[import-untyped]
 
@@ -421,6 +422,24 @@ def file_size(path: FilePath) -> int:
     except Exception as error:  # Each file system raises other kinds.
         reason = getattr(error, "strerror", None) or first_line(error)
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
+
+
+def resolve_files(files: Iterable[FilePath]) -> Iterator[tuple[FilePath, str]]:
+    """Iterate over files, each with its path without links; an address stays as it is.
+
+    Every folder is resolved once: to resolve a path asks about each folder above it.
+    """
+    folders: dict[str, str] = {}
+    for file in files:
+        if isinstance(file, str):
+            yield file, file
+        elif file.is_symlink():
+            yield file, str(file.resolve())
+        else:
+            folder, name = os.path.split(file)
+            if folder not in folders:
+                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
+            yield file, folders[folder] + name
 
 
 def read_lines(path: Path) -> list[str]:

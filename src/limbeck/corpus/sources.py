@@ -20,7 +20,15 @@ from limbeck.core.files import tried_beside
 from limbeck.core.registry import Registry
 from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
-from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, file_system, is_compressed, is_remote
+from limbeck.corpus.opening import (
+    UNKNOWN_SIZE,
+    FilePath,
+    file_size,
+    file_system,
+    is_compressed,
+    is_remote,
+    resolve_files,
+)
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
 
@@ -300,7 +308,7 @@ class Files:
         """Return path, size and time of change of every file."""
         column: list[Any] = [] if self.text_column is None else [self.text_column]
         column += [list(self.header)] if self.header else []
-        return ["files", *column, [_file_state(file, place) for file, place in _resolved(self.files)]]
+        return ["files", *column, [_file_state(file, place) for file, place in resolve_files(self.files)]]
 
     def shards(self) -> int:
         """Return the number of files."""
@@ -394,24 +402,6 @@ def shards_of(source: Source) -> Any:
     place = os.path.commonpath([name.parent for name in names]) if len(names) > 1 else names[0]
     relative = [str(name.relative_to(place)) for name in names]
     return ["files", [[name, file_size(file)] for name, file in zip(relative, source.files, strict=True)]]
-
-
-def _resolved(files: Iterable[FilePath]) -> Iterator[tuple[FilePath, str]]:
-    """Iterate over files, each with its path without links; an address stays as it is.
-
-    Every folder is resolved once: to resolve a path asks about each folder above it.
-    """
-    folders: dict[str, str] = {}
-    for file in files:
-        if isinstance(file, str):
-            yield file, file
-        elif file.is_symlink():
-            yield file, str(file.resolve())
-        else:
-            folder, name = os.path.split(file)
-            if folder not in folders:
-                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
-            yield file, folders[folder] + name
 
 
 def _file_state(file: FilePath, place: str) -> list[Any]:
@@ -523,7 +513,7 @@ def local_files(sources: Iterable[str]) -> list[Path]:
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
     """
-    return [Path(place) for text in filter(_is_here, sources) for _, place in _resolved(find_files(text).files)]
+    return [Path(place) for text in filter(_is_here, sources) for _, place in resolve_files(find_files(text).files)]
 
 
 def _is_here(text: str) -> bool:
@@ -637,7 +627,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
         raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
     # Links, and patterns that match a folder and its files, name a file more than once.
-    unique = {place: path for path, place in _resolved(reversed(files))}
+    unique = {place: path for path, place in resolve_files(reversed(files))}
     return list(unique.values())[::-1], ignored
 
 
@@ -665,7 +655,7 @@ def _walk(folder: Path) -> list[Path]:
     except OSError as error:
         refuse(error)
     # As paths are compared, which takes a while for each comparison.
-    return sorted(files, key=lambda file: os.path.normcase(file).split(os.sep))
+    return sorted(files, key=lambda file: file.parts)
 
 
 def _nearby(path: Path) -> str:
