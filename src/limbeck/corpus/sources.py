@@ -18,17 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from limbeck.core.files import tried_beside
 from limbeck.core.registry import Registry
-from limbeck.corpus import documents, installed_docs, readers
+from limbeck.corpus import documents, installed_docs, opening, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
-from limbeck.corpus.opening import (
-    UNKNOWN_SIZE,
-    FilePath,
-    file_size,
-    file_system,
-    is_compressed,
-    is_remote,
-    resolve_files,
-)
+from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, file_system, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
 
@@ -308,7 +300,7 @@ class Files:
         """Return path, size and time of change of every file."""
         column: list[Any] = [] if self.text_column is None else [self.text_column]
         column += [list(self.header)] if self.header else []
-        return ["files", *column, [_file_state(file, place) for file, place in resolve_files(self.files)]]
+        return ["files", *column, [_file_state(file, place) for file, place in opening.resolve_files(self.files)]]
 
     def shards(self) -> int:
         """Return the number of files."""
@@ -513,7 +505,8 @@ def local_files(sources: Iterable[str]) -> list[Path]:
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
     """
-    return [Path(place) for text in filter(_is_here, sources) for _, place in resolve_files(find_files(text).files)]
+    found = (file for text in filter(_is_here, sources) for file in find_files(text).files)
+    return [Path(place) for _, place in opening.resolve_files(found)]
 
 
 def _is_here(text: str) -> bool:
@@ -627,7 +620,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
         raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
     # Links, and patterns that match a folder and its files, name a file more than once.
-    unique = {place: path for path, place in resolve_files(reversed(files))}
+    unique = {place: path for path, place in opening.resolve_files(reversed(files))}
     return list(unique.values())[::-1], ignored
 
 
