@@ -1,6 +1,36 @@
-"""`python -m limbeck`, as launchers of many processes start it."""
+"""The `limbeck` command, also as `python -m limbeck`, as launchers of many processes start it."""
 
-from limbeck.cli.main import run
+import atexit
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line in a process of its own, and end it with its exit code."""
+    status = [1]
+    atexit.register(_leave, status)  # Before whatever else registers, so that it is called last.
+    from limbeck.cli.main import run
+
+    try:
+        run()
+    except SystemExit as end:
+        status[0] = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
+    status[0] = 0
+
+
+def _leave(status: list[int]) -> None:
+    """End the process without the search for garbage in torch, which would take a second.
+
+    Threads have ended and everything that was registered has run. Where output cannot be written, Python ends as usual.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        return
+    os._exit(status[0])
+
 
 if __name__ == "__main__":
-    run()
+    main()

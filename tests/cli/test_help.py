@@ -146,3 +146,20 @@ def test_nothing_heavy_is_imported_for_it(arguments, environment, tmp_path):
     environment = os.environ | environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().splitlines()[-1] == "heavy: none"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [("status none", 2), ("methods minilmv2", 0)])
+def test_a_command_ends_without_a_search_for_garbage(arguments, code):
+    program = (
+        "import atexit, gc, threading, time\nfrom limbeck.__main__ import main\ngc.disable()\n"
+        "class Ring:\n    def __del__(self): print('collected')\n"
+        "ring = Ring(); ring.self = ring; ring = None\n"
+        "def work(): time.sleep(0.5); atexit.register(print, 'registered'); print('thread')\n"
+        "threading.Thread(target=work).start()\nmain()"
+    )
+    command = [sys.executable, "-c", program, *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    lines = done.stdout.splitlines()
+    assert "thread" in lines and lines[-1] == "registered" and "collected" not in lines
+    assert done.stderr.startswith("error: ") == bool(code)

@@ -88,7 +88,7 @@ def test_the_wheel_has_every_file_and_nothing_else(dist):
     assert read["Version"] == limbeck.__version__
     assert read["Requires-Python"] == ">=3.11"
     assert set(read.get_all("Provides-Extra")) == set(PROJECT["project"]["optional-dependencies"])
-    assert "limbeck = limbeck.cli.main:run" in scripts
+    assert "limbeck = limbeck.__main__:main" in scripts
 
 
 @pytest.mark.slow
