@@ -34,6 +34,8 @@ from transformers import AutoModel, BertConfig, PreTrainedModel
 
 Batch = dict[str, Tensor]
 PEERS = ("bertdistiller", "relation_loop")
+ROUNDED = "limbeck, moments in bfloat16"
+"""limbeck with the optimizer of `optim_args: moments=bfloat16`."""
 # BERT's own, except for what a shape changes.
 INITIALISER_RANGE = 0.02
 FIRST_WORD = 1000
@@ -137,12 +139,12 @@ def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None
     """Build one side; each imports its own package only, since every side has a process of its own.
 
     Args:
-        name: `"limbeck"` or one of `PEERS`.
+        name: `"limbeck"`, `ROUNDED` or one of `PEERS`.
         dtype: `"float32"` or `"bfloat16"`.
         setting: What all sides have in common.
         bertdistiller: Folder that the package was installed into, if it is not installed here.
     """
-    if name == "limbeck":
+    if name in ("limbeck", ROUNDED):
         return _limbeck(setting, dtype)
     if name == "bertdistiller":
         return _bertdistiller(setting, dtype, bertdistiller)
