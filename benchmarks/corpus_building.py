@@ -271,7 +271,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=Path, required=True, help="folder of .txt files, blank lines between documents")
     parser.add_argument("--before", type=Path, help="checkout of another commit, measured in turns with this one")
-    parser.add_argument("--megabytes", type=float, default=30, help="of the text of the contenders")
+    parser.add_argument("--megabytes", type=float, default=55, help="of text; two workers need 50")
     parser.add_argument("--files", type=int, default=50_000, help="small files; 0 leaves them out")
     parser.add_argument("--gigabytes", type=float, default=2, help="of the streamed file; 0 leaves it out")
     parser.add_argument("--rounds", type=int, default=5)
@@ -294,7 +294,7 @@ def main() -> None:
         if given.files:
             folder, one = write_small_files(text, work, given.files)
             sides = {f"{side}, {path.stem}": run for path in (folder, one) for side, run in building(path).items()}
-            rounds = in_turns(-(-given.rounds // 2), sides)
+            rounds = in_turns(max(given.rounds // 2, 1), sides)
             medians = {side: statistics.median(row["core_seconds"] for row in rows) for side, rows in rounds.items()}
             result["small_files"] = {
                 "files": given.files,
