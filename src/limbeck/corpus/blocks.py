@@ -29,6 +29,7 @@ _BATCH_UNITS = 1000
 _BATCH_CHARACTERS = 1_000_000
 # Tokens of a record batch: opening a corpus touches every batch of it, so there should not be many.
 _BATCH_TOKENS = 2**22
+_PLAIN = SourceUse()
 
 Columns: TypeAlias = Mapping[str, Any]
 """Columns of a block beside its tokens and their number: a number each, or an array."""
@@ -114,7 +115,7 @@ class BlockEncoding:
                 yield ids, columns
 
     def _use(self, source: int) -> SourceUse:
-        return self.uses[source] if self.uses else SourceUse()
+        return self.uses[source] if self.uses else _PLAIN
 
     @property
     def _paired(self) -> bool:
