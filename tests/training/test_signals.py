@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -111,3 +112,37 @@ def test_ordinary_handlers_do_not_catch_it():
             time.sleep(5)
         except Exception:
             pytest.fail("swallowed")
+
+
+class Finalised:
+    """Is sent a signal while Python takes it away, and drops what that raises."""
+
+    def __init__(self, number):
+        self._number = number
+
+    def __del__(self):
+        send(self._number)()
+        time.sleep(0)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_it_is_not_lost_in_a_finaliser(number, kind):
+    hook = sys.unraisablehook
+    with pytest.raises(kind), terminable():
+        Finalised(number)
+        Finalised(number)
+        reached = True
+        time.sleep(5)
+    assert reached and sys.unraisablehook is hook
+
+
+def test_other_errors_of_finalisers_are_told_as_before(monkeypatch):
+    class Broken:
+        def __del__(self):
+            raise ValueError("broken")
+
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with terminable():
+        Broken()
+    assert len(told) == 1

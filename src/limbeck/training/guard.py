@@ -2,6 +2,7 @@
 
 import math
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -438,13 +439,42 @@ def _listening(handle: Any, *signals: int) -> Iterator[None]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Turn SIGTERM into `Terminated`, where this thread may listen."""
+    """Turn SIGTERM into `Terminated`, where this thread may listen; neither it nor Ctrl-C is lost in a finaliser.
+
+    Python drops what is raised inside a `__del__`, also by the handler of a signal: such a signal is sent again.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    with _listening(stop, signal.SIGTERM):
+    with _listening(stop, signal.SIGTERM), _sent_again():
         yield
+
+
+_AGAIN_AFTER = 0.05  # Seconds: by then the finaliser has ended, or else the signal comes back once more.
+
+
+@contextmanager
+def _sent_again() -> Iterator[None]:
+    """Send signals again whose exceptions were dropped inside the block."""
+    earlier, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def dropped(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            earlier(unraisable)
+            return
+        number = signal.SIGTERM if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
+        timers.append(threading.Timer(_AGAIN_AFTER, signal.raise_signal, [number]))
+        timers[-1].start()
+
+    sys.unraisablehook = dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = earlier
+        for timer in timers:  # Past the block nobody listens.
+            timer.cancel()
+            timer.join()
 
 
 class InterruptSaver(TrainerCallback):
