@@ -65,6 +65,8 @@ def test_from_folders_to_tables(limbeck, data, models, tmp_path):
     for row in rows:
         assert row["seconds"] > 0 and row["versions"]["transformers"] and row["rows"]["train"] in (12, 16)
         assert row["settings"]["learning_rate"] == 5e-5 and row["settings"]["epochs"] == 1
+        given = row["training_arguments"]
+        assert given["num_train_epochs"] == 1 and given["seed"] == row["seed"] and "learning_rate" not in given
     summary = printed["summary"]
     assert [model["name"] for model in summary["models"]] == [teacher, student]
     own = [row["scores"]["validation"]["accuracy"] for row in rows if (row["model"], row["task"]) == (student, "rte")]

@@ -263,6 +263,8 @@ class EvaluationCell(Record):
 
     Attributes:
         error: Why it failed; None if it did not.
+        training_arguments: The settings by the names of `transformers.TrainingArguments`, without its defaults; None
+            where nothing was trained.
         weights: Hash of its weights, configuration and tokenizer as they were kept.
         thresholds: Of the classes, chosen on the select split for all others.
         intervals: 95 % intervals of scores over the rows of their split, by split and metric.
@@ -278,6 +280,7 @@ class EvaluationCell(Record):
     data_fingerprint: str | None = None
     preset: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
+    training_arguments: dict[str, Any] | None = None
     seed: int = 0
     select: str | None = None
     scores: dict[str, dict[str, Number | None]] = Field(default_factory=dict)

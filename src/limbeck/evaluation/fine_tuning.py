@@ -4,7 +4,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
@@ -146,8 +146,34 @@ class StepReporter(TrainerCallback):
         self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
 
 
+def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
+    """Return what decides the weights of one fine-tuning, by the names of `transformers.TrainingArguments`.
+
+    Args:
+        point: The settings; what it lacks is left to `transformers`.
+        seed: Of the order of rows and of dropout.
+    """
+    return {
+        "seed": seed,
+        "learning_rate": point.learning_rate,
+        "num_train_epochs": point.epochs,
+        "per_device_train_batch_size": point.batch_size,
+        "warmup_steps": point.warmup,  # Below 1 it is a share of the steps.
+        "lr_scheduler_type": point.schedule,
+        "weight_decay": point.weight_decay,
+        "train_sampling_strategy": "group_by_length" if point.group_by_length else "random",
+        "bf16": point.bf16,
+    }
+
+
+def changed_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
+    """Return those of `training_keywords` that are not the defaults of `transformers`, for records."""
+    defaults = {field.name: field.default for field in fields(TrainingArguments)}
+    return {name: value for name, value in training_keywords(point, seed).items() if value != defaults[name]}
+
+
 def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
-    """Return the arguments of one fine-tuning; settings that a grid point lacks are left to `transformers`.
+    """Return the arguments of one fine-tuning, on this machine.
 
     Args:
         point: The settings.
@@ -155,17 +181,9 @@ def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
     """
     accelerated = has_accelerator()
     return TrainingArguments(
+        **training_keywords(point, seed),
         output_dir=tempfile.gettempdir(),  # The loop wants one that is there; nothing is written.
-        seed=seed,
-        learning_rate=point.learning_rate,
-        num_train_epochs=point.epochs,
-        per_device_train_batch_size=point.batch_size,
         per_device_eval_batch_size=as_is.EVALUATION_BATCH,
-        warmup_steps=point.warmup,  # Below 1 it is a share of the steps.
-        lr_scheduler_type=point.schedule,
-        weight_decay=point.weight_decay,
-        train_sampling_strategy="group_by_length" if point.group_by_length else "random",
-        bf16=point.bf16,
         use_cpu=not accelerated,
         dataloader_pin_memory=accelerated,
         remove_unused_columns=False,

@@ -25,8 +25,8 @@ from limbeck.core.studies import FAILED, FINISHED, EvaluationCell
 from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, OutputError, describe_error
 from limbeck.evaluation import encoding, grid_plan, kept_weights
-from limbeck.evaluation.cell import Cell, settings_of
-from limbeck.evaluation.fine_tuning import CellResult, Share, Trained, select_split, train_once
+from limbeck.evaluation.cell import Cell, TrainingPoint, settings_of
+from limbeck.evaluation.fine_tuning import CellResult, Share, Trained, changed_keywords, select_split, train_once
 from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose_all, summarise
 from limbeck.evaluation.metrics import THRESHOLDS, given_classes
 from limbeck.evaluation.request import EVALUATION, EvaluationRequest
@@ -347,6 +347,8 @@ def _carry_out(
             ):  # Rows of evaluations without them are as they were.
                 if found[name] is None:
                     del found[name]
+        if isinstance(cell.point, TrainingPoint):
+            found["training_arguments"] = changed_keywords(cell.point, cell.seed)
         return EvaluationCell(
             id=identity,
             training=training.id,

@@ -24,7 +24,7 @@ from limbeck.corpus.labelled import WORD_GAP
 from limbeck.evaluation.as_is import EVALUATION_BATCH
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import prepare
-from limbeck.evaluation.fine_tuning import FineTuner, load_task_model, training_arguments
+from limbeck.evaluation.fine_tuning import FineTuner, changed_keywords, load_task_model, training_arguments
 from limbeck.evaluation.metrics import score
 from limbeck.models.loading import load_tokenizer, quiet
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, run_cell, tiny_folder
@@ -51,6 +51,17 @@ def plain_arguments(point, output):
         report_to="none",
         disable_tqdm=True,
     )
+
+
+def test_recorded_keywords_are_those_of_a_script(tmp_path):
+    point = replace(POINT, epochs=3.0, batch_size=32, group_by_length=True)
+    recorded, script = changed_keywords(point, SEED), plain_arguments(point, tmp_path)
+    assert recorded == {name: getattr(script, name) for name in recorded}
+    assert {"seed", "train_sampling_strategy", "per_device_train_batch_size"} <= set(recorded)
+    assert "num_train_epochs" not in recorded, "3 is the default of transformers"
+    made = TrainingArguments(**recorded, output_dir=str(tmp_path))
+    names = ["learning_rate", "num_train_epochs", "warmup_steps", "weight_decay", "lr_scheduler_type", "bf16"]
+    assert [getattr(made, name) for name in names] == [getattr(script, name) for name in names]
 
 
 def plain_training(model, arguments, dataset, tokenizer, collator=None, callbacks=()):
