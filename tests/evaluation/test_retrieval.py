@@ -148,7 +148,7 @@ def test_inner_products_are_no_cosines_and_cells_know_it(data, models, evaluated
 
 
 def test_what_is_read_is_noted(evaluated):
-    assert "Retrieval test: 11 queries search 150 documents" in evaluated.summary["notes"]
+    assert "Retrieval test: 11 queries, 150 documents" in evaluated.summary["notes"]
 
 
 def no_weights(*_, **__):

@@ -135,7 +135,7 @@ def test_what_is_left_out_is_said_and_columns_are_titled(folder, evaluated):
     assert f"search: not asymmetric: the vectors of '{narrow}' have 8 components, and those of '{teacher}' 16" in notes
     assert f"search, asymmetric: queries of each model, and documents of '{teacher}'" in notes
     assert f"search: not cut to 12: the vectors of '{narrow}' have 8 components" in notes
-    assert "search test: 30 queries search 40 documents" in notes
+    assert "search test: 30 queries, 40 documents" in notes
 
 
 def test_cells_are_of_their_teacher_and_are_kept(folder, evaluated):

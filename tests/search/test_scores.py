@@ -127,7 +127,7 @@ def test_held_out_blocks_come_in_three_batches_or_more():
         return [len(batch["input_ids"]) for batch in loss_batches(proxy)]
 
     assert (sizes(200), sizes(10)) == ([32, 32, 32], [3, 3, 3, 1])
-    with pytest.raises(CorpusError, match="2 blocks are held out"):
+    with pytest.raises(CorpusError, match="2 blocks held out"):
         sizes(2)
 
 

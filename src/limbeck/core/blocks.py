@@ -50,8 +50,10 @@ def number(value: float | None, digits: int = 0) -> Cell:
 
 
 def counted(count: float, noun: str) -> str:
-    """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`."""
-    return f"{count:,.0f} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
+    """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`, `2 queries`."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count:,.0f} {noun}"
 
 
 def slug(*words: object) -> str:

@@ -197,7 +197,7 @@ class ProgressBar(Bars):
         if self.console.is_terminal:
             self.bars.start()  # It has stepped aside if another library had something to show.
         done, begun = share - self._base[0], self._base[1]
-        left = f"about {(now - begun) * (1 - share) / done:.0f} s left" if done > 0 else ""
+        left = f"about {(now - begun) * (1 - share) / done:.0f} s left" if done > 0 and share < 1 else ""
         self.line(f"{share:.0%}: {what}", rate, left)
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from limbeck.core.blocks import counted
 from limbeck.core.files import (
     HashedFile,
     NothingToBuildError,
@@ -250,8 +251,9 @@ def build_corpus(
             files,
             aside,
             replace(encoding, held_below=held_below, sources=sources),
-            f"The corpus has {stored['documents']} documents, but no block of text to train on: give more text, a "
-            f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
+            f"The corpus has {counted(stored['documents'], 'document')}, but no block of text to train on: give more "
+            f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
+            f"(now {settings.held_out}).",
             workers=workers,
             progress=progress,
             amount=(stored["characters"], "characters"),
@@ -340,7 +342,7 @@ def build_labelled_corpus(
             list(roles),
             aside,
             replace(encoding, roles=roles),
-            f"The corpus has {stored['rows']} rows, but none to train on: "
+            f"The corpus has {counted(stored['rows'], 'row')}, but none to train on: "
             + (
                 "the development rows repeat all of them; give other development rows."
                 if development is not None

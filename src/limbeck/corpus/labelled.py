@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
 
 from limbeck.core import IGNORED_LABEL
+from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.documents import SourceReport, clean_text
 from limbeck.corpus.readers import TABLES, PlacedRow, headless, list_columns
@@ -42,8 +43,8 @@ class ClassNumbers:
         self._numbers = {name: folded.index(name) for name in folded if folded.count(name) == 1}
         self._numbers |= {label: number for number, label in enumerate(labels)}
         # Where names are or begin with numbers ("1 star" to "5 stars"), 1 must not be taken for the second class.
-        counted = [re.match(r"\s*[+-]?\d+", label) for label in labels]
-        if all(found is None or int(found[0]) == number for number, found in enumerate(counted)):
+        numbered = [re.match(r"\s*[+-]?\d+", label) for label in labels]
+        if all(found is None or int(found[0]) == number for number, found in enumerate(numbered)):
             self._numbers |= {str(number): number for number in range(len(labels))}
 
     def number(self, value: Any, where: str, names: Sequence[str] = ()) -> int:
@@ -431,8 +432,8 @@ def documents_of(row: PlacedRow, columns: Sequence[str], label_column: str) -> l
     labels = list(given) if isinstance(given, list | tuple) else [given]
     if len(labels) != len(found):
         raise CorpusError(
-            f"{row.where} has {len(found)} documents and {len(labels)} labels in its column '{label_column}': give "
-            "each document a label, in the same order."
+            f"{row.where} has {counted(len(found), 'document')} and {counted(len(labels), 'label')} in its column "
+            f"'{label_column}': give each document a label, in the same order."
         )
     values = [parse_value(label, row.where) for label in labels]
     if min(values, default=0) < 0:

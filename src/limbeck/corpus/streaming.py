@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limbeck.core.blocks import counted
 from limbeck.core.files import build_once, fingerprint
 from limbeck.corpus import build, splitting, store
 from limbeck.corpus.batches import group_by_length
@@ -81,8 +82,9 @@ def store_beginning(
         list(of_file),
         folder,
         replace(encoding, held_below=held_below, sources=of_file),
-        f"The beginning of the stream, {read.items} documents, gives no block of text to train on: give more text, a "
-        f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
+        f"The beginning of the stream, {counted(read.items, 'document')}, gives no block of text to train on: give "
+        f"more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
+        f"(now {settings.held_out}).",
     )
     held_out = chain.from_iterable(store.read_documents(part, held_below) for part in parts)
     held = store.write_documents(held_out, folder)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core import IGNORED_LABEL, progress, records
+from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.labelled import WORD_GAP
 from limbeck.corpus.tags import OUTSIDE, marks_entities
@@ -239,7 +240,7 @@ def measure_task(
     """
     if len(rows) < 2:
         raise CorpusError(
-            f"{len(rows)} rows are held out: too few to score; give corpus.development, or a larger held_out."
+            f"{counted(len(rows), 'row')} held out: too few to score; give corpus.development, or a larger held_out."
         )
     parts = (range(len(rows))[start : start + batch_size] for start in range(0, len(rows), batch_size))
     batches = [collate([rows[index] for index in part]) for part in parts]

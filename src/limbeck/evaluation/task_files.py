@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS
 from limbeck.corpus import opening, readers
 from limbeck.corpus.documents import SourceReport
@@ -483,10 +484,10 @@ class Splits:
         if not rows:
             why = f": {'; '.join(report.lines())}" if report.lines() else ""
             raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
-        counted = f"{task.title} {split}: {len(rows)} rows"
+        found = f"{task.title} {split}: {counted(len(rows), 'row')}"
         if published is not None:
-            counted += f", published {published}" if published == len(rows) else f", but {published} are published"
-        notes |= dict.fromkeys([counted, *(f"{task.title} {split}: {line}" for line in report.lines())])
+            found += f", published {published}" if published == len(rows) else f", but {published} are published"
+        notes |= dict.fromkeys([found, *(f"{task.title} {split}: {line}" for line in report.lines())])
         if told is not None:
             told.merge(report)
             if published not in (None, len(rows)):
@@ -494,7 +495,8 @@ class Splits:
         if definition.kind == "retrieval":
             rows = _put_texts(rows, texts, origin)
             queries, documents = {row.keys[0] for row in rows if row.text}, {row.keys[1] for row in rows}
-            notes[f"{task.title} {split}: {len(queries)} queries search {len(documents)} documents"] = None
+            asked, among = counted(len(queries), "query"), counted(len(documents), "document")
+            notes[f"{task.title} {split}: {asked}, {among}"] = None
         return rows
 
     def _read_parts(

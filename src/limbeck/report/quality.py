@@ -116,7 +116,7 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
             yield Row(f"{at_start(metric)} on rows {_HELD_OUT}", None, task.student, "agreement")
         else:
             yield Row(AGREEMENT, None, task.agreement, "agreement")
-            yield Row("  with their labels", task.teacher, task.student, "agreement")
+            yield Row(f"  {metric} with their labels", task.teacher, task.student, "agreement")
     theirs, own = teacher.retrieval or Retrieval(), student.retrieval or Retrieval()
     mixed = found.asymmetric or Retrieval()
     for metric in RETRIEVAL:
@@ -169,6 +169,7 @@ _METRICS = {
     "mrr_at_10": "MRR@10",
     "recall_at_1": "recall@1",
     "recall_at_10": "recall@10",
+    "recall_at_100": "recall@100",
     "exact_span": "exact answer windows",
 }
 _HELD_OUT = "held out from the training files"
@@ -212,7 +213,8 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
         if any(map(_is_unsteady, latency.batches)):
             yield "The machine was busy: speedups compare neighbouring passes and are more reliable than the times."
     if found.agreement is not None:
-        yield f"Agreement: with the teacher's similarities on {found.agreement.pairs} pairs of held-out sentences."
+        pairs = counted(found.agreement.pairs or 0, "pair")
+        yield f"Agreement: with the teacher's similarities on {pairs} of held-out sentences."
     task = found.task or TaskFigures()
     if task.rows is not None:
         named = f"; the teacher is '{task.teacher_name}'" if task.teacher_name and task.teacher is not None else ""

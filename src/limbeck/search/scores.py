@@ -15,6 +15,7 @@ from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agree
 from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core import machine, progress
+from limbeck.core.blocks import counted
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.models.blueprint import build_student
@@ -226,7 +227,7 @@ def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
     batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS)
     if len(batches) < _FEWEST:
         raise CorpusError(
-            f"{len(batches)} blocks are held out, but students are compared on {_FEWEST} or more; raise "
+            f"{counted(len(batches), 'block')} held out, but students are compared on {_FEWEST} or more; raise "
             "corpus.held_out."
         )
     return batches

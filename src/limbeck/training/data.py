@@ -24,6 +24,7 @@ from transformers.trainer_utils import seed_worker
 
 from limbeck import corpus as texts
 from limbeck.core import ranks, records, workers
+from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text
 from limbeck.corpus import (
     Corpus,
@@ -287,7 +288,7 @@ class Loader(TrainerCallback):
         batches = SharedBatches(self.sample(rows), arguments.train_batch_size, self._lane, **sizes)
         if len(batches) == 0:
             size = arguments.train_batch_size * arguments.world_size
-            problem = f"The stage would train no step: {len(rows)} rows make no batch of {size}"
+            problem = f"The stage would train no step: it has {counted(len(rows), 'row')}, and a batch takes {size}"
             way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
             raise ranks.raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
         seeded = partial(_begin_seeded, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)

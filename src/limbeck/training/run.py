@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from limbeck import corpus as texts
 from limbeck.core import machine, ranks, records
+from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text
 from limbeck.core.progress import CorpusProgress, Told
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
@@ -68,11 +69,11 @@ def build_corpora(
         if not told_of or isinstance(corpus, LabelledCorpus):
             told_of.setdefault(corpus.path, (choice, corpus))
     for choice, corpus in told_of.values():
-        kind = "rows" if isinstance(corpus, LabelledCorpus) else "documents"
+        kind = "row" if isinstance(corpus, LabelledCorpus) else "document"
         scored = choice.development is not None
         console.print(_summary(corpus, kind, scored=scored), highlight=False, markup=False, soft_wrap=True)
         if not corpus.manifest["held_out_documents"]:
-            console.print(f"  none of the {kind} is held out, so there are no held-out figures", style="yellow")
+            console.print(f"  none of the {kind}s is held out, so there are no held-out figures", style="yellow")
         if (task := _without_development(choice)) is not None:
             said = f"  {task} has no development rows there, so some of its training rows are held out"
             console.print(said, style="yellow", highlight=False, markup=False, soft_wrap=True)
@@ -95,17 +96,13 @@ def _without_development(choice: StageChoice) -> str | None:
 def _summary(corpus: AnyCorpus, kind: str, *, scored: bool) -> str:
     """Say in one line how much text there is, and whether what is held out are development rows."""
     held = corpus.manifest["held_out_documents"]
-    held_out = _counted(held, "development rows") if scored else f"{_counted(held, kind)} held out"
+    held_out = counted(held, "development row") if scored else f"{counted(held, kind)} held out"
     if not isinstance(corpus, StreamedCorpus):
         copies = f" and {count:,} augmented copies" if (count := corpus.manifest.get("augmented")) else ""
-        read = f"{_counted(corpus.manifest['documents'], kind)}{copies}"
+        read = f"{counted(corpus.manifest['documents'], kind)}{copies}"
         return f"Corpus: {read}, {corpus.tokens:,} tokens to train on, {held_out}"
     sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
     return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
-
-
-def _counted(number: int, things: str) -> str:
-    return f"{number:,} {things.removesuffix('s') if number == 1 else things}"
 
 
 def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.CorpusText | None:
