@@ -19,8 +19,8 @@ from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, pro
 from limbeck.core.registry import plugins_in_use
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import read_recipe
-from limbeck.recipe.options import merge_options
-from limbeck.recipe.places import check_choice, load_checked
+from limbeck.recipe.options import CHOSEN_BY, choose_by_options, merge_options
+from limbeck.recipe.places import load_checked
 from limbeck.recipe.schema import Recipe
 from limbeck.training.output_folder import RECIPE, check_free, check_output, claimed_output
 
@@ -168,9 +168,6 @@ def distill(
             return _carry_out(run, record)
 
 
-_CHOSEN_BY = ("teacher", "student", "corpus")
-
-
 def _asked_for(
     recipe: Recipe | Mapping[str, Any] | str | Path | None,
     given: dict[str, Any],
@@ -184,7 +181,7 @@ def _asked_for(
         recipe = Path(given["output"]).expanduser() / RECIPE
     if isinstance(recipe, Recipe) and not given:
         return recipe
-    if recipe is None and (missing := [name for name in (*_CHOSEN_BY, "output") if name not in given]):
+    if recipe is None and (missing := [name for name in (*CHOSEN_BY, "output") if name not in given]):
         raise RecipeError(f"Without a recipe {', '.join(missing)} must be given too.")
     return named_recipe(
         recipe,
@@ -225,9 +222,8 @@ def named_recipe(
     output = kept_in or given.get("output") or whole.get("output")
     objects = Objects(output, (lambda: None) if output is None else partial(before, output))
     whole, said = objects.document(whole), _named(given, objects, tokenizer)
-    if recipe is None and "method" not in given:
-        whole = _choose(said, resume=resume)
-    merged = merge_options(whole, said)
+    chooses = recipe is None and "method" not in given
+    merged = choose_by_options(said, resume=resume) if chooses else merge_options(whole, said)
     corpus = merged.get("corpus")
     if "development" not in given and isinstance(corpus, dict) and not corpus.get("task"):
         corpus.pop("development", None)  # Of a data set with several splits: text has held-out documents.
@@ -253,21 +249,6 @@ def _named(given: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[s
     if "output" in said:
         said["output"] = str(said["output"])
     return said
-
-
-def _choose(said: dict[str, Any], *, resume: bool) -> dict[str, Any]:
-    """Choose a recipe by teacher, student and corpus; what these say besides is laid over it later."""
-    sources = said["corpus"].get("sources")
-    if sources is None:
-        raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
-    teacher, student = (said.pop(name) for name in ("teacher", "student"))
-    shape = student.get("shape") if isinstance(student, Mapping) and "shape" in student else student
-    check_choice(teacher["model"], shape, sources)
-    from limbeck.recipe.choosing import choose_recipe
-
-    data = choose_recipe(teacher, student, sources, output=said.get("output"), resume=resume)
-    said["corpus"] = {name: value for name, value in said["corpus"].items() if name != "sources"}
-    return data
 
 
 def _carry_out(run: Run, record: RunRecord) -> RunResult:

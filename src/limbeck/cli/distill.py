@@ -79,7 +79,7 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
         RecipeError: if neither a file nor enough options are given.
     """
     from limbeck.recipe.load import read_recipe
-    from limbeck.recipe.options import merge_options
+    from limbeck.recipe.options import CHOSEN_BY, choose_by_options, merge_options
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
     saved = Path(given.get("output", "")) / "recipe.yaml"
@@ -92,23 +92,14 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     elif resume and set(given) == {"output"}:
         raise RecipeError(f"'{given['output']}' holds no run to resume; give the recipe, or the run's own folder.")
     else:
-        needed = (*_CHOSEN_BY, "output" if chooses else "method")
+        needed = (*CHOSEN_BY, "output" if chooses else "method")
         missing = [f"--{name}" for name in needed if name not in given]
         if missing:
             raise RecipeError(
                 f"Without a recipe, these options are needed too: {', '.join(missing)}; "
                 "or give a recipe, see `limbeck recipe --example`."
             )
-        data = {}
         if "method" not in given:
-            from limbeck.recipe.places import check_choice
-
-            check_choice(given["teacher"], given["student"], given["corpus"])
-            from limbeck.recipe.choosing import choose_recipe
-
-            data = choose_recipe(*(given.pop(name) for name in _CHOSEN_BY), output=given["output"], resume=resume)
+            return choose_by_options(given, resume=resume)
+        data = {}
     return merge_options(data, given)
-
-
-_CHOSEN_BY = ("teacher", "student", "corpus")
-"""Options that a recipe is chosen by."""

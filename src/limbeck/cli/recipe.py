@@ -53,12 +53,10 @@ def recipe(
     if chosen:
         if teacher is None or student is None or not corpus:
             raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
-        from limbeck.recipe.places import check_choice
+        from limbeck.recipe.options import choose_by_options
 
-        check_choice(teacher, student, corpus)
-        from limbeck.recipe.choosing import choose_recipe
-
-        text = dump_yaml(apply_overrides(choose_recipe(teacher, student, corpus), overrides or []))
+        found = choose_by_options({"teacher": teacher, "student": student, "corpus": corpus})
+        text = dump_yaml(apply_overrides(found, overrides or []))
     elif example:
         text = read_example(str(path or "text"))
     else:

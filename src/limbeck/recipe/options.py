@@ -57,6 +57,40 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     return without_reasons(merged, changed)
 
 
+CHOSEN_BY = ("teacher", "student", "corpus")
+"""Options that a recipe is chosen by."""
+
+
+def choose_by_options(given: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any]:
+    """Choose a recipe by teacher, student and corpus, and lay all other options over it.
+
+    What shows without torch to be wrong is refused before torch is imported.
+
+    Args:
+        given: As in `merge_options`, with these three.
+        resume: Whether a run is continued, see `limbeck.recipe.choosing.choose_recipe`.
+
+    Raises:
+        LimbeckError: for all that a choice refuses.
+    """
+    from limbeck.recipe.places import check_choice
+
+    said = dict(given)
+    teacher, student, corpus = (said.pop(name) for name in CHOSEN_BY)
+    sources = corpus
+    if isinstance(corpus, Mapping):
+        sources = corpus.get("sources")
+        said["corpus"] = {name: value for name, value in corpus.items() if name != "sources"}
+    if sources is None:
+        raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
+    name = teacher["model"] if isinstance(teacher, Mapping) else teacher
+    check_choice(name, student.get("shape", student) if isinstance(student, Mapping) else student, sources)
+    from limbeck.recipe.choosing import choose_recipe
+
+    chosen = choose_recipe(teacher, student, sources, output=said.get("output"), resume=resume)
+    return merge_options(chosen, said)
+
+
 def _trained(stage: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
     """Return the training of a stage with other arguments; a number of epochs takes the place of one of steps."""
     own = _mapping(stage.get("training"))
