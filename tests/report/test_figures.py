@@ -7,11 +7,11 @@ import pytest
 
 from limbeck import inspection
 from limbeck.core.records import plain
-from limbeck.core.studies import Search
+from limbeck.core.studies import ColumnFigure, Search
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report import inspection as pictured
 from limbeck.report import plots
-from limbeck.report.figures import Measured, bars_figure, plot_figure, quality_figures
+from limbeck.report.figures import Measured, bars_figure, bars_of, plot_figure, quality_figures
 from limbeck.report.plot_drawing import drawn, svg_of
 from limbeck.report.plots import Axis, Bar, BarGroup, Plot, Series
 from limbeck.report.search_kinds import KINDS, distribution_figures
@@ -200,3 +200,17 @@ def test_bars_without_a_bar_are_no_figure():
     assert not [*bars_figure("Scores by task", [BarGroup("higher is better", [])], "percent")]
     [figure] = bars_figure("Scores by task", [BarGroup("a", [Bar("b", 1.0, None, 0, "1.0")])], "percent")
     assert figure.caption == ""
+
+
+def test_whiskers_are_deviations_over_seeds_else_intervals_over_rows():
+    seeds, rows = ColumnFigure(mean=70, deviation=2, interval=[60, 80]), ColumnFigure(mean=70, interval=[60, 80])
+    several, one = bars_of([("several", seeds), ("one", rows)])
+    assert (several.ends, one.ends) == ((68, 72), (60, 80))
+    captions = [
+        next(bars_figure("Scores by task", [BarGroup("a", bars)], "percent")).caption
+        for bars in ([several], [one], [several, one])
+    ]
+    over_seeds, over_rows = "the standard deviation over seeds", "the 95 % interval over the rows of the task"
+    assert captions == [
+        f"Whiskers show {shown}." for shown in (over_seeds, over_rows, f"{over_seeds}, or of one run {over_rows}")
+    ]

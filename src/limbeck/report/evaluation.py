@@ -407,7 +407,7 @@ def _flow(found: EvaluationFound) -> Iterator[Block]:
     titles = {model.name: name_of(model) for model in found.summary.models}
     models = dict.fromkeys(titles.get(cell.model, last_part(cell.model)) for cell in found.cells)
     tasks = dict.fromkeys(cell.task for cell in found.cells)
-    way = "models as they are" if found.asked.as_is else ""
+    way = "models as they are" if found.asked.as_is or is_untrained(found.summary) else ""
     asked = [found.asked.preset or "", ", ".join(found.asked.overrides), way]
     protocol = ", ".join(filter(None, asked)) or "not recorded"
     models_and_tasks = ("Models", ", ".join(models) or "none"), ("Tasks", ", ".join(tasks) or "none")

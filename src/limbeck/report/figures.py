@@ -16,6 +16,7 @@ from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.report import plot_drawing, plots
 from limbeck.report.findings import RATE, Curve, RunFound, StageFound, StageLog
+from limbeck.report.quality import ends_of
 from limbeck.search.pareto import pareto_front
 
 T = TypeVar("T")
@@ -34,18 +35,26 @@ def plot_figure(title: str, plot: plots.Plot, caption: str = "") -> Figure:
 def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 1) -> list[plots.Bar]:
     """Return the bars of the figures that are known, each with its label, in styles by their order."""
     return [
-        plots.Bar(label, found.mean, found.deviation, style, str(mean(found, digits)))
+        plots.Bar(label, found.mean, found.deviation, style, str(mean(found, digits)), _interval_of(found))
         for style, (label, found) in enumerate(figures)
         if found is not None
     ]
 
 
+_WHISKERS = ("the standard deviation over seeds", "the 95 % interval over the rows of the task")
+
+
+def _interval_of(found: studies.Figure) -> tuple[float, float] | None:
+    return ends_of(found.interval) if isinstance(found, studies.ColumnFigure) else None
+
+
 def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str) -> Iterator[Figure]:
-    """Make a figure of bars, none without a bar; its caption explains whiskers, which one run does not give."""
+    """Make a figure of bars, none without a bar; its caption explains whiskers, if there are any."""
     if not any(group.bars for group in groups):
         return
-    deviates = any(bar.deviation is not None for group in groups for bar in group.bars)
-    caption = "Whiskers show the standard deviation over seeds." if deviates else ""
+    whiskers = {bar.deviation is None for group in groups for bar in group.bars if bar.ends is not None}
+    shown = [_WHISKERS[of_rows] for of_rows in sorted(whiskers)]
+    caption = f"Whiskers show {', or of one run '.join(shown)}." if shown else ""
     rows = [(group.title, bar.label, bar.text) for group in groups for bar in group.bars]
     words = "; ".join(f"{group}, {bar}: {text}" for group, bar, text in rows)
     data = Table(title, ("", "Model", label), tuple(rows), words=(1,))

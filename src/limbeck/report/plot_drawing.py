@@ -357,9 +357,9 @@ def _draw_bars(sheet: Sheet, drawing: plots.Bars, left: float, top: float) -> fl
             gid = sheet.title(f"{group.title}, {bar.label}: {bar.text}")
             axes.barh(at, bar.value, 11, color=sheet.series_ink(bar.style), gid=gid)
             sheet.text(end + 8, top + at + 3.5, bar.text)
-            for ink, width in (("paper", 4), ("ink", 1.5)) if bar.deviation else ():  # Seen on the bar as beside it.
-                ends = [bar.value - (bar.deviation or 0), bar.value + (bar.deviation or 0)]
-                [line] = axes.plot(ends, [at, at], color=sheet.inks[ink], linewidth=width, marker="|", markersize=6)
+            for ink, width in (("paper", 4), ("ink", 1.5)) if bar.ends else ():  # Seen on the bar as beside it.
+                whisker: dict[str, Any] = {"color": sheet.inks[ink], "linewidth": width, "marker": "|"}
+                [line] = axes.plot(bar.ends or (), [at, at], markersize=6, **whisker)
                 line.set(markeredgecolor=sheet.inks[ink], markeredgewidth=width)
         y += 2
     _scale(axes, "x", plots.Axis(drawing.label, from_zero=True), 5)

@@ -86,6 +86,7 @@ class Bar:
         deviation: Of the value, where there is one.
         style: Its colour.
         text: The value as it stands beside the bar.
+        interval: The ends of its 95 % interval, drawn where there is no deviation.
     """
 
     label: str
@@ -93,6 +94,12 @@ class Bar:
     deviation: float | None
     style: int
     text: str
+    interval: tuple[float, float] | None = None
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The ends of its whisker, if it has one."""
+        return self.interval if self.deviation is None else (self.value - self.deviation, self.value + self.deviation)
 
 
 @dataclass(frozen=True)

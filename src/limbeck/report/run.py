@@ -204,7 +204,8 @@ def _of_text(run: RunFound) -> Iterator[str]:
 def _result(run: RunFound) -> Iterator[Block]:
     evaluation = run.record.evaluation
     if evaluation is None or evaluation.is_empty:
-        yield Notes(("Teacher and student were not compared.",))
+        goes_on = run.status.status == "running"
+        yield Notes((f"Teacher and student {'are compared at the end' if goes_on else 'were not compared'}.",))
         return
     table = quality_table(evaluation, "Both models, and how the student compares with its teacher")
     rows = tuple((re.sub(r"^ +", "↳ ", str(label)), *cells) for label, *cells in table.rows)
@@ -523,9 +524,9 @@ def kinds_of_rows(text: records.CorpusText) -> Iterator[Block]:
 
 
 SECTIONS: dict[str, Callable[[RunFound], Iterable[Block]]] = {
-    "Largest disagreements": _disagreements,
     "Overview": _flow,
     "Teacher and student": _result,
+    "Largest disagreements": _disagreements,
     "Answers on development rows": _answers,
     "Layers": _layers,
     "Training": _training,

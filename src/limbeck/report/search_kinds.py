@@ -446,7 +446,7 @@ def evolution_figure(record: studies.MappingSearch) -> Figure:
         Series("lowest", [(row.number, row.minimum) for row in rows], 3),
     ]
     label = f"fitness: mean of {', '.join(record.scores)} (percent)"
-    caption = "Each dot is a member of its generation; the band is the standard deviation of its members."
+    caption = "Each cross is a member of its generation; the band is the standard deviation of its members."
     return plot_figure("Evolution of fitness", Plot(series, _GENERATION, Axis(label)), caption)
 
 

@@ -64,7 +64,8 @@ def _of_run(found: RunFound) -> str:
         if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, speedup, batch.rounds):
             watch.append("The machine was busy while speed was measured.")
     if what and quality is None:
-        figures.append("its quality was not measured")
+        goes_on = found.status.status == "running"
+        figures.append(f"its quality {'is measured at the end' if goes_on else 'was not measured'}")
     said = ": ".join(filter(None, [what, "; ".join(figures)]))
     return " ".join(filter(None, [f"{said}." if said else "", _note(watch[0] if watch else "")]))
 

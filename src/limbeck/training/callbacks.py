@@ -79,7 +79,7 @@ class ProgressReporter(TrainerCallback):
         self._bars.bars.update(self._task, loss=loss, rate=f"{rate:,.0f}" if rate else "…")
         if rate:
             step = f"{self._title}: step {state.global_step}/{state.max_steps}"
-            left = f"{self._seconds_left(state) / 60:.1f} min left"
+            left = f"{self._seconds_left(state) / 60:.1f} min left" if state.global_step < state.max_steps else ""
             self._bars.line(step, f"loss {loss}", f"{rate:,.0f} tokens/s", left)
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
