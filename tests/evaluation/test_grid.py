@@ -64,7 +64,7 @@ def test_averages_are_taken_run_by_run_where_they_can_be(second, runs):
 def test_a_line_for_each_kind():
     assert gather_notes(
         [
-            "RTE train: 24 rows, but 2490 are published",
+            "RTE train: 24 rows, but 2,490 are published",
             "RTE validation: 277 rows, published 277",
             "MNLI train: 3 rows, but 392,702 are published",
             "RTE train: 1,024 x row cut to the longest length (such as row 17)",
@@ -74,7 +74,7 @@ def test_a_line_for_each_kind():
             "MNLI validation_matched: 2 x row cut to the longest length (such as row 1, row 9)",
         ]
     ) == [
-        "RTE train: 24 rows, but 2490 are published; likewise MNLI train",
+        "RTE train: 24 rows, but 2,490 are published; likewise MNLI train",
         "RTE validation: 277 rows, published 277",
         "RTE train: 1,024 x row cut to the longest length (such as row 17); likewise MNLI validation_matched",
         "AX: not there: test; likewise XNLI",

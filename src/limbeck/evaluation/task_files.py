@@ -486,7 +486,7 @@ class Splits:
             raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
         found = f"{task.title} {split}: {counted(len(rows), 'row')}"
         if published is not None:
-            found += f", published {published}" if published == len(rows) else f", but {published} are published"
+            found += f", published {published:,}" if published == len(rows) else f", but {published:,} are published"
         notes |= dict.fromkeys([found, *(f"{task.title} {split}: {line}" for line in report.lines())])
         if told is not None:
             told.merge(report)

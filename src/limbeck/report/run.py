@@ -66,7 +66,7 @@ def quality_of(run: RunFound) -> Quality | None:
     ours, theirs = (model.retrieval or records.Retrieval() for model in (found.student, found.teacher))
     if ours.mrr_at_10 is not None:
         over, within = _counted(ours.pool, "summary", "summaries"), ends_of(ours.interval)
-        return Quality("retrieval MRR@10, held out", of, theirs.mrr_at_10, ours.mrr_at_10, interval=within, over=over)
+        return Quality("held-out retrieval MRR@10", of, theirs.mrr_at_10, ours.mrr_at_10, interval=within, over=over)
     agreement = found.agreement or records.Agreement()
     if agreement.spearman is None:
         return None
