@@ -74,7 +74,7 @@ def test_from_folders_to_tables(limbeck, data, models, tmp_path):
     assert (cell["mean"], cell["runs"]) == (pytest.approx(50 * sum(own)), pytest.approx([100 * score for score in own]))
     kept = summary["models"][1]["retention"]["rte"]
     assert kept == pytest.approx(100 * cell["mean"] / summary["models"][0]["columns"]["rte"]["mean"])
-    assert any("RTE train: 16 rows, but 2,490 are published" in note for note in summary["notes"])
+    assert any("RTE train: 16 rows (the published set has 2,490)" in note for note in summary["notes"])
     assert "| RTE (accuracy) | SQuAD 1.1 (F1) |" in (output / "evaluation_table.md").read_text()
     assert json.loads((output / "evaluation_table.json").read_text()) == summary
     submitted = next((output / "submissions").rglob("RTE.tsv"))

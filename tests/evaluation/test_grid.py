@@ -64,20 +64,18 @@ def test_averages_are_taken_run_by_run_where_they_can_be(second, runs):
 def test_a_line_for_each_kind():
     assert gather_notes(
         [
-            "RTE train: 24 rows, but 2,490 are published",
-            "RTE validation: 277 rows, published 277",
-            "MNLI train: 3 rows, but 392,702 are published",
+            "RTE train: 24 rows (the published set has 2,490)",
+            "MNLI train: 3 rows (the published set has 392,702)",
             "RTE train: 1,024 x row cut to the longest length (such as row 17)",
-            "AX: not there: test",
-            "XNLI: not there: test.ar, test.bg",
-            "MNLI train: 3 rows, but 392,702 are published",
+            "AX: no test file found",
+            "XNLI: no test.ar, test.bg files found",
+            "MNLI train: 3 rows (the published set has 392,702)",
             "MNLI validation_matched: 2 x row cut to the longest length (such as row 1, row 9)",
         ]
     ) == [
-        "RTE train: 24 rows, but 2,490 are published; likewise MNLI train",
-        "RTE validation: 277 rows, published 277",
+        "RTE train: 24 rows (the published set has 2,490); also incomplete: MNLI train",
         "RTE train: 1,024 x row cut to the longest length (such as row 17); likewise MNLI validation_matched",
-        "AX: not there: test; likewise XNLI",
+        "AX: no test file found; likewise XNLI",
     ]
 
 

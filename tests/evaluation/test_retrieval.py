@@ -149,6 +149,12 @@ def test_inner_products_are_no_cosines_and_cells_know_it(data, models, evaluated
 
 def test_what_is_read_is_noted(evaluated):
     assert "Retrieval test: 11 queries, 150 documents" in evaluated.summary["notes"]
+    assert not any("drawn" in note for note in evaluated.summary["notes"])
+
+
+def test_drawn_queries_are_told(data, models, tmp_path):
+    few = limbeck.evaluate([models / "dot"], "retrieval", data=data[0], output=tmp_path, overrides="max_scored_rows=5")
+    assert "Retrieval test: 5 of 11 queries, drawn" in few.summary["notes"]
 
 
 def no_weights(*_, **__):

@@ -7,6 +7,7 @@ import pytest
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, Example
+from limbeck.errors import RecipeError
 from limbeck.evaluation.grid_plan import Planner
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.task_files import TRAIN, load_task
@@ -118,3 +119,13 @@ def test_where_a_task_has_a_test_split_alone_rows_to_train_on_are_held_out_to_ch
     held, kept = ({row.text for row in split[name]} for name in ("held_out", "train"))
     assert not held & kept and len(split["held_out"]) + len(split["train"]) == 40
     assert split["test"] == data.splits["test"]
+
+
+@pytest.mark.parametrize(
+    ("models", "surplus"),
+    [(("m",), "3 names for 1 model; leave out 'b' and 'c'."), (("m", "n"), "3 names for 2 models; leave out 'c'.")],
+)
+def test_names_without_a_model_are_refused(models, surplus, tmp_path):
+    with pytest.raises(RecipeError) as refused:
+        EvaluationRequest(models, "rte", tmp_path).titles(["a", "b", "c"])
+    assert str(refused.value) == surplus

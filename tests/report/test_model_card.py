@@ -193,7 +193,15 @@ def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: P
     assert text.count("Measured on the float32 student") == 2 * (dtype != "float32"), "above each of the two tables"
 
 
-@pytest.mark.parametrize("why", ["60 rows, but 1500 are published", "assembled from 2 of its 15 parts"])
+@pytest.mark.parametrize(
+    "why",
+    [
+        "60 rows, but 1500 are published",  # An older note.
+        "60 rows (the published set has 1,500)",
+        "60 of 1,500 rows, drawn",
+        "assembled from 2 of its 15 parts",
+    ],
+)
 def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp_path: Path, why):
     note = f"STS-B validation: {why}"
     found = scores_in(STUDENT, evaluation_of(notes=[note, "SQuAD train: 5 rows, but 9 are published"]))

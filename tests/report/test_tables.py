@@ -84,7 +84,7 @@ def test_all_optional_figures_missing():
     why = {"agreement": "Only 3 [pairs]: hold out more text."}
     text = rendered({"teacher": model, "student": model, "latency": None, "agreement": None, "unavailable": why})
     assert "Transformer parameters" in text and "Latency" not in text
-    assert "No agreement: Only 3 [pairs]: hold out more text." in text
+    assert "No agreement: only 3 [pairs]: hold out more text." in text
     junk = {"teacher": 3, "agreement": {"interval": [1]}}
     for empty in ({}, {"latency": {}}, {"latency": {"batches": None}}, junk):
         assert comparison_rows(empty) == [] and rendered(empty)

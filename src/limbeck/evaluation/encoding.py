@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from limbeck.core.blocks import counted
 from limbeck.core.files import build_once, fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
@@ -389,23 +390,34 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, ca
         for split, found in data.splits.items()
         if split not in left_out and found
     }
+    notes = [note for split in rows for note in _note_of_draw(task, split, data.splits[split], rows[split])]
     if isinstance(point, SimilarityPoint):
-        return PreparedTask(task, rows)
+        return PreparedTask(task, rows, notes=tuple(notes))
     choices, root = [TOKEN_FORMAT, keys.tokenizer, point.length, point.stride], cache_dir / "evaluation"
     train: Sequence[TaskRow] = ()
     train_folder: Path | None = None
-    notes: list[str] = []
     if isinstance(point, TrainingPoint):
         if not data.splits.get(TRAIN):
             raise CorpusError(
                 f"{task.title} has no rows to train on ({task.train}); give --data a folder that has some."
             )
         train = drawn_rows(data.splits[TRAIN], task, point.max_train_rows)
+        notes = [*_note_of_draw(task, TRAIN, data.splits[TRAIN], train), *notes]
         train_folder = root / fingerprint([*choices, keys.training_set, point.max_train_rows])
         notes += _encode_splits({TRAIN: train}, task, tokenizer, point, train_folder)
     folder = root / fingerprint([*choices, keys.rows, point.max_scored_rows, list(rows)])
     notes += _encode_splits(rows, task, tokenizer, point, folder)
     return PreparedTask(task, rows, len(train), train_folder, folder, tuple(notes))
+
+
+def _note_of_draw(task: Task, split: str, every: Sequence[TaskRow], rows: Sequence[TaskRow]) -> Iterator[str]:
+    """Say how many rows of a split were drawn, or queries of a retrieval, unless all were."""
+    queries = KINDS[task.kind].of_vectors and KINDS[task.kind].has_queries
+    scored, known = (
+        len({row.keys[0] for row in found if row.text}) if queries else len(found) for found in (rows, every)
+    )
+    if scored < known:
+        yield f"{task.title} {split}: {scored:,} of {counted(known, 'query' if queries else 'row')}, drawn"
 
 
 def _encode_splits(

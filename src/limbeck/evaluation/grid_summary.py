@@ -14,7 +14,7 @@ from limbeck.core.studies import FINISHED, Column
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.metrics import THRESHOLDS
 from limbeck.evaluation.protocols import PAPERS, FineTuning, Protocol, PublishedRow, matching_rows
-from limbeck.evaluation.tasks import Task
+from limbeck.evaluation.tasks import PUBLISHED, Task
 
 _COLA = "cola"
 COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
@@ -26,6 +26,7 @@ _TASK_NOTE = (
 
 _SHOWN_SUBJECTS = 3
 _NUMBER = re.compile(r"\d[\d,.]*")
+_NOT_FOUND = re.compile(r"(?<=^no ).+ files?(?= found$)")
 
 
 def gather_notes(notes: Iterable[str]) -> list[str]:
@@ -46,7 +47,9 @@ def gather_notes(notes: Iterable[str]) -> list[str]:
 
 def _kind(note: str) -> str:
     said = note.partition(": ")[2] or note
-    return _NUMBER.sub("#", re.split(r": | \(", said, maxsplit=1)[0])
+    if PUBLISHED in said:
+        return PUBLISHED
+    return _NUMBER.sub("#", re.split(r": | \(", _NOT_FOUND.sub("", said), maxsplit=1)[0])
 
 
 def _likewise(notes: list[str]) -> str:
@@ -55,7 +58,8 @@ def _likewise(notes: list[str]) -> str:
     subjects = list(dict.fromkeys(note.partition(": ")[0] for note in notes))
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
     left = len(subjects) - _SHOWN_SUBJECTS
-    return f"; likewise {shown}" + (f" and {left} more" if left > 0 else "")
+    others = "also incomplete:" if PUBLISHED in notes[0] else "likewise"
+    return f"; {others} {shown}" + (f" and {left} more" if left > 0 else "")
 
 
 Cells: TypeAlias = Mapping[str, studies.EvaluationCell]

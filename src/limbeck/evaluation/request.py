@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import folders, records, yaml
+from limbeck.core.blocks import counted
 from limbeck.core.studies import EvaluationRequest as Manifest
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation import protocols
@@ -91,7 +92,9 @@ class EvaluationRequest:
         models = self.all_models()
         order = list(dict.fromkeys([*self.models, *([self.teacher] if self.teacher is not None else [])]))
         if len(given) > len(order):
-            raise RecipeError(f"{len(given)} names are given for {len(order)} models; leave out '{given[len(order)]}'.")
+            *some, last = (f"'{name}'" for name in given[len(order) :])
+            surplus = " and ".join(filter(None, (", ".join(some), last)))
+            raise RecipeError(f"{len(given)} names for {counted(len(order), 'model')}; leave out {surplus}.")
         chosen = dict(zip(order, (name.strip() for name in given), strict=False))
         short = Counter(map(records.last_part, models))
         titles = {}

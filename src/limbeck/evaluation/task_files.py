@@ -364,7 +364,7 @@ def load_task(
     notes: dict[str, None] = {}
     rows = {key: found.read(key, notes) for key in splits}
     if missing:
-        notes[f"{found.definition.task.title}: not there: {name_some(missing)}"] = None
+        notes[f"{found.definition.task.title}: no {name_some(missing)} file{'s' * (len(missing) > 1)} found"] = None
     return tasks.TaskData(_narrowed(found.definition, rows), rows, tuple(notes))
 
 
@@ -484,10 +484,9 @@ class Splits:
         if not rows:
             why = f": {'; '.join(report.lines())}" if report.lines() else ""
             raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
-        found = f"{task.title} {split}: {counted(len(rows), 'row')}"
-        if published is not None:
-            found += f", published {published:,}" if published == len(rows) else f", but {published:,} are published"
-        notes |= dict.fromkeys([found, *(f"{task.title} {split}: {line}" for line in report.lines())])
+        others = "" if published is None else f" ({tasks.PUBLISHED} {published:,})"
+        found = [counted(len(rows), "row") + others] if published != len(rows) else []
+        notes |= dict.fromkeys(f"{task.title} {split}: {line}" for line in (*found, *report.lines()))
         if told is not None:
             told.merge(report)
             if published not in (None, len(rows)):

@@ -28,6 +28,9 @@ from limbeck.errors import CorpusError, RecipeError, suggestion
 TaskKind: TypeAlias = Literal[KindName, "similarity", "retrieval"]
 """`similarity` and `retrieval` are scored by cosines of sentence vectors, without fine-tuning."""
 
+PUBLISHED = "the published set has"
+"""In a note on a split of which other rows are there than were published, before how many."""
+
 AnswerRules = Literal["squad", "mlqa", "cmrc2018"]
 
 METRIC_NAMES: Mapping[TaskKind, tuple[str, ...]] = {

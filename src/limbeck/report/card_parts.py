@@ -20,7 +20,7 @@ from limbeck.core.markdown import plain_table
 from limbeck.core.records import last_part, load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
-from limbeck.evaluation.tasks import DEFINITIONS
+from limbeck.evaluation.tasks import DEFINITIONS, PUBLISHED
 from limbeck.report.page import templates
 from limbeck.report.quality import format_count, metric_name
 
@@ -217,7 +217,10 @@ def speed_words(speedup: float) -> str:
 # The scores of one student on tasks, out of the tables of `limbeck evaluate`.
 
 
-_OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|(?:made of|assembled from) \d+ of its \d+ parts")
+_OTHER_ROWS = re.compile(
+    rf"rows?, but [\d,]+ are published|\({PUBLISHED} |(?:rows|queries), drawn$|"
+    r"(?:made of|assembled from) \d+ of its \d+ parts"
+)
 
 
 @dataclass(frozen=True)

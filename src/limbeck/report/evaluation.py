@@ -244,7 +244,7 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     notes += _reading(record)
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
-        notes.append(f"The saved table has all {len(record.notes)} notes.")
+        notes.append(f"All {len(record.notes)} notes are in the saved table.")
     shown = replace(table, caption=_title(record), rows=rows, published=published)
     return blocks.console(shown, Notes(tuple(notes)))
 

@@ -187,6 +187,11 @@ def at_start(name: str) -> str:
     return name[:1].upper() + name[1:] if "".join(name.split()[:1]).islower() else name
 
 
+def _after_colon(sentence: str) -> str:
+    """Begin a sentence with a small letter, unless its first word is a name with others in capitals."""
+    return sentence[:1].lower() + sentence[1:] if sentence.partition(" ")[0][1:].islower() else sentence
+
+
 def _notes_on_intervals(found: RunEvaluation) -> Iterator[str]:
     """Say what the 95 % intervals are over."""
     over = []
@@ -254,7 +259,7 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
         yield (f"The student gives every row of stage '{task.stage}' the same answer, so its agreement is meaningless.")
     if task.unavailable is not None:
         yield f"No task scores: {task.unavailable}"
-    yield from (f"No {name}: {reason}" for name, reason in found.unavailable.items())
+    yield from (f"No {name}: {_after_colon(reason)}" for name, reason in found.unavailable.items())
 
 
 def _is_unsteady(batch: BatchLatency) -> bool:

@@ -100,6 +100,26 @@ def test_drawn_rows_are_the_same_for_all_and_keep_their_order():
     assert drawn(rows, None) is rows
 
 
+@pytest.mark.parametrize(
+    ("drawn_of", "told"),
+    [
+        ("scored", ["Task validation: 5 of 21 rows, drawn"]),
+        ("train", ["Task train: 30 of 36 rows, drawn"]),
+        ("none", []),
+    ],
+)
+def test_drawn_rows_are_told(tmp_path, drawn_of, told):
+    sizes = {"max_train_rows": 30 if drawn_of == "train" else None}
+    point = replace(POINT, max_scored_rows=5 if drawn_of == "scored" else 21, **sizes)
+    data = make_data("classification")
+    found = ready(tiny_folder(tmp_path), data, point, tmp_path).notes
+    assert [note.replace(data.task.title, "Task") for note in found if "drawn" in note] == told
+    data = make_data("similarity")
+    point = SimilarityPoint(length=32, pooling=None, max_scored_rows=5 if drawn_of == "scored" else None)
+    found = ready(tiny_folder(tmp_path), data, point, tmp_path).notes
+    assert list(found) == [f"{data.task.title} validation: 5 of 21 rows, drawn"] * (drawn_of == "scored")
+
+
 def test_unlabelled_splits_are_predicted_only_as_a_whole(tmp_path):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     whole = run(folder, data, POINT, tmp_path)
