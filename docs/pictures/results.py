@@ -21,7 +21,7 @@ _NAMES = {
     "teacher": "all-MiniLM-L6-v2, the teacher",
     "limbeck student": "distilled in 6.5 minutes",
     "truncated teacher": "the teacher's first three",
-    "random": "random weights",
+    "random": "the same shape with random weights",
 }
 
 

@@ -196,9 +196,9 @@ def test_texts_are_told_from_names_of_sources(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (3, "corpus.sources: a int is not text"),
+        (3, "corpus.sources: int is not text"),
         ([], "corpus is empty"),
-        (["A first text.", "A second text.", 3], "number 3 is a int among text"),
+        (["A first text.", "A second text.", 3], "item 3 is of the type int among text"),
         ([{"text": "a"}, "b c", "d e"], "corpus.sources"),
         (iter(()), "corpus.sources is empty"),
         ([{"text": object()}], "row 1 cannot be written"),
@@ -230,7 +230,7 @@ def test_training_arguments_give_what_differs_from_their_defaults(folder, tmp_pa
     assert result.record["stages"][0]["steps"] == 2
     with pytest.raises(RecipeError, match="evaluation is false, .* give a mapping such as {enabled: …}"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, evaluation=False, output=tmp_path / "s")
-    with pytest.raises(RecipeError, match="training: a list cannot hold training arguments"):
+    with pytest.raises(RecipeError, match="training: list cannot hold training arguments"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, training=[3], output=tmp_path / "s")
 
 
@@ -255,7 +255,7 @@ def test_a_recipe_has_objects_in_the_places_of_names(model, tmp_path):
 
 def test_callbacks_and_methods_that_are_none_are_refused(folder, tmp_path):
     asked = {"teacher": folder, "student": 1, "corpus": TEXTS, "output": tmp_path}
-    with pytest.raises(RecipeError, match="callbacks: a function is not a callback; derive it from"):
+    with pytest.raises(RecipeError, match="callbacks: function is not a callback; derive it from"):
         limbeck.distill(callbacks=[lambda: 0], **asked)
     with pytest.raises(RecipeError, match="method: 'make_teacher' is not a registered method"):
         limbeck.distill(method=make_teacher, **asked)

@@ -264,7 +264,9 @@ def test_a_package_is_found_without_being_imported(folder, tmp_path, monkeypatch
 
 
 def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch, refused):
-    with refused("'none_such_package' .* not installed: pip install none_such_package"):
+    with refused(
+        r"'none_such_package' .* not installed: check the spelling\. If it is right: pip install none_such_package"
+    ):
         resolve_model("package:none_such_package")
     for name in ("package:", "package:os.path", "package:../x", "package:this"):
         with refused("not installed"):

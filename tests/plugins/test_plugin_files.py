@@ -50,7 +50,7 @@ def test_a_recipe_names_methods_of_a_file_but_no_file(write_plugin, tiny_recipe)
     with pytest.raises(Exception, match="plugins"):
         load_recipe(tiny_recipe | {"plugins": [str(path)]})
     tiny_recipe["stages"][0]["method"] = {"name": "from_a_file", "share": 0.25}
-    with pytest.raises(Exception, match=r"Unknown method 'from_a_file'.*Your own methods come with --plugin FILE"):
+    with pytest.raises(Exception, match=r"Unknown method 'from_a_file'.*Register your own methods with --plugin FILE"):
         load_recipe(tiny_recipe)
     use_plugins([path])
     assert load_recipe(tiny_recipe).stages[0].method["share"] == 0.25

@@ -77,7 +77,8 @@ def test_mistakes_are_told_together(tiny_recipe):
         "recipe: unknown key 'nme'. Did you mean 'name'?; corpus: unknown key 'lenght'. Did you mean 'length'?; "
         "corpus.unit: Input should be 'document', 'paragraph' or 'sentence' (got 'page'); "
         "stages.0: freeze is true, which has no meaning here: give embeddings; "
-        "stages.0.method: Unknown method 'minilmv'. Did you mean 'minilmv2'? Your own methods come with --plugin FILE."
+        "stages.0.method: Unknown method 'minilmv'. Did you mean 'minilmv2'? "
+        "Register your own methods with --plugin FILE."
     )
 
 

@@ -52,7 +52,7 @@ def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
 REFUSALS = yaml.safe_load((Path(__file__).parent / "refusals.yaml").read_text(encoding="utf-8"))
 LONG = [
     ["5,000 characters", f"name={'x' * 5000}"],
-    ["index from 0 to 0", f"stages.{'9' * 5000}.name=x"],
+    ["only index is 0", f"stages.{'9' * 5000}.name=x"],
     ["no key is that deep", f"stages.0.training.{'a.' * 60}b=1"],
     ["levels", f"stages.0.training.optim_args={'[' * 49}{']' * 49}"],
 ]
@@ -123,13 +123,13 @@ def test_sources_that_hold_nothing_to_read_are_refused_as_they_would_be_when_rea
             check_corpus(corpus)
         return str(caught.value)
 
-    assert "empty' holds no file of a kind that is read" in refusal("empty")
-    assert "other' holds no file of a kind that is read" in refusal("other")
+    assert "empty' holds no file of a supported type" in refusal("empty")
+    assert "other' holds no file of a supported type" in refusal("other")
     assert f"blank' holds no {content}: its files are empty." in refusal("blank")
     if content == "texts":
         assert "table' holds no file" in refusal("table") and "give corpus.task" in refusal("table")
-        assert "alone.tsv' is not of a kind that is read" in refusal("alone.tsv")
-        assert "is not of a kind that is read" in refusal("*.tsv")
+        assert "alone.tsv' has an unsupported file type; supported: " in refusal("alone.tsv")
+        assert "has an unsupported file type" in refusal("*.tsv")
     else:
         check_corpus(CorpusSpec(sources=[str(tmp_path / "table"), str(tmp_path / "alone.tsv")], task=labels))
 

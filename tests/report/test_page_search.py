@@ -63,7 +63,7 @@ def test_generations_that_bred_nothing_new_name_the_way_out():
         found = KINDS["mapping"].notes(studies.Search.read({"kind": "mapping"} | values))
         return [line for line in found if "--parents best" in line]
 
-    assert said(rows, 51) == ["Without a new mapping: generation 2, 3. `--parents best` breeds new mappings only."]
+    assert said(rows, 51) == ["Generations 2, 3 produced no new mapping; `--parents best` always does."]
     assert said(rows[:1], 51) == said(rows, 4) == [], "all are new, and none are left"
 
 

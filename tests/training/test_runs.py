@@ -104,7 +104,7 @@ def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tm
     for line, output, options in (
         ("continue that run with --resume, replace it with --overwrite", recipe["output"], {}),
         ("seed = 1, this recipe 9", recipe["output"], {"overrides": ["seed=9"], "resume": True}),
-        ("exclude each other", recipe["output"], {"resume": True, "overwrite": True}),
+        ("--resume and --overwrite cannot be combined", recipe["output"], {"resume": True, "overwrite": True}),
         ("was not made by limbeck", str(picture.parent), {"overwrite": True}),
         ("holds no run to resume", str(picture.parent), {"resume": True}),
         ("is not empty; choose another folder", str(picture.parent), {}),

@@ -182,7 +182,8 @@ def _asked_for(
     if isinstance(recipe, Recipe) and not given:
         return recipe
     if recipe is None and (missing := [name for name in (*CHOSEN_BY, "output") if name not in given]):
-        raise RecipeError(f"Without a recipe {', '.join(missing)} must be given too.")
+        names = " and ".join(f"`{name}`" for name in missing)
+        raise RecipeError(f"Without a recipe, {names} {'is' if len(missing) == 1 else 'are'} required.")
     return named_recipe(
         recipe,
         given,

@@ -93,7 +93,7 @@ class Objects:
 
         else:
             raise RecipeError(
-                f"{place}: a {_kind(model)} is neither the name of a model nor a transformers or "
+                f"{place}: {_kind(model)} is neither the name of a model nor a transformers or "
                 "sentence-transformers model; give a folder, package:NAME, a Hub name, or such an object."
             )
         return str(self._keep_model(_kind(model), save, place))
@@ -198,7 +198,7 @@ class Objects:
             return [one for each in value for one in self.sources(each, place)]
         if isinstance(value, Iterable) and not isinstance(value, bytes):
             return [self._keep_lines(value, place)]
-        raise RecipeError(f"{place}: a {_kind(value)} is not text; give files, folders, a list of texts or a data set.")
+        raise RecipeError(f"{place}: {_kind(value)} is not text; give files, folders, a list of texts or a data set.")
 
     def _keep_lines(self, values: Iterable[Any], place: str) -> str:
         """Keep texts or rows as a file of JSON, a line each."""
@@ -215,9 +215,8 @@ class Objects:
                 row = value if kind == "rows" else {"text": value}
                 if not isinstance(value, Mapping if kind == "rows" else str):
                     wanted = "mappings of columns" if kind == "rows" else "text"
-                    raise RecipeError(
-                        f"{place}: number {count} is a {_kind(value)} among {wanted}; give values of one kind."
-                    )
+                    said = "None" if value is None else f"of the type {_kind(value)}"
+                    raise RecipeError(f"{place}: item {count} is {said} among {wanted}; give values of one kind.")
                 try:
                     yield json.dumps(row, ensure_ascii=False, default=_plain_value).encode("utf-8", "replace") + b"\n"
                 except (TypeError, ValueError) as error:
@@ -380,7 +379,7 @@ def _plain_value(value: Any) -> Any:
     """Return a number or list of another library as Python has it, for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"a {_kind(value)} among its values")
+    raise TypeError(f"{_kind(value)} among its values")
 
 
 # What a call is given beside models and texts, as a recipe has it.
@@ -429,7 +428,7 @@ def training_of(given: "Mapping[str, Any] | TrainingArguments | None") -> dict[s
         return dict(given)
     if not _is_of(given, "transformers", "TrainingArguments"):
         raise RecipeError(
-            f"training: a {_kind(given)} cannot hold training arguments; give a dict or transformers.TrainingArguments."
+            f"training: {_kind(given)} cannot hold training arguments; give a dict or transformers.TrainingArguments."
         )
     from transformers import TrainingArguments
 
@@ -471,7 +470,7 @@ def callbacks_of(given: Any) -> list[Any]:
     for each in found:
         if not _is_of(each, "transformers", "TrainerCallback"):
             said = each.__name__ if isinstance(each, type) else _kind(each)
-            raise RecipeError(f"callbacks: a {said} is not a callback; derive it from transformers.TrainerCallback.")
+            raise RecipeError(f"callbacks: {said} is not a callback; derive it from transformers.TrainerCallback.")
     return found
 
 

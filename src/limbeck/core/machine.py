@@ -148,7 +148,9 @@ def check_device(name: str) -> None:
     """
     kind, colon, index = name.partition(":")
     if name != "auto" and (kind not in _KINDS_OF_DEVICES or (colon and not (index.isascii() and index.isdigit()))):
-        raise RecipeError(f"There is no device '{name}' here; use cpu or cuda, or leave --device out.")
+        raise RecipeError(
+            f"There is no device '{name}'; use cpu, or leave --device out for the accelerator, if there is one."
+        )
 
 
 @contextmanager

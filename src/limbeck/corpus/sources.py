@@ -581,12 +581,12 @@ def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], 
     if not addresses:
         raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")
     if not files:
-        raise CorpusError(f"'{one_line(text)}' names no file {_of_a_kind(suffixes, addresses[0])}")
+        raise CorpusError(f"'{one_line(text)}' names no file of a supported type: {_supported(suffixes, addresses[0])}")
     return files, [address for address in addresses if address not in files]
 
 
-def _of_a_kind(suffixes: Collection[str], path: FilePath = "") -> str:
-    said = f"of a kind that is read: {', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
+def _supported(suffixes: Collection[str], path: FilePath = "") -> str:
+    said = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
     has_rows = suffix_of(path) in readers.readable_suffixes("rows") and suffix_of(path) not in suffixes
     return f"{said} Tables are read as labelled rows: give corpus.task." if has_rows else said
 
@@ -606,7 +606,7 @@ def _match(pattern: Path) -> list[Path]:
 
 
 def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
-    """Return the files at some paths that are of a kind that is read, each once, and the others."""
+    """Return the files at some paths of a supported type, each once, and the others."""
     files: list[Path] = []
     ignored: list[FilePath] = []
     for path in paths:
@@ -617,8 +617,10 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
     if not files:
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
             raise CorpusError(f"'{one_line(text)}' is not a regular file: give a file with text.")
-        what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
-        raise CorpusError(f"{what} {_of_a_kind(suffixes, next(iter(ignored), paths[0]))}")
+        said = _supported(suffixes, next(iter(ignored), paths[0]))
+        if paths[0].is_dir():
+            raise CorpusError(f"The folder '{one_line(text)}' holds no file of a supported type: {said}")
+        raise CorpusError(f"'{one_line(text)}' has an unsupported file type; supported: {said}")
     # Links, and patterns that match a folder and its files, name a file more than once.
     unique = {place: path for path, place in opening.resolve_files(reversed(files))}
     return list(unique.values())[::-1], ignored

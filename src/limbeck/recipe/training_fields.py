@@ -222,8 +222,9 @@ def check_fields(training: Mapping[str, Any], place: str) -> None:
 def _check_field(name: str, value: Any, place: str) -> None:
     known = {*WORKS, *CHECKED, *REFUSED}
     if name in MANAGED:
-        instead = f"; use {MANAGED[name]} instead" if MANAGED[name] else ""
-        raise RecipeError(f"{place}.{name} is managed by limbeck{instead}: leave it out.")
+        instead = MANAGED[name]
+        said = "not supported" if instead == "fsdp" else "managed by limbeck"
+        raise RecipeError(f"{place}.{name} is {said}; {f'use {instead}' if instead else 'leave it out'}.")
     if name not in known:
         if name not in _annotations():
             near = f" Did you mean '{_MEANT[name]}'?" if name in _MEANT else nearest(name, sorted(known))

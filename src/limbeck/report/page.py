@@ -11,7 +11,20 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from limbeck.core.blocks import NOTHING, Block, Cell, Figure, Notes, Section, Table, counted, duration, guarded, number
+from limbeck.core.blocks import (
+    NOTHING,
+    Block,
+    Cell,
+    Code,
+    Figure,
+    Notes,
+    Section,
+    Table,
+    counted,
+    duration,
+    guarded,
+    number,
+)
 from limbeck.core.escaping import escape_markdown, printable
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import escaped_blocks
@@ -63,6 +76,12 @@ class Page:
         for part in self.parts:
             for section in part.sections:
                 yield from (block for block in section.blocks if isinstance(block, Figure))
+
+    @property
+    def has_recipe(self) -> bool:
+        """Whether it shows a recipe, whole."""
+        blocks = (block for part in self.parts for section in part.sections for block in section.blocks)
+        return any(isinstance(block, Code) and "recipe" in block.title.lower() for block in blocks)
 
     def warnings(self) -> list[str]:
         """Return all warnings, in order; of several folders each with its folder's name."""

@@ -126,12 +126,13 @@ class _Mappings(SearchKind[studies.MappingSearch]):
             "A genome that appears twice in a generation counts twice; Evaluated counts new genomes. Std is the "
             "standard deviation with the number of members as divisor."
         )
-        share = f"{(cost.training_seconds or 0) / seconds:.0%} of it distillation" if seconds else ""
+        share = f"{(cost.training_seconds or 0) / seconds:.0%} of it spent distilling" if seconds else ""
         spent = f" in {duration(seconds)} of worker time, {share}" if seconds else ""
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
         idle = [str(row.number) for row in record.generations if not row.evaluated]
         if idle and (cost.evaluations or 0) < (record.space.size or 0):
-            yield f"Without a new mapping: generation {', '.join(idle)}. `--parents best` breeds new mappings only."
+            plural = "s" if len(idle) > 1 else ""
+            yield f"Generation{plural} {', '.join(idle)} produced no new mapping; `--parents best` always does."
         if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
             yield f"Invalid children are drawn again; {' and '.join(legal)} were valid."
         if cost.failed:

@@ -126,7 +126,7 @@ def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     if resume and overwrite:
-        raise OutputError("--resume and --overwrite exclude each other: continue the run, or replace it.")
+        raise OutputError("--resume and --overwrite cannot be combined: continue the run, or replace it.")
     if _RUN.is_occupied(folder) and not any((folder / name).is_file() for name in (RECIPE, RECORD)):
         if overwrite:
             raise OutputError(
