@@ -22,13 +22,18 @@ def recipe_file(tiny_recipe, tmp_path):
 
 def test_distill_from_options_alone(limbeck, bert_folder, text_folder, tmp_path):
     output = tmp_path / "run"
+    asked = ["--teacher", bert_folder, "--student", "2x24", "--corpus", text_folder, "--method", "minilmv2"]
     printed = limbeck.json(
-        "distill", "--teacher", bert_folder, "--student", "2x24", "--corpus", text_folder, "--method", "minilmv2",
-        "--output", output, "--steps", 2, "--batch-size", 4, "--length", 32, *STEPS,
-    )  # fmt: skip
+        "distill", *asked, "--output", output, "--steps", 2, "--batch-size", 4, "--length", 32, *STEPS
+    )
     assert printed["student"] == str(output / "student")
     saved = yaml.safe_load((output / "recipe.yaml").read_text())
     assert saved["stages"][0]["training"]["max_steps"] == 2
+    assert saved["student"]["initialise"]["layers"] == "ends", "the start is chosen where a method is given, too"
+    recipe = yaml.safe_load(limbeck.shown("recipe", *asked, "--steps", 2))
+    assert recipe["reasons"] == saved["reasons"] and "starts from layers 1, 4" in recipe["reasons"]["student"]
+    assert [stage["training"] for stage in recipe["stages"]] == [{"max_steps": 2}]
+    assert_one_line_error(limbeck("recipe", *asked[:-1], "minilmv3"), 2, "Unknown method 'minilmv3'")
     limbeck.shown("distill", "--resume", "--output", output)
 
 

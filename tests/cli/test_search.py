@@ -74,7 +74,7 @@ def test_a_search_leaves_its_table_and_a_recipe_to_distil(limbeck, recipes, tmp_
     ("kind", "options", "wanted"),
     [
         ("mapping",
-         ["--student", "2x24", *MAPPING, "--tasks", "rte", "--data", "tasks", "--set-task", "length=32", "--set-task",
+         ["--student", 2, *MAPPING, "--tasks", "rte", "--data", "tasks", "--set-task", "length=32", "--set-task",
           "epochs=1", "--teacher-layers", "1-3"],
          {"teacher_layers": (1, 2, 3), "generations": 2}),
         ("architecture", [*SIZES, *SHAPES, "--no-prune"], {"trials": 3, "prune": False}),
@@ -100,6 +100,9 @@ def test_a_run_is_described_by_options_alone(
     recipe = request.proxy.recipe
     assert recipe.output == str(tmp_path / "out" / "run") and recipe.seed == 5 and recipe.corpus.held_out == 0.3
     assert recipe.stages[0].method["name"] == method
+    is_chosen = kind != "architecture"
+    assert recipe.student.initialise.layers == ("ends" if is_chosen else "random")
+    assert "starts from layers" in (recipe.reasons or {}).get("student", "") or not is_chosen
     assert recipe.stages[0].training["per_device_train_batch_size"] == 8 and recipe.corpus.length == 24
     training = recipe.stages[0].training
     assert (training.get("max_steps"), training["learning_rate"]) == (request.proxy.steps, 0.002), "as was asked for"

@@ -9,6 +9,7 @@ import limbeck
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
 from limbeck.recipe.load import apply_overrides
+from limbeck.recipe.options import choose_by_options
 from limbeck.recipe.plan import summarise
 from limbeck.recipe.schema import Recipe, StudentSpec
 from tests.support.models import make_embedding, make_teacher
@@ -152,6 +153,29 @@ def test_a_student_that_cannot_start_from_layers_starts_at_random(place, tmp_pat
     cut = chosen(place, "masked_lm", {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48})
     assert cut["student"]["initialise"] == {"layers": "ends"}
     assert "cut from 48 to 24 wide" in cut["reasons"]["student"] and "student.shape" not in cut["reasons"]
+
+
+_SIZES = {"layers": 2, "hidden": 48, "heads": 4, "ffn": 96}
+
+
+@pytest.mark.parametrize(
+    ("student", "start", "told"),
+    [
+        (_SIZES, {"layers": "ends"}, "starts from layers 1, 4 of the teacher's 4"),
+        (2, {"layers": "ends"}, "starts from layers 1, 4 of the teacher's 4"),
+        ({"shape": "9x48", "dropout": 0.0}, {"layers": "random"}, "starts at random: a student of 9 layers"),
+        ({"shape": _SIZES, "initialise": {"layers": "first"}}, {"layers": "first"}, None),
+        ({"shape": _SIZES, "initialise": {"layers": "random"}}, {"layers": "random"}, None),
+        ({"shape": _SIZES, "initialise": {"embeddings": "random"}}, {"layers": "ends", "embeddings": "random"}, "1, 4"),
+    ],
+)
+@pytest.mark.parametrize("teacher", ["masked_lm/teacher-bert", "decoder/teacher-gpt2"])
+def test_beside_a_method_the_start_is_chosen_where_none_is_named(place, teacher, student, start, told):
+    given = {"teacher": str(place / teacher), "student": student, "corpus": ["text.txt"], "method": "hidden_states"}
+    recipe = choose_by_options(given)
+    assert recipe["student"]["initialise"] == start and recipe["stages"] == [{"method": "hidden_states"}]
+    said = (recipe.get("reasons") or {}).get("student")
+    assert said is None if told is None else told in said
 
 
 def test_a_student_beyond_its_teacher_is_told(place):

@@ -111,7 +111,7 @@ def distill(
         development: Labelled rows that teacher and student are scored on, given as those to train on.
         tokenizer: Of a teacher that is a model without one; by default that of where it was loaded from.
         method: A method's name, or a dict of it and its options; or a function under `register_as_method`. Its training
-            is not chosen.
+            is not chosen, only the student's start.
         training: Arguments of every stage; of `transformers.TrainingArguments` what differs from their defaults.
         evaluation: What is measured at the end, as in a recipe: `{"tasks": ["mrpc"]}`; `{"enabled": False}` is nothing.
         seed: Seed of the run.
@@ -153,8 +153,7 @@ def distill(
     from limbeck.training.run import Run, endings_recorded
 
     plan = on_all_ranks(lambda: plan_run(checked))
-    for key, reason in (checked.reasons or {}).items():
-        console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
+    tell_reasons(checked, console)
     with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
         fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
         record = RunRecord(folder, fields, writes=is_main())
@@ -166,6 +165,12 @@ def distill(
             run = Run(plan, folder, record, console)
             run.callbacks = called
             return _carry_out(run, record)
+
+
+def tell_reasons(recipe: Recipe, console: Console) -> None:
+    """Print the reasons in a recipe, a line each."""
+    for key, reason in (recipe.reasons or {}).items():
+        console.print(f"{key}: {reason}.", highlight=False, markup=False, soft_wrap=True)
 
 
 def _asked_for(
@@ -202,7 +207,7 @@ def named_recipe(
     resume: bool = False,
     before: Callable[[str | Path], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return a recipe with what is given beside it, or chosen where no method is, with names in the places of objects.
+    """Return a recipe with what is given beside it, or chosen by that, with names in the places of objects.
 
     Args:
         recipe: A `Recipe`, a dict, or the path of a YAML file, if any.
@@ -223,8 +228,7 @@ def named_recipe(
     output = kept_in or given.get("output") or whole.get("output")
     objects = Objects(output, (lambda: None) if output is None else partial(before, output))
     whole, said = objects.document(whole), _named(given, objects, tokenizer)
-    chooses = recipe is None and "method" not in given
-    merged = choose_by_options(said, resume=resume) if chooses else merge_options(whole, said)
+    merged = choose_by_options(said, resume=resume) if recipe is None else merge_options(whole, said)
     corpus = merged.get("corpus")
     if "development" not in given and isinstance(corpus, dict) and not corpus.get("task"):
         corpus.pop("development", None)  # Of a data set with several splits: text has held-out documents.

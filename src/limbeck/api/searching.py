@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from limbeck.api.distilling import named_recipe
+from limbeck.api.distilling import named_recipe, tell_reasons
 from limbeck.api.showing import Result, chosen_console
 from limbeck.core import studies
 from limbeck.core.blocks import Block, Notes
@@ -132,5 +132,6 @@ def run_search(kind: str, request: requests.SearchRequest, console: Console) -> 
     from limbeck.search.teacher_layer import search_teacher_layer
 
     run: Any = {"mapping": search_mapping, "architecture": search_architecture, "teacher-layer": search_teacher_layer}
+    tell_reasons(request.proxy.recipe, console)
     record = run[kind](request, console)
     return SearchResult(record, tuple(write_search(folder, record))) if record else None

@@ -25,7 +25,7 @@ def distill(
     corpus: shared.Corpus = None,
     method: shared.Method = None,
     output: Annotated[str | None, typer.Option(help="Output folder of the run.")] = None,
-    steps: Annotated[int | None, training_option(min=1, help="Training steps of every stage.")] = None,
+    steps: shared.Steps = None,
     batch_size: Annotated[
         int | None, training_option(min=1, help="Blocks per step and device, in every stage.")
     ] = None,
@@ -42,6 +42,8 @@ def distill(
     """Distil a student from a teacher, by a recipe, by options, or both.
 
     Without a recipe or a method, everything left out is chosen to suit the teacher, and each choice is explained.
+
+    With a method, only the student's start is chosen.
     """
     console = messages.console()
     data = recipe_data(
@@ -99,7 +101,5 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
                 f"Without a recipe, these options are needed too: {', '.join(missing)}; "
                 "or give a recipe, see `limbeck recipe --example`."
             )
-        if "method" not in given:
-            return choose_by_options(given, resume=resume)
-        data = {}
+        return choose_by_options(given, resume=resume)
     return merge_options(data, given)

@@ -98,6 +98,7 @@ Method = Annotated[
     str | None,
     run_option(help="Method, with all its stages; see `limbeck methods`.", autocompletion=complete(METHODS)),
 ]
+Steps = Annotated[int | None, training_option(min=1, help="Training steps of every stage.")]
 LearningRate = Annotated[float | None, training_option(help="Peak learning rate of every stage.")]
 
 

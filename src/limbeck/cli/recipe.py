@@ -35,6 +35,8 @@ def recipe(
     teacher: shared.Teacher = None,
     student: shared.Student = None,
     corpus: shared.Corpus = None,
+    method: shared.Method = None,
+    steps: shared.Steps = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
@@ -45,17 +47,21 @@ def recipe(
     from limbeck.core.yaml import dump_yaml
     from limbeck.recipe.load import apply_overrides, dump_recipe, load_recipe, read_example, read_shipped
 
-    chosen = teacher is not None or student is not None or bool(corpus)
+    given = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
+    given = {name: value for name, value in given.items() if value}
+    chosen = bool(given)
     if quickstart + (example or path is not None) + chosen != 1:
         raise RecipeError(
             "Say which recipe to print: --example, --quickstart, a path, or --teacher, --student and --corpus."
         )
     if chosen:
-        if teacher is None or student is None or not corpus:
+        if not {"teacher", "student", "corpus"} <= {*given}:
             raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
         from limbeck.recipe.options import choose_by_options
+        from limbeck.recipe.places import load_checked
 
-        found = choose_by_options({"teacher": teacher, "student": student, "corpus": corpus})
+        found = choose_by_options(given)
+        load_checked(found, overrides or [])
         text = dump_yaml(apply_overrides(found, overrides or []))
     elif example:
         text = read_example(str(path or "text"))

@@ -28,7 +28,7 @@ from limbeck.models.sentences import SentencePooling, sentence_pooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
-from limbeck.recipe.schema import StudentSpec, TeacherSpec, model_alone, shape_alone
+from limbeck.recipe.schema import StudentSpec, TeacherSpec, model_alone, names_start, shape_alone
 
 MINUTES = 30
 """Of training at most, as far as sizes tell."""
@@ -94,6 +94,11 @@ def choose_recipe(
     spec = _teacher(teacher)
     models = _Models.of(spec, student)
     head = head_of(models.teacher.config)
+    if models.sentence is None and family_of(models.teacher.config).causal and head not in KINDS:
+        raise RecipeError(
+            f"The teacher '{models.teacher.title}' is a decoder ({models.teacher.config.model_type}), but recipes are "
+            "chosen only for encoders; name a method, or write a recipe (`limbeck recipe --example`)."
+        )
     if models.sentence is not None:
         chosen = _for_vectors(models, sources, models.sentence)
     elif head in KINDS:
@@ -110,17 +115,27 @@ def choose_recipe(
         },
         "corpus": chosen.corpus,
         "stages": chosen.stages,
-        "reasons": {
-            "student": models.reason,
-            **({"student.shape": models.excess} if models.excess else {}),
-            **chosen.reasons,
-        },
+        "reasons": {**models.reasons, **chosen.reasons},
     }
     saved = Path(output or "").expanduser() / "recipe.yaml"
     if output is not None and resume and saved.is_file():
         kept = read_recipe(saved)
         recipe |= {key: kept[key] for key in ("stages", "reasons") if key in kept}
     return recipe
+
+
+def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the student of a recipe start as `choose_recipe` would have it, with the reason.
+
+    Args:
+        recipe: With a teacher, and a student that says nothing of its start.
+
+    Raises:
+        LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
+    """
+    models = _Models.of(_teacher(recipe["teacher"]), recipe["student"])
+    student = models.student.spec.model_dump(mode="json", exclude_unset=True)
+    return {**recipe, "student": student, "reasons": {**(recipe.get("reasons") or {}), **models.reasons}}
 
 
 @dataclass(frozen=True)
@@ -136,11 +151,6 @@ class _Models:
     def of(cls, spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> _Models:
         teacher = choose_teacher(spec)
         sentence = sentence_pooling(spec.model, spec.revision)
-        if sentence is None and family_of(teacher.config).causal and head_of(teacher.config) not in KINDS:
-            raise RecipeError(
-                f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), but recipes are chosen "
-                "only for encoders; name a method, or write a recipe (`limbeck recipe --example`)."
-            )
         if isinstance(student, int | str) and depth_alone(student) is not None:
             parse_blueprint(student, teacher.shape)
         try:
@@ -159,8 +169,12 @@ class _Models:
         return self.student.shape.hidden == self.teacher.shape.hidden
 
     @property
-    def reason(self) -> str:
-        """Why the student starts as it does."""
+    def reasons(self) -> dict[str, str]:
+        """Why the student starts as it does, and a warning where it is more than its teacher."""
+        return {"student": self._start} | ({"student.shape": self._excess} if self._excess else {})
+
+    @property
+    def _start(self) -> str:
         own, theirs, sources = self.student.shape, self.teacher.shape, self.student.source_layers
         if (checkpoint := self.student.spec.initialise.checkpoint) is not None:
             return f"starts from '{checkpoint}', an earlier model of its shape"
@@ -174,7 +188,7 @@ class _Models:
         return f"{layers}, cut from {theirs.hidden} to {own.hidden} wide along principal directions"
 
     @property
-    def excess(self) -> str:
+    def _excess(self) -> str:
         """What the student has more of than its teacher; empty where it has not."""
         own, theirs = self.student.shape, self.teacher.shape
         if own.hidden > theirs.hidden:
@@ -203,9 +217,8 @@ def _teacher(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
 def _student(student: int | str | Mapping[str, Any], layers: str) -> StudentSpec:
     """Return a student that starts from these layers, unless it says what it starts from."""
     given: Any = shape_alone(student)
-    start = given.get("initialise") if isinstance(given, Mapping) else None
-    if isinstance(given, Mapping) and not (isinstance(start, Mapping) and {"layers", "checkpoint"} & set(start)):
-        given = {**given, "initialise": {**(start or {}), "layers": layers}}
+    if isinstance(given, Mapping) and not names_start(given):
+        given = {**given, "initialise": {**(given.get("initialise") or {}), "layers": layers}}
     try:
         return StudentSpec.model_validate(given)
     except ValidationError as error:

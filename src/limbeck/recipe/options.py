@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from limbeck.errors import RecipeError
+from limbeck.errors import LimbeckError, RecipeError
 
 _PLACES = {
     "teacher": ("teacher", "model"), "student": ("student", "shape"), "corpus": ("corpus", "sources"),
@@ -64,7 +64,8 @@ CHOSEN_BY = ("teacher", "student", "corpus")
 def choose_by_options(given: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any]:
     """Choose a recipe by teacher, student and corpus, and lay all other options over it.
 
-    What shows without torch to be wrong is refused before torch is imported.
+    With a method only the student's start is chosen. What shows without torch to be wrong is refused before torch is
+    imported.
 
     Args:
         given: As in `merge_options`, with these three.
@@ -75,6 +76,8 @@ def choose_by_options(given: Mapping[str, Any], *, resume: bool = False) -> dict
     """
     from limbeck.recipe.places import check_choice
 
+    if "method" in given:
+        return _started(merge_options({}, dict(given)))
     said = dict(given)
     teacher, student, corpus = (said.pop(name) for name in CHOSEN_BY)
     sources = corpus
@@ -89,6 +92,29 @@ def choose_by_options(given: Mapping[str, Any], *, resume: bool = False) -> dict
 
     chosen = choose_recipe(teacher, student, sources, output=said.get("output"), resume=resume)
     return merge_options(chosen, said)
+
+
+def _started(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Choose the start of a student that names none; mistakes are left to be told with all others of the recipe."""
+    from pydantic import ValidationError
+
+    from limbeck.models.locating import check_not_pickled
+    from limbeck.recipe.places import check_student
+    from limbeck.recipe.schema import StageSpec, StudentSpec, TeacherSpec, names_start
+
+    if "teacher" not in recipe or "student" not in recipe or names_start(recipe["student"]):
+        return recipe
+    try:
+        for stage in recipe["stages"]:
+            StageSpec.model_validate(stage)
+        check_not_pickled(TeacherSpec.model_validate(recipe["teacher"]).model)
+        check_student(StudentSpec.model_validate(recipe["student"]))
+        # Torch is imported from here on, which takes seconds.
+        from limbeck.recipe.choosing import choose_start
+
+        return choose_start(recipe)
+    except (LimbeckError, ValidationError):
+        return recipe
 
 
 def _trained(stage: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:

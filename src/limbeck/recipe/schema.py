@@ -619,6 +619,12 @@ def shape_alone(value: Any) -> Any:
     return {"shape": value} if by_name or isinstance(value, int | str) else value
 
 
+def names_start(student: Mapping[str, Any]) -> bool:
+    """Return whether a student says what its layers start from."""
+    start = student.get("initialise")
+    return isinstance(start, Mapping) and bool({"layers", "checkpoint"} & set(start))
+
+
 class StudentSpec(Strict):
     """The model that is made; in place of all this its shape may stand."""
 
@@ -648,7 +654,7 @@ class StudentSpec(Strict):
         if not isinstance(given, Mapping) or (depth := depth_alone(given.get("shape"))) is None:
             return validate(given)
         start = given.get("initialise", {})
-        if isinstance(start, Mapping) and not {"layers", "checkpoint"} & set(start):
+        if isinstance(start, Mapping) and not names_start(given):
             start = {**start, "layers": "ends"}
         return validate({**given, "shape": depth, "initialise": start})
 

@@ -562,7 +562,8 @@ def options_of_run(values: Mapping[str, Any]) -> dict[str, Any]:
     found = {"steps": values["steps"]}
     if "hidden" in values:
         # The run's own shape is never trained, so that one of the search does where none is given.
-        found["student"] = f"{values['layers'][0]}x{values['hidden'][0]}h{values['heads'][0]}"
+        shape = f"{values['layers'][0]}x{values['hidden'][0]}h{values['heads'][0]}"
+        found["student"] = {"shape": shape, "initialise": {"layers": "random"}}  # Which every shape can start from.
     return found
 
 
