@@ -39,9 +39,9 @@ def test_pairs_train_the_second_segment_and_without_them_its_row_is_named(tiny_r
     assert moved == [[True, False], [True, True]]
     assert unread_in(alone)["segments"] == (1, "1") and unread_in(alone)["positions"] == (96, "32-127")
     assert unread_in(in_pairs).keys() == {"tokens", "positions"}
-    said = "96 of 128 positions, 1 of 2 segments: their embeddings are left with initial values"
+    said = "1 of 2 segment embeddings were never trained and keep the teacher's values, projected to its width."
     assert said in (alone.student / "README.md").read_text(encoding="utf-8")
-    assert "of 2 segments" not in (in_pairs.student / "README.md").read_text(encoding="utf-8")
+    assert "of 2 segment" not in (in_pairs.student / "README.md").read_text(encoding="utf-8")
 
 
 def test_rows_that_no_batch_reads_are_the_teachers_where_asked(tiny_recipe, bert_folder):
@@ -53,7 +53,7 @@ def test_rows_that_no_batch_reads_are_the_teachers_where_asked(tiny_recipe, bert
     for table, read in ((SEGMENTS, 1), ("embeddings.position_embeddings.weight", 32)):
         assert (own[table] == teacher[table]).all(1).tolist() == [row >= read for row in range(len(own[table]))]
     assert all(table["from_teacher"] for table in result.record["untrained"]["rows"])
-    assert "their embeddings are left with the teacher's values" in (result.student / "README.md").read_text(
+    assert "were never trained and keep the teacher's values." in (result.student / "README.md").read_text(
         encoding="utf-8"
     )
 

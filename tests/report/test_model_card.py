@@ -117,6 +117,52 @@ def test_the_content_of_untrained_parameters(tmp_path: Path):
         assert all(part in text for part in parts) and ("No stage trained" in text) == bool(found)
 
 
+@pytest.mark.parametrize(
+    ("start", "filled", "said"),
+    [
+        ({"copied": ["embeddings.word_embeddings.weight"]}, False, "keep the teacher's values.\n"),
+        (
+            {"projected": ["embeddings.word_embeddings.weight"]},
+            False,
+            "keep the teacher's values, projected to its width.\n",
+        ),
+        ({"random": ["embeddings.word_embeddings.weight"]}, True, "keep the teacher's values.\n"),
+        (
+            {"random": ["embeddings.word_embeddings.weight"]},
+            False,
+            "keep their starting values. Fine-tune before using the student on texts with other words.\n",
+        ),
+    ],
+)
+def test_whose_values_untrained_embeddings_hold(tmp_path: Path, start, filled, said):
+    table = {"table": "bert.embeddings.word_embeddings.weight", "kind": "tokens", "rows": 30522, "unread": 29809}
+    student = {"initialisation": {"summary": "Starts.", **start}}
+    text = text_of_card(run_record(student=student, untrained={"rows": [{**table, "from_teacher": filled}]}), tmp_path)
+    assert f"- 29,809 of 30,522 token embeddings were never trained and {said}" in text
+    untrained = {"names": ["bert.encoder.layer.0.output.dense.weight"]}
+    student = {"initialisation": {"copied": ["encoder.layer.0.output.dense.weight"]}}
+    text = text_of_card(run_record(student=student, untrained=untrained), tmp_path)
+    assert "No stage trained 1 of its" in text and "left with the teacher's values." in text
+
+
+@pytest.mark.parametrize(
+    ("task", "code"),
+    [
+        ({"name": "sst2", "kind": "classification"}, '"A first sentence.", truncation=True, return_tensors="pt")\n'),
+        ({"name": "rte", "kind": "classification"}, '"A second one.", truncation=True, return_tensors="pt")\n'),
+        ({"kind": "classification"}, '"A first sentence.", truncation=True, return_tensors="pt")\n'),
+        ({"kind": "regression", "pair_column": "b"}, '"A second one.", truncation=True, return_tensors="pt")\n'),
+        ({"kind": "ranking"}, '"A second one.", truncation=True, return_tensors="pt")\n'),
+        ({"name": "my/task.yaml"}, '"A second one.", truncation=True, return_tensors="pt")  # one text, or a pair\n'),
+        (None, '"A second one.", truncation=True, return_tensors="pt")  # one text, or a pair\n'),
+    ],
+)
+def test_the_code_reads_what_the_rows_were(tmp_path: Path, task, code):
+    recipe = {"stages": [{"corpus": {"task": task}}, {}]}
+    text = text_of_card(run_record(student={"head": "classification"}, recipe=recipe), tmp_path)
+    assert code in text
+
+
 def test_any_part_may_be_missing(tmp_path: Path):
     whole = run_record()
     without = [{key: value for key, value in whole.items() if key != name} for name in whole]

@@ -76,12 +76,21 @@ class Teacher(Record):
 
 
 class Initialisation(Record):
-    """How a student started: a sentence, the teacher's layers, and the share of variance that narrowing kept."""
+    """How a student started: a sentence, the teacher's layers, and the share of variance that narrowing kept.
+
+    `copied` and `projected` are the tensors that were made of the teacher's, by their names in the base model.
+    """
 
     summary: str = ""
     layers: list[int] = Field(default_factory=list)
     embeddings: str | None = None
     explained: Number | None = None
+    copied: list[str] = Field(default_factory=list)
+    projected: list[str] = Field(default_factory=list)
+
+    def took(self, name: str) -> bool:
+        """Return whether a tensor started with the teacher's values, by its name in the student."""
+        return any(name == one or name.endswith(f".{one}") for one in (*self.copied, *self.projected))
 
 
 class Student(Record):
@@ -241,7 +250,7 @@ class UnreadRows(Record):
         rows: Rows of the table.
         unread: How many were not trained.
         first: The first of them; all are in the records of the stages.
-        from_teacher: Whether they hold the teacher's values, and not those they were started with.
+        from_teacher: Whether they were given the teacher's values after training.
     """
 
     table: str = ""
@@ -252,11 +261,11 @@ class UnreadRows(Record):
     from_teacher: bool = False
 
     def __str__(self) -> str:
-        return f"{self.unread or 0:,.0f} of {self.rows or 0:,.0f} {self.kind}"
+        return f"{self.unread or 0:,.0f} of {self.rows or 0:,.0f} {self.kind.removesuffix('s')} embeddings"
 
 
 class Untrained(Record):
-    """Parameters that no stage trained, and their content: `random` or, of `from_teacher`, the teacher's."""
+    """Parameters that no stage trained; those of `from_teacher` were given the teacher's values after training."""
 
     policy: str | None = None
     names: list[str] = Field(default_factory=list)
@@ -693,6 +702,16 @@ class Run(Made, CardFields):
     corpus: CorpusText | None = None
     untrained: Untrained | None = None
     evaluation: RunEvaluation | None = None
+
+    def holds_teachers(self, untrained: str | UnreadRows) -> bool:
+        """Return whether a tensor that no stage trained, or rows of one, hold the teacher's values.
+
+        They were given them after training, or started with them.
+        """
+        start = self.student.initialisation
+        name = untrained if isinstance(untrained, str) else untrained.table
+        given = name in (self.untrained or Untrained()).from_teacher or getattr(untrained, "from_teacher", False)
+        return given or (isinstance(start, Initialisation) and start.took(name))
 
     @property
     def on_task(self) -> bool:

@@ -34,6 +34,19 @@ HEADS: Mapping[str, Mapping[str, str]] = yaml.read_document(_HEADS, f"'{_HEADS}'
 (`pipeline_tag`), and the class that loads it (`model_class`); the code that uses each is in the templates."""
 
 
+def reads_pairs(task: Mapping[str, Any]) -> bool | None:
+    """Return whether the rows of a task are pairs of texts; None where nothing says it.
+
+    Args:
+        task: As a recipe describes it, or its `name` alone.
+    """
+    if task.get("name") is not None:
+        return DEFINITIONS[task["name"]].columns.pair is not None if task["name"] in DEFINITIONS else None
+    if kind_of(task.get("kind")).has_queries:
+        return True
+    return task.get("pair_column") is not None if "kind" in task else None
+
+
 def onnx_usage(export: Export) -> str:
     """Return Python that runs an exported graph on a line of text, by its outputs."""
     return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()

@@ -79,6 +79,11 @@ class FineTunedCard:
         return f"{re.sub(r'^package:', '', self.base).rpartition('/')[2]} on {self.task.title}"
 
     @property
+    def reads_pairs(self) -> bool | None:
+        """Whether its rows are pairs of texts; None of a task of the user's own."""
+        return card_parts.reads_pairs({"name": self.task.name})
+
+    @property
     def runs(self) -> int:
         """Number of runs of the chosen grid point."""
         return self.model.chosen[self.task.name].runs

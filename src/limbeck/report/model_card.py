@@ -25,6 +25,7 @@ from limbeck.models.sentences import SentencePooling, prompt_names, sentence_poo
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
 from limbeck.report.quality import comparison_markdown, format_count, metric_name
+from limbeck.report.run import untrained_rows
 from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
@@ -32,6 +33,8 @@ RunRecord: TypeAlias = Mapping[str, Any] | Run
 CARD = "README.md"
 _POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_tokens")
 _GROUPS_SHOWN = 12
+_READ_BY = {"tokens": "texts with other words", "positions": "longer texts", "segments": "pairs of texts"}
+"""By the kind of rows of embeddings, the texts that read more of them."""
 _PAIR = re.compile(r"(.+)_(\d+)_(\d+)")
 
 
@@ -139,6 +142,13 @@ class Card:
         return (self.run.student.head if self.export is None else self.export.head) or ""
 
     @property
+    def reads_pairs(self) -> bool | None:
+        """Whether the rows of the last labelled stage were pairs of texts; None where nothing says it."""
+        planned = self.run.recipe
+        tasks = [corpus.task for stage in planned.stages if (corpus := stage.corpus or planned.corpus) and corpus.task]
+        return card_parts.reads_pairs(tasks[-1]) if tasks else None
+
+    @property
     def head(self) -> Mapping[str, str] | None:
         """The head, if there is one."""
         return HEADS.get(self.head_kind)
@@ -200,16 +210,15 @@ def _untrained(card: Card) -> dict[str, Any]:
     names = [name for name in names if not (card.is_graph and name.startswith("pooler."))]  # Graphs have none.
     groups = records.modules_of(names)
     more = f", and {counted(len(groups) - _GROUPS_SHOWN, 'more module')}" if len(groups) > _GROUPS_SHOWN else ""
-    taken = len({*untrained.from_teacher} & {*names}) if untrained is not None else 0
-    rows = untrained.rows if untrained is not None else []
-    said = {held: ", ".join(str(table) for table in rows if table.from_teacher == held) for held in (True, False)}
+    taken = sum(map(card.run.holds_teachers, names))
+    rows = [table for table in (untrained.rows if untrained else []) if not card.run.holds_teachers(table)]
     return {
         "count": len(names),
         "groups": groups[:_GROUPS_SHOWN],
         "more": more,
         "from_teacher": taken,
-        "rows": said[False],
-        "rows_from_teacher": said[True],
+        "rows": list(untrained_rows(card.run)),
+        "needed_by": " or ".join(_READ_BY[table.kind] for table in rows if table.kind in _READ_BY),
     }
 
 

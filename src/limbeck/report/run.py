@@ -170,21 +170,28 @@ def _unfinished(run: RunFound) -> Iterator[str]:
 
 def _untrained(run: RunFound) -> Iterator[str]:
     untrained = run.record.untrained or records.Untrained()
+    yield from (f"{line}." for line in untrained_rows(run.record))
     started, teachers = "left with initial values", "left with the teacher's values"
-    for held in (teachers, started):
-        rows = [str(table) for table in untrained.rows if table.from_teacher == (held == teachers)]
-        if rows:
-            yield f"No batch read {', '.join(rows)} of the student's embeddings: these rows are {held}."
     names = records.read_by_student(untrained.names, run.folder / "student")
     if not names:
         return
-    taken = len(set(untrained.from_teacher) & set(names))
+    taken = sum(map(run.record.holds_teachers, names))
     held = teachers if taken == len(names) else started
     if 0 < taken < len(names):
         held = f"{taken} {teachers}, the rest with initial values"
     groups, count = records.modules_of(names), len(names)
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
     yield f"No stage trained {counted(count, 'tensor')} of the student ({', '.join(groups[:_SHOWN])}{more}): {held}."
+
+
+def untrained_rows(record: records.Run) -> Iterator[str]:
+    """Say of the rows of embeddings that no batch read how many there are, and whose values they hold."""
+    rows = (record.untrained or records.Untrained()).rows
+    start = record.student.initialisation
+    projected = ", projected to its width" if isinstance(start, records.Initialisation) and start.projected else ""
+    for held, teachers in ((f"keep the teacher's values{projected}", True), ("keep their starting values", False)):
+        if found := [str(table) for table in rows if record.holds_teachers(table) == teachers]:
+            yield f"{', '.join(found)} were never trained and {held}"
 
 
 def _of_stages(run: RunFound) -> Iterator[str]:
