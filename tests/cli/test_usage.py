@@ -62,7 +62,7 @@ def test_mistakes_of_a_recipe_have_a_line_each(limbeck, places, tmp_path, comman
     assert (done.returncode, done.stdout) == (2, "")
     *lines, last = done.stderr.splitlines()
     beginnings = (
-        "recipe: unknown key 'sed'. Did you mean 'seed'?", "corpus.held_out: Input should be a valid number",
+        "recipe: unknown key 'sed'. Did you mean 'seed'?", "corpus.held_out is 'many'; give a number.",
         "stages.0.method: Unknown method 'minilm2'. Did you mean 'minilmv2'?", "Cannot read the student '6by384'",
         "Corpus source './nowhere.txt' does not exist", "Corpus source './never.txt' does not exist",
     )  # fmt: skip

@@ -75,7 +75,7 @@ def test_mistakes_are_told_together(tiny_recipe):
         load_recipe(tiny_recipe)
     assert str(caught.value) == (
         "recipe: unknown key 'nme'. Did you mean 'name'?; corpus: unknown key 'lenght'. Did you mean 'length'?; "
-        "corpus.unit: Input should be 'document', 'paragraph' or 'sentence' (got 'page'); "
+        "corpus.unit is 'page'; give 'document', 'paragraph' or 'sentence'; "
         "stages.0: freeze is true, which has no meaning here: give embeddings; "
         "stages.0.method: Unknown method 'minilmv'. Did you mean 'minilmv2'? "
         "Register your own methods with --plugin FILE."
@@ -116,3 +116,10 @@ def test_a_field_is_described_by_the_docstring_below_it():
     assert {name: field["description"] for name, field in described.items()} == descriptions(_Longer)
     unread = type("Unread", (Strict,), {"__annotations__": {"size": int}, "__module__": "nowhere"})
     assert descriptions(unread) == {"size": ""}
+
+
+def test_a_stage_may_be_the_name_of_its_method(tiny_recipe):
+    loaded = load_recipe(tiny_recipe | {"stages": ["minilmv2"]}, "stages.0.training.max_steps=3")
+    assert (loaded.stages[0].method, loaded.stages[0].training) == ({"name": "minilmv2"}, {"max_steps": 3})
+    with pytest.raises(RecipeError, match=r"^stages\.0 is 3; give a mapping\.$"):
+        load_recipe(tiny_recipe | {"stages": [3]})

@@ -272,7 +272,7 @@ def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
         ),
         ("word_vectors=glove.gz", "there is no file 'glove.gz'; give a text file of word vectors, or a model"),
         ("word_vectors=none", "needs masked_lm, word_vectors or both, but neither is given"),
-        ("method=eda", "corpus.augment.method: Input should be 'tinybert'"),
+        ("method=eda", "corpus.augment.method is 'eda'; give 'tinybert'"),
     ],
     ids=lambda text: text[:20],
 )

@@ -204,12 +204,12 @@ REFUSED = {
     "join joins texts": ["corpus.join=true"],
     "unit sentence and units ['title'] exclude each other": ["corpus.unit=sentence", "corpus.units=[title]"],
     "sources have shares, but there is a mix too": ["corpus.mix={weights: [1, 1, 1]}"],
-    "sources.0.role: Input should be 'query' or 'document'": ["corpus.sources.0.role=question"],
+    "sources.0.role is 'question'; give 'query' or 'document'": ["corpus.sources.0.role=question"],
     "unknown key 'rol'. Did you mean 'role'": ["corpus.sources=[{source: TEXT, rol: query}]"],
     "sources.0.source: is missing": ["corpus.sources=[{role: query}]"],
     "leave nothing for those without one": ["corpus.sources.1.share=0.75"],
     "the shares of sources add up to 1.2: change them": ["corpus.sources.0.share=0.5", "corpus.sources.1.share=0.7"],
-    "units: Input should be a valid list (got 'sentence'; write [sentence])": ["corpus.units=sentence"],
+    "units is 'sentence'; give a list: [sentence]": ["corpus.units=sentence"],
     "student_prompts is false, which has no meaning here: give teacher or none": ["corpus.student_prompts=no"],
     "source is missing; corpus.sources.1: unknown key 'path'. Known: role, share, source, units. source is": [
         "corpus.sources=[{path: TEXT, role: document}, {path: TEXT}]"

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from limbeck.cli.options import Json, result_option
 from limbeck.core.escaping import TerminalConsole, escape_json
+from limbeck.core.yaml import show_value, wanted_of
 from limbeck.errors import RecipeError
 
 PIPED_WIDTH = 160
@@ -120,6 +122,10 @@ def is_help(error: Exception) -> bool:
 def usage_message(error: Any) -> str:
     """Return what is wrong, and where to look; for an unknown option or command, the nearest."""
     message = " ".join(error.format_message().split())
+    if isinstance(error.__cause__, ValidationError) and (wanted := wanted_of(refused := error.__cause__.errors()[0])):
+        given = refused["input"]
+        is_number = "than" in refused["type"]
+        return f"{_name_of(error.param)} is {given if is_number else show_value(given)}; give {wanted}."
     near = getattr(error, "possibilities", None)
     if near is not None or type(error).__name__ == "NoSuchOption":
         nearest = difflib.get_close_matches(error.option_name, near or (), n=1, cutoff=0)
@@ -128,3 +134,7 @@ def usage_message(error: Any) -> str:
     if not message.endswith((".", "?")):
         message += "."
     return f"{message} See `{error.ctx.command_path} --help`." if error.ctx is not None else message
+
+
+def _name_of(parameter: Any) -> str:
+    return max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.human_readable_name

@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -216,7 +216,9 @@ class Strict(BaseModel):
         except ValidationError as error:
             # Of the part as a whole it says only what follows from the wrong keys.
             below = (item for item in error.errors() if item["loc"] and item["type"] != "missing")
-            found += [_line_error(item["loc"], item["msg"], item["input"], item["type"]) for item in below]
+            found += [
+                _line_error(item["loc"], item["msg"], item["input"], item["type"], item.get("ctx")) for item in below
+            ]
         raise ValidationError.from_exception_data(cls.__name__, found)
 
 
@@ -261,8 +263,14 @@ def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> Iterator[tuple[An
             yield key, f"{key} is {str(data[key]).lower()}, which has no meaning here: give {choices}"
 
 
-def _line_error(place: tuple[int | str, ...], message: str, value: Any, kind: str = "value_error") -> InitErrorDetails:
-    error = PydanticCustomError(kind, "{message}", {"message": message})
+def _line_error(
+    place: tuple[int | str, ...],
+    message: str,
+    value: Any,
+    kind: str = "value_error",
+    context: Mapping[str, Any] | None = None,
+) -> InitErrorDetails:
+    error = PydanticCustomError(kind, "{message}", {**(context or {}), "message": message})
     return InitErrorDetails(type=error, loc=place, input=value)
 
 
@@ -324,10 +332,52 @@ def _explain_one(item: Any) -> str:
     message = item["msg"].removeprefix("Value error, ").rstrip(".")
     if item["type"] == "missing":
         message = "is missing"
+    if wanted := wanted_of(item):
+        given = item["input"]
+        alone = item["type"] == "list_type" and isinstance(given, str | int | float)
+        return f"{place} is {show_value(given)}; give {wanted}{f': [{str(given)[:80]}]' if alone else ''}"
     shown = "" if item["type"] in ("missing", "value_error") else f" (got {str(item.get('input'))[:80]!r})"
-    if item["type"] == "list_type" and isinstance(item["input"], str | int | float):
-        shown = f" (got {str(item['input'])[:80]!r}; write [{str(item['input'])[:80]}])"
     return f"{place}: {message}{shown}"
+
+
+_WANTED = {
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "string": "text",
+    "finite": "a finite number",
+    "literal": "{expected}",
+    "list": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "{le} or less",
+}
+"""What to give in place of a value, by the kind of pydantic's error."""
+
+
+def wanted_of(item: Any) -> str:
+    """Say what to give in place of a value that pydantic refused for its type or its bounds.
+
+    Args:
+        item: One of a `ValidationError`'s `errors()`.
+
+    Returns:
+        Such as `a number` or `1 or less`; empty for errors of other kinds.
+    """
+    bounds = {key: f"{value:,}" if isinstance(value, int) else value for key, value in item.get("ctx", {}).items()}
+    bounds = {key: f"{value:,g}" if isinstance(value, float) else value for key, value in bounds.items()}
+    kind = re.sub("_(type|parsing|error|number|from_float|parsing_size)$", "", item["type"])
+    return _WANTED.get(kind, "").format_map(bounds)
+
+
+def show_value(value: Any) -> str:
+    """Return a value as a recipe has it, for a message."""
+    if value is None or isinstance(value, bool):
+        return "empty" if value is None else str(value).lower()
+    return (repr(value) if isinstance(value, str) else str(value))[:80]
 
 
 def _is_branch(part: Any) -> bool:

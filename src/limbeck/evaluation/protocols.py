@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from limbeck.core.registry import Registry
 from limbeck.core.studies import Column, PublishedCost
-from limbeck.core.yaml import Strict, read_document
+from limbeck.core.yaml import Strict, mistakes_of, read_document
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DATA, TASKS, Task
 
@@ -232,11 +232,7 @@ class Protocol:
         try:
             return FineTuning.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = f"{first['loc'][0]}: " if first["loc"] else ""
-            given = f" (got {str(first['input'])[:80]!r})" if first["loc"] else ""
-            message = first["msg"].removeprefix("Value error, ").rstrip(".")
-            raise RecipeError(f"--set {place}{message}{given}.") from None
+            raise RecipeError(f"--set {mistakes_of(error)[0].removeprefix('recipe: ')}") from None
 
 
 def _built_in() -> Iterator[tuple[str, Protocol]]:

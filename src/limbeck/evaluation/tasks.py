@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from limbeck.core.files import tried_beside
 from limbeck.core.kinds import KINDS, KindName
 from limbeck.core.registry import Registry
-from limbeck.core.yaml import Strict, read_document
+from limbeck.core.yaml import Strict, mistakes_of, read_document
 from limbeck.corpus.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, RecipeError, suggestion
 
@@ -652,11 +652,8 @@ def _read(path: Path, kind: type[D]) -> D:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
-        problem = f"{place}: {message}".removeprefix(": ").rstrip(".")
-        raise RecipeError(f"The task file '{path}': {problem}.") from None
+        problem = mistakes_of(error)[0].removeprefix("recipe: ")
+        raise RecipeError(f"The task file '{path}': {problem}") from None
 
 
 @cache

@@ -14,7 +14,7 @@ from limbeck.core.files import find_beside
 from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, mistakes_of, parse_yaml, read_document
 from limbeck.errors import RecipeError, suggestion, together
 from limbeck.evaluation.tasks import is_own_task
-from limbeck.recipe.schema import NONE, Recipe, model_alone, sources_alone
+from limbeck.recipe.schema import NONE, Recipe, method_alone, model_alone, sources_alone
 
 # What holds for every value of a recipe, whichever key it has: bounded, and text without control characters.
 
@@ -92,6 +92,8 @@ def written_out(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     whole = {key: _plain(value) for key, value in data.items()}
     stages = whole.get("stages")
+    if isinstance(stages, list):
+        whole["stages"] = stages = [method_alone(stage) for stage in stages]
     for part in (whole, *(one for one in (stages if isinstance(stages, list) else ()) if isinstance(one, dict))):
         for key, spell_out in (("teacher", model_alone), ("corpus", sources_alone)):
             if key in part:

@@ -747,6 +747,15 @@ class StageSpec(Strict):
         return self.name or str(self.method["name"])
 
 
+def method_alone(value: Any) -> Any:
+    """Return the keys of a stage that is given by its method's name alone; for validators."""
+    return {"method": value} if isinstance(value, str) else value
+
+
+Stage: TypeAlias = Annotated[StageSpec, BeforeValidator(method_alone, json_schema_input_type=StageSpec | str)]
+"""A stage, or only its method's name."""
+
+
 class EvaluationSpec(Grown):
     """What is measured once the student is trained, teacher beside student."""
 
@@ -815,7 +824,7 @@ class Recipe(Grown):
     """The model that is made, or only its shape."""
     corpus: Corpus | None = None
     """The text, or only its sources; not needed without stages."""
-    stages: list[StageSpec] = Field(default_factory=list)
+    stages: list[Stage] = Field(default_factory=list)
     """The stages, trained one after the other; without any, the student is saved as it was initialised."""
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
     reasons: dict[str, str] | None = None

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from limbeck.core.yaml import show_value
 from limbeck.errors import RecipeError, nearest, together
 
 # What the numbers of a stage's training arguments must lie in.
@@ -288,8 +289,7 @@ def _check_type(name: str, value: Any, place: str) -> None:
         "str": isinstance(value, str),
     }
     if not fits[kind]:
-        shown = "empty" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)[:80]
-        raise RecipeError(f"{place} is {shown}; give {_WANTED[kind]}, or leave it out.")
+        raise RecipeError(f"{place} is {show_value(value)}; give {_WANTED[kind]}, or leave it out.")
 
 
 @cache
