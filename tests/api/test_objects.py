@@ -171,7 +171,7 @@ def test_labelled_rows_come_from_any_table(classifier, tmp_path, kind):
     assert (corpus["text_column"], corpus["task"]["label_column"]) == ("sentence", "label")
     assert result.record["corpus"]["documents"] == 40 and len(corpus["development"]) == 1
     assert result.record["corpus"]["held_out_documents"] == 10, "the development rows, which nothing is trained on"
-    assert "Accuracy of development " in str(result), "no name of a file that nobody gave"
+    assert "Accuracy on development rows " in str(result), "no name of a file that nobody gave"
 
 
 def test_texts_are_told_from_names_of_sources(tmp_path):

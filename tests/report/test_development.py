@@ -57,24 +57,36 @@ def blocks_of(page, kind, section="Answers on development rows"):
     return [block for block in found.blocks if isinstance(block, kind)]
 
 
+def test_rows_of_a_file_have_its_name_and_nothing_is_skipped_that_is_scored(copied, page_of):
+    kind = "development row that resembles a training row (it shares at least half of its three-word sequences)"
+    own = {**MRPC, "task": "development", "split": "dev.tsv", "confusion": [[4, 0], [6, 0]]}
+    report = {"counts": {kind: 1}, "examples": {kind: ["'He said so.'"]}}
+    page = page_of(copied(edit={"evaluation.development": [own], "corpus.report": report}))
+    text = render_markdown(page, "figures").replace("\\", "")
+    assert "1 development row shares at least half of its three-word sequences with a training row, e.g. 'He" in text
+    assert "Skipped text" not in text and "accuracy on dev.tsv 0.800" in text and "| Accuracy on dev.tsv |" in text
+    assert "Scored on the 10 rows of dev.tsv, without fine-tuning" in text
+    assert "The student predicts 'no' for every development row, so its scores are meaningless." in text
+
+
 def test_a_run_is_judged_by_its_development_score(report_of):
     [part] = report_of(MRPC | {"intervals": {"accuracy": [0.49, 0.94]}}).parts
-    assert "accuracy of mrpc 0.800 (88.9% of the teacher's)" in part.subtitle
+    assert "accuracy on mrpc, validation 0.800 (88.9% of the teacher's)" in part.subtitle
     assert part.verdict.startswith(
-        "A 2x4 student of teacher, taught by minilmv2, hidden_states: accuracy of mrpc 0.800 "
+        "A 2x4 student of teacher, taught by minilmv2, hidden_states: accuracy on mrpc, validation 0.800 "
     )
     assert "(95 %: 0.490 to 0.940, over 10 rows), 88.9% of the teacher's;" in part.verdict
 
 
 def test_one_answer_to_all_rows_is_the_first_thing_to_watch(report_of):
     [part] = report_of(MRPC | {"confusion": [[4, 0], [6, 0]]}).parts
-    said = "Note: The student gives every row of mrpc the same answer ('no'), so its scores are meaningless."
+    said = "Note: The student predicts 'no' for every row of mrpc, validation, so its scores are meaningless."
     assert said in part.verdict
 
 
 def test_types_of_entities_have_both_scores_of_f1(report_of):
     tables = blocks_of(report_of(MRPC, PANX), Table)
-    assert [table.caption for table in tables] == ["mrpc, label by label", "panx, label by label"]
+    assert [table.caption for table in tables] == ["mrpc, validation, label by label", "panx, label by label"]
     assert [[str(cell) for cell in row] for row in tables[-1].rows] == [["PER", "7", "0.900", "0.700"]]
 
 
@@ -90,7 +102,9 @@ def test_many_classes_are_a_folded_table_and_no_drawing(report_of):
     many = {"labels": names, "confusion": [[1] * 31] * 31, "by_label": [{"label": name} for name in names]}
     page = report_of(MRPC | many)
     assert not blocks_of(page, Figure)
-    assert [table.folded for table in blocks_of(page, Table) if table.caption == "mrpc, label by label"] == [True]
+    assert [
+        table.folded for table in blocks_of(page, Table) if table.caption == "mrpc, validation, label by label"
+    ] == [True]
 
 
 def test_disagreements_have_row_label_and_both_answers(report_of):

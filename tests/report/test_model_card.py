@@ -163,6 +163,25 @@ def test_the_code_reads_what_the_rows_were(tmp_path: Path, task, code):
     assert code in text
 
 
+LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"
+
+
+def test_development_rows_are_told_apart_from_what_was_held_out_and_skipped(tmp_path: Path):
+    report = {"counts": {LEAKED: 2, "invalid JSON": 3}, "examples": {LEAKED: ["'a private text'"]}}
+    corpus = {"sources": ["train.tsv"], "held_out_documents": 150, "report": report}
+    scores = {"task": "development", "stage": "one", "split": "dev.tsv", "rows": 150, "student": {"accuracy": 0.9}}
+    for recipe, evaluation in (
+        ({"corpus": {"development": ["dev.tsv"]}, "stages": [{}]}, {}),
+        ({}, {"development": [scores]}),
+    ):
+        text = text_of_card(run_record(corpus=corpus, recipe=recipe, evaluation=evaluation), tmp_path)
+        assert "150 development rows, which were not trained on" in text and "held out from training" not in text
+        assert ("gave the scores above" in text) == ("| Accuracy on dev.tsv |" in text) == bool(evaluation)
+        assert "2 development rows share at least half of their three-word sequences with a training row." in text
+        assert "Skipped or repaired: 3 x invalid JSON." in text and "private" not in text
+    assert "150 documents were held out from training" in text_of_card(run_record(corpus=corpus), tmp_path)
+
+
 def test_any_part_may_be_missing(tmp_path: Path):
     whole = run_record()
     without = [{key: value for key, value in whole.items() if key != name} for name in whole]

@@ -62,10 +62,13 @@ def test_scores_on_development_rows(values):
     missing = {"task": "mrpc", "unavailable": "The head has 3 outputs."}
     whole = values | {"development": [scores, missing]}
     told = [row.cells() for row in comparison_rows(whole) if "squad2" in row.label]
-    assert told == [("F1 of squad2, validation", "0.800", "0.600", "75.0% kept"),
-                    ("Matthews of squad2, validation", "–", "0.100", "")]  # fmt: skip
+    assert told == [("F1 on squad2, validation", "0.800", "0.600", "75.0% kept"),
+                    ("Matthews on squad2, validation", "–", "0.100", "")]  # fmt: skip
     text = " ".join(rendered(whole, 200).split())
-    assert "60 of squad2, validation, models as they are: few, so the scores are rough; the teacher is 'big'." in text
+    assert (
+        "Scored on the 60 rows of squad2, validation, without fine-tuning (few, so the scores are rough); teacher: big."
+        in text
+    )
     assert "No scores on mrpc: The head has 3 outputs." in text
 
 

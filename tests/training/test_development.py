@@ -86,7 +86,8 @@ def test_the_student_is_scored_by_step_as_limbeck_evaluate_scores_it(whole, tmp_
 def test_scores_are_in_the_tables_and_the_card_of_the_run(whole):
     run = Path(whole["output"])
     table, card = ((run / name).read_text() for name in ("evaluation.md", "student/README.md"))
-    assert "| Accuracy of mrpc, validation |" in table and "12 of mrpc, validation, models as they are: few" in table
+    assert "| Accuracy on mrpc, validation |" in table
+    assert "Scored on the 12 rows of mrpc, validation, without fine-tuning (few, so the scores are rough)" in table
     (result,) = yaml.safe_load(card.split("\n---\n")[0].removeprefix("---\n"))["model-index"][0]["results"]
     assert result["dataset"] == {"name": "mrpc", "type": "mrpc", "split": "validation"}
 
@@ -104,7 +105,9 @@ def test_progress_tells_of_the_rows_until_all_are_scored(whole, tmp_path):
 def test_a_student_with_one_answer_is_called_that_below_the_table():
     figures = {"task": "mrpc", "split": "validation", "rows": 408, "student": {"accuracy": 0.68}, "teacher": {}}
     said = [comparison_notes({"development": [figures | more]}) for more in ({}, {"only_answer": "equivalent"})]
-    assert [any("gives all rows of mrpc one answer, 'equivalent'" in line for line in each) for each in said] == [
+    assert [
+        any("predicts 'equivalent' for every row of mrpc, validation," in line for line in each) for each in said
+    ] == [
         False,
         True,
     ]

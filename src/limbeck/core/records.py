@@ -307,6 +307,7 @@ class PlannedCorpus(Record):
 
     sources: list[str] = Field(default_factory=list)
     task: dict[str, Any] | None = None
+    development: Any = None
 
     @property
     def task_kind(self) -> str:

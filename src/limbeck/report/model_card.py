@@ -25,7 +25,7 @@ from limbeck.models.sentences import SentencePooling, prompt_names, sentence_poo
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
 from limbeck.report.quality import comparison_markdown, format_count, metric_name
-from limbeck.report.run import untrained_rows
+from limbeck.report.run import resembling, skipped, untrained_rows
 from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
@@ -82,6 +82,8 @@ def model_card(
         citations=[citation for place, citation in enumerate(cited) if citation not in cited[:place]],
         budget=budget(run),
         untrained=_untrained(card),
+        skipped=skipped(run.corpus.report) if run.corpus else {},
+        resembling=[*resembling(run.corpus.report, quoted=False)] if run.corpus else [],
         hardware=_hardware(run.hardware),
     )
     return front_matter(card) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
@@ -140,6 +142,13 @@ class Card:
     def head_kind(self) -> str:
         """The kind of the head; a folder that makes sentence vectors is exported without it."""
         return (self.run.student.head if self.export is None else self.export.head) or ""
+
+    @property
+    def has_development(self) -> bool:
+        """Whether the rows that the first stage held out are development rows."""
+        planned, found = self.run.recipe, (self.run.evaluation or records.RunEvaluation()).development
+        corpora = [stage.corpus or planned.corpus for stage in planned.stages][:1]
+        return any(corpus.development for corpus in corpora if corpus) or any(scores.stage for scores in found)
 
     @property
     def reads_pairs(self) -> bool | None:

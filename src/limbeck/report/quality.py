@@ -9,7 +9,15 @@ from rich.console import RenderableType
 
 from limbeck.core import markdown, timing
 from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, counted, to_csv
-from limbeck.core.records import BatchLatency, CutVectors, Retrieval, RunEvaluation, TaskFigures, text_of
+from limbeck.core.records import (
+    BatchLatency,
+    CutVectors,
+    DevelopmentFigures,
+    Retrieval,
+    RunEvaluation,
+    TaskFigures,
+    text_of,
+)
 from limbeck.evaluation.metrics import METRICS
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
@@ -104,10 +112,10 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
     if (agreement := found.agreement) is not None:
         yield Row("Agreement (Spearman)", None, agreement.spearman, "agreement", interval=ends_of(agreement.interval))
     for scores in found.development:
-        title = f"{scores.task}, {scores.split}" if scores.split else scores.task
+        title = rows_title(scores)
         for metric, value in scores.student.items():
             if metric in METRICS:  # Others are parts of these, and thresholds.
-                label, within = f"{at_start(metric_name(metric))} of {title}", ends_of(scores.intervals.get(metric))
+                label, within = f"{at_start(metric_name(metric))} on {title}", ends_of(scores.intervals.get(metric))
                 yield Row(label, scores.teacher.get(metric), value, "share", interval=within)
     if (task := found.task) is not None and task.metric is not None:
         # No score of the task: the teacher may have been trained on these rows, so no share of its score is told.
@@ -187,6 +195,33 @@ def at_start(name: str) -> str:
     return name[:1].upper() + name[1:] if "".join(name.split()[:1]).islower() else name
 
 
+DEVELOPMENT = "development"
+"""Name of the task of development rows that a recipe gives by their file."""
+
+
+def rows_title(scores: DevelopmentFigures) -> str:
+    """Name the rows that a run's models are scored on: their file, or a task and its split."""
+    if scores.task == DEVELOPMENT:
+        return scores.split or "development rows"
+    return f"{scores.task}, {scores.split}" if scores.split else scores.task
+
+
+def one_answer_line(scores: DevelopmentFigures) -> str | None:
+    """Say that a student's scores are meaningless since it gives all rows one answer; None where it gives several."""
+    if (only := only_answer(scores)) is None:
+        return None
+    row = "development row" if scores.task == DEVELOPMENT else f"row of {rows_title(scores)}"
+    return f"The student predicts '{only}' for every {row}, so its scores are meaningless."
+
+
+def only_answer(found: DevelopmentFigures) -> str | None:
+    """Return the one answer that a student gives to all rows; of older records the one class that it gives."""
+    given = {place for row in found.confusion for place, count in enumerate(row) if count}
+    if found.only_answer is None and len(given) == 1 and len(found.labels) > 1:
+        return found.labels[given.pop()]
+    return found.only_answer
+
+
 def _after_colon(sentence: str) -> str:
     """Begin a sentence with a small letter, unless its first word is a name with others in capitals."""
     return sentence[:1].lower() + sentence[1:] if sentence.partition(" ")[0][1:].islower() else sentence
@@ -248,13 +283,14 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
         if scores.unavailable is not None:
             yield f"No scores on {scores.task}: {scores.unavailable}"
         elif scores.rows is not None:
-            few = ": few, so the scores are rough" if scores.rows < _FEW_ROWS else ""
-            named = f"; the teacher is '{scores.teacher_name}'" if scores.teacher_name else ""
-            title = f"{scores.task}, {scores.split}" if scores.split else scores.task
-            yield f"Development rows: {scores.rows:,.0f} of {title}, models as they are{few}{named}."
-        if scores.only_answer is not None:
-            only = scores.only_answer
-            yield f"The student gives all rows of {scores.task} one answer, '{only}': its scores say nothing."
+            few = " (few, so the scores are rough)" if scores.rows < _FEW_ROWS else ""
+            named = f"; teacher: {scores.teacher_name}" if scores.teacher_name else ""
+            of = counted(scores.rows, "development row")
+            if scores.split or scores.task != DEVELOPMENT:
+                of = f"the {counted(scores.rows, 'row')} of {rows_title(scores)}"
+            yield f"Scored on {of}, without fine-tuning{few}{named}."
+        if (line := one_answer_line(scores)) is not None:
+            yield line
     if task.only_answer:
         yield (f"The student gives every row of stage '{task.stage}' the same answer, so its agreement is meaningless.")
     if task.unavailable is not None:

@@ -11,10 +11,20 @@ from limbeck.core import blocks, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, counted, duration, number
 from limbeck.core.escaping import one_line
 from limbeck.core.intervals import Interval, of_share
+from limbeck.corpus import splitting
 from limbeck.report import figures, plots
 from limbeck.report.figures import LayerLinks, Measured, find_links, recorded_links
 from limbeck.report.findings import RunFound, StageFound, last_part, run_state, without_path
-from limbeck.report.quality import AGREEMENT, comparison_notes, ends_of, format_count, metric_name, quality_table
+from limbeck.report.quality import (
+    AGREEMENT,
+    comparison_notes,
+    ends_of,
+    format_count,
+    metric_name,
+    one_answer_line,
+    quality_table,
+    rows_title,
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ def quality_of(run: RunFound) -> Quality | None:
     of = f"batch {found.first_batch.batch_size}, {latency.length} tokens, {latency.device}"
     for scores in found.development:
         if (value := scores.student.get(scores.metric)) is not None:
-            label = f"{metric_name(scores.metric)} of {scores.task}"
+            label = f"{metric_name(scores.metric)} on {rows_title(scores)}"
             within, over = ends_of(scores.intervals.get(scores.metric)), _counted(scores.rows, "row")
             return Quality(label, of, scores.teacher.get(scores.metric), value, interval=within, over=over)
     if task.metric and task.agreement is not None:
@@ -104,9 +114,8 @@ def warnings_of(run: RunFound) -> Iterator[str]:
     """Go through what a reader should know before the figures, the weightiest first."""
     yield from (*run.problems, *_unfinished(run))
     for found in (run.record.evaluation or records.RunEvaluation()).development:
-        if (only := only_answer(found)) is not None:
-            same = f"The student gives every row of {found.task} the same answer ('{only}')"
-            yield f"{same}, so its scores are meaningless."
+        if (line := one_answer_line(found)) is not None:
+            yield line
     yield from (*_untrained(run), *_of_stages(run), *_of_text(run))
 
 
@@ -203,9 +212,37 @@ def _of_stages(run: RunFound) -> Iterator[str]:
 
 
 def _of_text(run: RunFound) -> Iterator[str]:
-    counts = run.record.corpus.report.counts if run.record.corpus else {}
-    if passed := [f"{name} ({count:,})" for name, count in counts.items() if count]:
+    if (corpus := run.record.corpus) is None:
+        return
+    if passed := [f"{name} ({count:,})" for name, count in skipped(corpus.report).items()]:
         yield f"Skipped text: {', '.join(passed)}."
+    yield from resembling(corpus.report)
+
+
+_RESEMBLING = {
+    splitting.LEAKED: ("development row", "share at least half of their three-word sequences with a training row"),
+    splitting.NEAR: ("held-out row", "may resemble a training row"),
+}
+
+
+def skipped(report: records.SourceNotes) -> dict[str, float]:
+    """Return how much text was skipped or repaired, by its kind."""
+    return {name: count for name, count in report.counts.items() if count and name not in _RESEMBLING}
+
+
+def resembling(report: records.SourceNotes, *, quoted: bool = True) -> Iterator[str]:
+    """Say how many rows to score on are like a training row; they are scored all the same.
+
+    Args:
+        report: Of reading the text.
+        quoted: Quote some of them.
+    """
+    for kind, (noun, how) in _RESEMBLING.items():
+        if count := report.counts.get(kind):
+            examples = report.examples.get(kind) if quoted else None
+            such = f", e.g. {', '.join(map(str, examples[:2]))}" if isinstance(examples, list) and examples else ""
+            shared = how.replace("share at", "shares at").replace("their", "its") if count == 1 else how
+            yield f"{counted(count, noun)} {shared}{such}."
 
 
 def _result(run: RunFound) -> Iterator[Block]:
@@ -249,7 +286,7 @@ def _confusions(found: records.DevelopmentFigures) -> Iterator[blocks.Figure]:
         return
     totals = [sum(row) for row in counts]
     shares = [[count / total if total else None for count in row] for row, total in zip(counts, totals, strict=True)]
-    title = f"{found.task}: confusion matrix of the student"
+    title = f"{rows_title(found)}: confusion matrix of the student"
     heat = plots.Heat(shares, names, names, "true class", "predicted class", 0.0, 1.0, "share of the true class")
     said = (
         f"{name}: {row[place]:,.0f} of {total:,.0f} right"
@@ -264,27 +301,20 @@ def _by_label(found: records.DevelopmentFigures) -> Iterator[Table]:
     rows = tuple((one.label, number(one.rows), _score(one.teacher), _score(one.student)) for one in found.by_label)
     if rows:
         headings = ("", "Count", "Teacher's F1", "Student's F1")
-        yield Table(f"{found.task}, label by label", headings, rows, folded=len(rows) > _MOST_DRAWN)
-
-
-def only_answer(found: records.DevelopmentFigures) -> str | None:
-    """Return the one answer that a student gives to all rows; of older records the one class that it gives."""
-    given = {place for row in found.confusion for place, count in enumerate(row) if count}
-    if found.only_answer is None and len(given) == 1 and len(found.labels) > 1:
-        return found.labels[given.pop()]
-    return found.only_answer
+        yield Table(f"{rows_title(found)}, label by label", headings, rows, folded=len(rows) > _MOST_DRAWN)
 
 
 def _disagreements(run: RunFound) -> Iterator[Block]:
     """List what student and teacher are furthest apart on: rows of tasks, else pairs of sentences."""
     evaluation = run.record.evaluation or records.RunEvaluation()
     for found in evaluation.development:
+        title = rows_title(found)
         if found.disagreements is not None and found.rows:
             share = found.disagreements / found.rows
             yield Notes(
-                (f"{found.task}: student and teacher disagree on {counted(found.disagreements, 'row')} ({share:.1%}).",)
+                (f"{title}: student and teacher disagree on {counted(found.disagreements, 'row')} ({share:.1%}).",)
             )
-        yield from _examples(f"{found.task}: rows on which student and teacher disagree most", "Row", found.examples)
+        yield from _examples(f"{title}: rows on which student and teacher disagree most", "Row", found.examples)
     if evaluation.agreement is not None:
         caption = "Held-out sentence pairs whose similarity student and teacher rank most differently"
         yield from _examples(caption, "Pair", evaluation.agreement.examples)
