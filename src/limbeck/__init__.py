@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         search,
         validate,
     )
+    from limbeck.errors import LimbeckError
     from limbeck.recipe.schema import Recipe
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ExportResult",
     "FineTuningResult",
     "InspectionResult",
+    "LimbeckError",
     "Recipe",
     "RunResult",
     "SearchResult",
@@ -51,6 +53,8 @@ __all__ = [
     "search",
     "validate",
 ]
+_PLACES = {"LimbeckError": "limbeck.errors", "Recipe": "limbeck.recipe.schema"}
+"""Modules of those names that are not of `limbeck.api`."""
 _ROOMS = ("benchmark", "export", "report", "search")
 """Names of functions of `limbeck.api` that are packages too: these can be called."""
 
@@ -91,7 +95,7 @@ def __getattr__(name: str) -> Any:
 
     if name in _ROOMS:
         return import_module(f"limbeck.{name}")
-    return getattr(import_module("limbeck.recipe.schema" if name == "Recipe" else "limbeck.api"), name)
+    return getattr(import_module(_PLACES.get(name, "limbeck.api")), name)
 
 
 def __dir__() -> list[str]:

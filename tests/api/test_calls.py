@@ -131,17 +131,31 @@ def test_benchmarks_take_lists_and_models(folder, tmp_path):
         (lambda: limbeck.search("mapping", method="elm", output="x", genration=3), "has no option 'genration'"),
         (lambda: limbeck.search("architecture", method="elm", output="x"), "needs layers=…: Numbers of layers"),
         (lambda: limbeck.search("mapping", teacher="x", output="y"), "A search needs a method"),
-        (lambda: limbeck.distill(teacher="x", output="y"), "Without a recipe student, corpus must be given too"),
+        (lambda: limbeck.distill(teacher="x", output="y"), "Without a recipe, `student` and `corpus` are required"),
         (lambda: limbeck.distill(3), "recipe is of type int; give a Recipe, a dict or the path"),
         (lambda: limbeck.report("nowhere"), "'nowhere' does not exist"),
         (lambda: limbeck.validate({"teacher": "nowhere/x/y", "student": 3}), "nowhere/x/y"),
+        (lambda: limbeck.validate(teacher="x"), "Without a recipe, `student` and `corpus` are required"),
+        (lambda: limbeck.report(5), "folders: 5 is no folder; give paths of folders"),
+        (lambda: limbeck.report(["x", 0]), "folders: 0 is no folder"),
+        (lambda: limbeck.distill(outptu="x"), "limbeck.distill has no argument 'outptu'. Did you mean 'output'?"),
+        (lambda: limbeck.report("x", markdwn=True), "limbeck.report has no argument 'markdwn'. Did you mean"),
+        (lambda: limbeck.search("mapping", method="elm"), "limbeck.search: missing a required argument: 'output'"),
+        (lambda: limbeck.validate("a", "b", "c"), "limbeck.validate: too many positional arguments"),
     ],
-    ids=range(12),
+    ids=range(19),
 )
 def test_mistakes_are_one_line(call, said):
     with pytest.raises(LimbeckError, match=said) as raised:
         call()
     assert "\n" not in str(raised.value)
+
+
+def test_a_check_takes_what_a_run_takes(folder, tmp_path):
+    texts = ["The teacher is a model of words and text."] * 40
+    plan = limbeck.validate(teacher=AutoModel.from_pretrained(folder), student=1, corpus=texts, method="minilmv2")
+    assert plan.student_choice.source_layers == [2] and plan.recipe.stages[0].method["name"] == "minilmv2"
+    assert limbeck.LimbeckError is LimbeckError
 
 
 def test_a_search_takes_the_options_of_its_command(monkeypatch, text_folder, tmp_path):

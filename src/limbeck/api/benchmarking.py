@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from limbeck.api.given import check_models
+from limbeck.api.given import check_models, refuse_unknown
 from limbeck.api.objects import Objects, check_options, listed
 from limbeck.api.showing import Shown, chosen_console
 from limbeck.benchmark import rows as tables
@@ -45,6 +45,7 @@ class BenchmarkResult(Shown):
         return to_csv(list(dict.fromkeys(name for row in self.rows for name in row)), self.rows)
 
 
+@refuse_unknown
 def benchmark(
     kind: str,
     subject: Any = None,

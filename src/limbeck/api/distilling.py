@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from limbeck.api.given import refuse_unknown
 from limbeck.api.objects import Objects, callbacks_of, method_of, note_of_callbacks, training_of
 from limbeck.api.showing import ModelResult, chosen_console
 from limbeck.core import records
@@ -72,6 +73,7 @@ class RunResult(ModelResult):
         return comparison_csv(self.metrics)
 
 
+@refuse_unknown
 def distill(
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
     overrides: str | Sequence[str] = (),
@@ -130,12 +132,10 @@ def distill(
     """
     console, called = chosen_console(console), callbacks_of(callbacks)
     connect()
-    asked = {"teacher": teacher, "student": student, "corpus": corpus, "development": development}
-    asked |= {"method": method_of(method), "training": training_of(training), "evaluation": evaluation}
-    asked |= {"seed": seed, "output": output}
-    given = {
-        name: value for name, value in asked.items() if value is not None and not (name == "training" and not value)
-    }
+    given = _given(
+        teacher=teacher, student=student, corpus=corpus, development=development, method=method, training=training,
+        evaluation=evaluation, seed=seed, output=output,
+    )  # fmt: skip
 
     def check() -> Recipe:
         found = _asked_for(recipe, given, tokenizer, resume=resume, overwrite=overwrite)
@@ -167,6 +167,19 @@ def distill(
             return _carry_out(run, record)
 
 
+def _given(*, method: Any, training: Any, **others: Any) -> dict[str, Any]:
+    """Return what a call gives beside a recipe, without what it leaves out."""
+    asked = {**others, "method": method_of(method), "training": training_of(training) or None}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _check_given(given: Mapping[str, Any], needed: Sequence[str]) -> None:
+    """Refuse to choose a recipe without what it is chosen by."""
+    if missing := [name for name in needed if name not in given]:
+        names = " and ".join(f"`{name}`" for name in missing)
+        raise RecipeError(f"Without a recipe, {names} {'is' if len(missing) == 1 else 'are'} required.")
+
+
 def tell_reasons(recipe: Recipe, console: Console) -> None:
     """Print the reasons in a recipe, a line each."""
     for key, reason in (recipe.reasons or {}).items():
@@ -186,9 +199,8 @@ def _asked_for(
         recipe = Path(given["output"]).expanduser() / RECIPE
     if isinstance(recipe, Recipe) and not given:
         return recipe
-    if recipe is None and (missing := [name for name in (*CHOSEN_BY, "output") if name not in given]):
-        names = " and ".join(f"`{name}`" for name in missing)
-        raise RecipeError(f"Without a recipe, {names} {'is' if len(missing) == 1 else 'are'} required.")
+    if recipe is None:
+        _check_given(given, (*CHOSEN_BY, "output"))
     return named_recipe(
         recipe,
         given,
@@ -287,18 +299,49 @@ def _finished(folder: Path) -> RunResult:
     return RunResult(folder / "student", run.to_dict(), metrics)
 
 
-def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> RunPlan:
+@refuse_unknown
+def validate(
+    recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
+    overrides: str | Sequence[str] = (),
+    *,
+    teacher: Any = None,
+    student: Any = None,
+    corpus: Any = None,
+    development: Any = None,
+    tokenizer: Any = None,
+    method: Any = None,
+    training: Mapping[str, Any] | TrainingArguments | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> RunPlan:
     """Check a recipe against its models' configurations, and the first rows of labelled files; no weights are loaded.
 
     Args:
-        recipe: As `distill` takes it; objects in it are kept in limbeck's cache.
+        recipe: As `distill` takes it, with all that follows beside or in place of it; objects are kept in limbeck's
+            cache.
         overrides: `path.to.key=value` each, or one alone.
+        teacher: As of `distill`, as are the others.
+        student: A shape, a number of the teacher's layers, a model, or a recipe's student.
+        corpus: Sources by name, texts or rows.
+        development: Labelled rows.
+        tokenizer: Of a teacher that is a model without one.
+        method: A name, a dict, or a function under `register_as_method`.
+        training: Arguments of every stage.
+        evaluation: What is measured at the end.
+        seed: Seed of the run.
 
     Raises:
         RecipeError: and the other errors of `limbeck.errors`, in one line.
     """
-    named = Objects().document(recipe) if isinstance(recipe, Mapping) else recipe
-    checked = load_checked(named, overrides)
+    given = _given(
+        teacher=teacher, student=student, corpus=corpus, development=development, method=method, training=training,
+        evaluation=evaluation, seed=seed,
+    )  # fmt: skip
+    if recipe is None:
+        _check_given(given, CHOSEN_BY)
+    if not isinstance(recipe, str | Path | Recipe) or given:
+        recipe = named_recipe(recipe, given, tokenizer=tokenizer)
+    checked = load_checked(recipe, overrides)
     from limbeck.recipe.plan import plan_run
 
     return plan_run(checked)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from limbeck.api.given import refuse_unknown
 from limbeck.api.objects import Objects, listed
 from limbeck.api.showing import ModelResult, Result, chosen_console
 from limbeck.core import studies
@@ -67,6 +68,7 @@ def _score_tables(summary: Mapping[str, Any]) -> Iterator[Block]:
     yield Notes(tuple(record.notes_in_short))
 
 
+@refuse_unknown
 def evaluate(
     models: Any,
     tasks: str | Sequence[str | Path] = "",
@@ -214,6 +216,7 @@ class FineTuningResult(ModelResult):
         return evaluation_csv(self.summary)
 
 
+@refuse_unknown
 def finetune(
     model: Any,
     task: str | Path,
@@ -314,6 +317,7 @@ class ComparisonResult(Result):
         return methods_csv(self.record)
 
 
+@refuse_unknown
 def compare(
     plan: ComparisonPlan | Mapping[str, Any] | str | Path,
     overrides: str | Sequence[str] = (),

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from limbeck.api.given import refuse_unknown
 from limbeck.api.objects import Objects, listed
 from limbeck.api.showing import Pushed, Result, chosen_console, write_page
 from limbeck.core.blocks import Block, Facts, Notes, Paragraph
@@ -56,6 +58,7 @@ class ExportResult(Pushed):
         return f"Student as {self.record['format']}, exported with limbeck"
 
 
+@refuse_unknown
 def export(
     student: Any,
     format: str,  # noqa: A002
@@ -140,6 +143,7 @@ def export(
     return ExportResult(done.folder, done.files, done.record, result.push(push, private=private))
 
 
+@refuse_unknown
 def report(
     folders: Any,
     output: str | Path | None = None,
@@ -160,5 +164,9 @@ def report(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    several = [each.folder if isinstance(each, Result) else Path(each) for each in listed(folders)]
+    given = listed(folders)
+    for each in given:
+        if not isinstance(each, Result | str | PathLike):
+            raise RecipeError(f"folders: {each!r:.80} is no folder; give paths of folders, or results of limbeck.")
+    several = [each.folder if isinstance(each, Result) else Path(each) for each in given]
     return write_page(several, output, markdown=markdown, figures=figures, show=show)

@@ -1,9 +1,38 @@
 """Arguments that are wrong by themselves, whatever the machine: told before torch is imported, which takes seconds."""
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from limbeck.errors import RecipeError, suggestion
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def refuse_unknown(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that users call: arguments that it does not have, and the want of others, are told in a line.
+
+    Raises:
+        RecipeError: for such a call.
+    """
+    signature, call = inspect.signature(function), f"limbeck.{function.__name__}"
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> T:
+        unknown = next((name for name in options if name not in signature.parameters), None)
+        if unknown is not None and not takes_all:
+            raise RecipeError(f"{call} has no argument '{unknown}'.{suggestion(unknown, signature.parameters)}")
+        try:
+            signature.bind(*args, **options)
+        except TypeError as error:
+            raise RecipeError(f"{call}: {error}; see help({call}).") from None
+        return function(*args, **options)
+
+    return checked
 
 
 def check_models(*names: str | None, shapes: bool = False) -> None:

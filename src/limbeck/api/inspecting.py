@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console, RenderableType
 
 from limbeck import inspection
-from limbeck.api.given import check_models, check_text
+from limbeck.api.given import check_models, check_text, refuse_unknown
 from limbeck.api.objects import Objects, check_options, listed
 from limbeck.api.showing import Shown, chosen_console
 from limbeck.core.blocks import Block, Figure, to_csv
@@ -67,6 +67,7 @@ class _Asked(NamedTuple):
     bar: Report
 
 
+@refuse_unknown
 def inspect(
     kind: str,
     model: Any,

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from limbeck.api.distilling import named_recipe, tell_reasons
+from limbeck.api.given import refuse_unknown
 from limbeck.api.showing import Result, chosen_console
 from limbeck.core import studies
 from limbeck.core.blocks import Block, Notes
@@ -53,6 +54,7 @@ class SearchResult(Result):
         return [text for name, text in search_files(self.record).items() if name.endswith(".csv")][-1]
 
 
+@refuse_unknown
 def search(
     kind: str,
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
