@@ -40,6 +40,12 @@ class ColumnFigure(Figure):
     rows: int | None = None
     only_answer: str | None = None
 
+    @property
+    def is_meaningless(self) -> bool:
+        """Whether a run gives all rows one answer; of older records by Matthews' coefficient, which is 0 then."""
+        matthews = self.metrics.get("matthews")
+        return self.only_answer is not None or (matthews is not None and 0 in matthews.runs)
+
 
 class Average(Figure):
     """An average over tasks, by the keys of their columns; `complete` if these are all that it is meant over."""

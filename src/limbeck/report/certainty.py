@@ -13,12 +13,6 @@ ONE_ANSWER = " ‡"
 ONE_RUN = "one run each with one seed, so"
 
 
-def is_degenerate(column: studies.ColumnFigure) -> bool:
-    """Return whether a run gives all rows one answer; of older records by Matthews' coefficient, which is 0 then."""
-    matthews = column.metrics.get("matthews")
-    return column.only_answer is not None or (matthews is not None and 0 in matthews.runs)
-
-
 def only_answer_notes(summary: studies.Evaluation) -> list[str]:
     """Return a line for each model and task whose score says nothing, since all rows are given one answer."""
     return one_answer_lines(summary.columns, ((name_of(model), model) for model in summary.models))
@@ -31,7 +25,7 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
         f"‡ {name} on {column.title}: every row gets the same answer{_quoted(figure.only_answer)}, "
         "so the score is meaningless."
         for name, column, figure in found
-        if figure is not None and is_degenerate(figure)
+        if figure is not None and figure.is_meaningless
     ]
 
 
@@ -54,6 +48,9 @@ def interval_cells(keys: Iterable[str], model: studies.Scores) -> list[Cell]:
     found = []
     for key in keys:
         column, figure = model.columns.get(key), model.figures.get(key)
+        if column is not None and column.is_meaningless:
+            found.append(Cell(None))
+            continue
         ends = ends_of(column.interval) if column is not None and column.interval is not None else None
         found.append(blocks.interval(ends or (over_runs(figure) if figure is not None else None)))
     return found

@@ -17,7 +17,6 @@ from limbeck.report.certainty import (
     ONE_RUN,
     interval_cells,
     interval_note,
-    is_degenerate,
     name_of,
     only_answer_notes,
     over_runs,
@@ -68,7 +67,7 @@ def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
     figures = model.figures
     for key in keys:
         cell = blocks.mean(figures.get(key))
-        yield Cell(f"{cell}{ONE_ANSWER}") if (column := model.columns.get(key)) and is_degenerate(column) else cell
+        yield Cell(f"{cell}{ONE_ANSWER}") if (column := model.columns.get(key)) and column.is_meaningless else cell
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:

@@ -36,7 +36,8 @@ class Row:
         teacher: The teacher's value, or None where the figure is about both.
         student: The student's value.
         kind: How it reads: "count" (smaller is better), "megabytes", "milliseconds", "share" (of 1, larger is
-            better) or "agreement" (a correlation of the student with the teacher).
+            better), "agreement" (a correlation of the student with the teacher) or "meaningless" (the score of a
+            student that gives all rows one answer).
         speedup: For "milliseconds", the measured speedup, which is not the ratio of the two medians.
         interval: 95 % interval of the student's value, where there is one.
     """
@@ -61,6 +62,8 @@ class Row:
 
     def _change(self) -> str:
         within = "" if self.interval is None else f"95 %: {self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        if self.kind == "meaningless":
+            return self.kind
         if self.kind == "agreement":
             return within
         if self.kind == "milliseconds" and self.speedup is not None:
@@ -116,7 +119,8 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
         for metric, value in scores.student.items():
             if metric in METRICS:  # Others are parts of these, and thresholds.
                 label, within = f"{at_start(metric_name(metric))} on {title}", ends_of(scores.intervals.get(metric))
-                yield Row(label, scores.teacher.get(metric), value, "share", interval=within)
+                kind, within = ("share", within) if only_answer(scores) is None else ("meaningless", None)
+                yield Row(label, scores.teacher.get(metric), value, kind, interval=within)
     if (task := found.task) is not None and task.metric is not None:
         # No score of the task: the teacher may have been trained on these rows, so no share of its score is told.
         metric = metric_name(task.metric)

@@ -22,6 +22,7 @@ from limbeck.report.quality import (
     format_count,
     metric_name,
     one_answer_line,
+    only_answer,
     quality_table,
     rows_title,
 )
@@ -67,6 +68,8 @@ def quality_of(run: RunFound) -> Quality | None:
         if (value := scores.student.get(scores.metric)) is not None:
             label = f"{metric_name(scores.metric)} on {rows_title(scores)}"
             within, over = ends_of(scores.intervals.get(scores.metric)), _counted(scores.rows, "row")
+            if only_answer(scores) is not None:
+                return Quality(label, of, None, value)
             return Quality(label, of, scores.teacher.get(scores.metric), value, interval=within, over=over)
     if task.metric and task.agreement is not None:
         over = _counted(task.rows, "row")
