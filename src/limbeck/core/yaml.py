@@ -9,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -194,6 +194,9 @@ class Strict(BaseModel):
     # Built when first used: most commands need a few of the many there are.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Keys that belong to another part, with their whole paths."""
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Describe the fields."""
@@ -255,7 +258,9 @@ def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> Iterator[tuple[An
     missing = _missing(cls, data)
     for key in data:
         if key not in cls.model_fields:
-            yield key, f"unknown key '{str(key)[:200]}'.{suggestion(str(key), cls.model_fields)}{missing}"
+            other = getattr(cls, "elsewhere", {}).get(key)
+            near = f" Did you mean '{other}'?" if other else suggestion(str(key), cls.model_fields)
+            yield key, f"unknown key '{str(key)[:200]}'.{near}{missing}"
             missing = ""
         # Pydantic takes true for 1, and YAML takes yes and on for true.
         elif isinstance(data[key], bool) and not _takes_truth(cls.model_fields[key].annotation):

@@ -357,13 +357,13 @@ def _check_columns(row: PlacedRow, columns: Mapping[str, str]) -> None:
         if column not in row.values:
             if problem := headless(row):
                 raise CorpusError(
-                    f"{problem}; name its {len(row.values)} fields by columns, in their order and with '{column}' "
-                    "among them, or leave this source out."
+                    f"{problem}; name its {len(row.values)} fields by corpus.task.columns, in their order and with "
+                    f"'{column}' among them, or leave this source out."
                 )
             # The first row of a table without a header may be whole texts.
             names = [str(name)[:_SHOWN_CHARACTERS] for name in row.values]
             is_table = PurePosixPath(row.where.rpartition(":")[0]).suffix in TABLES
-            or_named = ", name the fields by columns if the file has no header" if is_table else ""
+            or_named = ", name the fields by corpus.task.columns if the file has no header" if is_table else ""
             raise CorpusError(
                 f"{row.where} has no column '{column}': set {setting} to one of {list_columns(names)}{or_named}, "
                 "or leave this source out."

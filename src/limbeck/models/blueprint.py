@@ -138,13 +138,48 @@ def parse_blueprint(source: BlueprintSource, teacher: Shape | None = None) -> St
     return _parse_text(str(source).strip())
 
 
+def check_depth(layers: int, of: int, hidden: int) -> None:
+    """Refuse a student of more of the teacher's layers than it has, or of none.
+
+    Args:
+        layers: Of the student.
+        of: The teacher's.
+        hidden: Width of the teacher.
+
+    Raises:
+        ModelError: with what can be given.
+    """
+    if not 1 <= layers <= of:
+        raise ModelError(
+            f"The student '{layers}' would be {layers} of the teacher's layers, but it has {of}; give 1 to "
+            f"{of}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{hidden}."
+        )
+
+
+def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) -> None:
+    """Refuse a list of the teacher's layers to start from that the teacher lacks, or that is not as long as it should.
+
+    Args:
+        listed: Layers, counted from 1.
+        student_depth: Layers of the student.
+        teacher_depth: Layers of the teacher.
+
+    Raises:
+        ModelError: for either.
+    """
+    for layer in listed:
+        if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
+            raise ModelError(f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}.")
+    if len(listed) != student_depth:
+        raise ModelError(
+            f"The student has {student_depth} layers, but {len(listed)} teacher layers are listed to start "
+            f"from ({list(listed)}); list one for each student layer."
+        )
+
+
 def _part_of(teacher: Shape, layers: int) -> StudentBlueprint:
     """Return the shape of a student of some of the teacher's layers."""
-    if not 1 <= layers <= teacher.layers:
-        raise ModelError(
-            f"The student '{layers}' would be {layers} of the teacher's layers, but it has {teacher.layers}; give 1 to "
-            f"{teacher.layers}, or a shape such as {max(1, min(layers, MAX_LAYERS))}x{teacher.hidden}."
-        )
+    check_depth(layers, teacher.layers, teacher.hidden)
     sizes = {name: getattr(teacher, name) for name in ("hidden", "heads", "ffn")}
     embedding = None if teacher.embedding == teacher.hidden else teacher.embedding
     return StudentBlueprint(layers=layers, **sizes, embedding=embedding)

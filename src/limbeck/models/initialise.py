@@ -45,16 +45,7 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
             explicit layers of another number than the student has, or out of range.
     """
     if not isinstance(strategy, str):
-        for layer in strategy:
-            if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
-                raise ModelError(
-                    f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}."
-                )
-        if len(strategy) != student_depth:
-            raise ModelError(
-                f"The student has {student_depth} layers, but {len(strategy)} teacher layers are listed to start "
-                f"from ({list(strategy)}); list one for each student layer."
-            )
+        blueprint.check_listed(strategy, student_depth, teacher_depth)
         return list(strategy)
     if strategy not in LAYER_STRATEGIES:
         raise ModelError(

@@ -46,8 +46,7 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     if "method" in given:
         merged["stages"] = _stages_of(given["method"])
         changed.append("stages.0.method")
-    training = {key: given[name] for name, key in _TRAINING.items() if name in given}
-    training |= given.get("training") or {}
+    training = _training_of(given)
     stages = merged.get("stages")
     if training and isinstance(stages, list):
         merged["stages"] = [
@@ -55,6 +54,12 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
         ]
         changed += [f"stages.0.training.{key}" for key in training]
     return without_reasons(merged, changed)
+
+
+def _training_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what options say of the training, by the names of its arguments."""
+    said = {key: given[name] for name, key in _TRAINING.items() if name in given}
+    return said | dict(given.get("training") or {})
 
 
 CHOSEN_BY = ("teacher", "student", "corpus")
@@ -75,6 +80,7 @@ def choose_by_options(given: Mapping[str, Any], *, resume: bool = False) -> dict
         LimbeckError: for all that a choice refuses.
     """
     from limbeck.recipe.places import check_choice
+    from limbeck.recipe.training_fields import check_fields
 
     if "method" in given:
         return _started(merge_options({}, dict(given)))
@@ -87,6 +93,7 @@ def choose_by_options(given: Mapping[str, Any], *, resume: bool = False) -> dict
     if sources is None:
         raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
     name = teacher["model"] if isinstance(teacher, Mapping) else teacher
+    check_fields(_training_of(given), "stages.0.training")
     check_choice(name, student.get("shape", student) if isinstance(student, Mapping) else student, sources)
     from limbeck.recipe.choosing import choose_recipe
 
@@ -107,8 +114,8 @@ def _started(recipe: dict[str, Any]) -> dict[str, Any]:
     try:
         for stage in recipe["stages"]:
             StageSpec.model_validate(stage)
-        check_not_pickled(TeacherSpec.model_validate(recipe["teacher"]).model)
-        check_student(StudentSpec.model_validate(recipe["student"]))
+        check_not_pickled(teacher := TeacherSpec.model_validate(recipe["teacher"]).model)
+        check_student(StudentSpec.model_validate(recipe["student"]), teacher)
         # Torch is imported from here on, which takes seconds.
         from limbeck.recipe.choosing import choose_start
 

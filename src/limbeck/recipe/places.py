@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from limbeck.core.yaml import Strict
 from limbeck.errors import LimbeckError, together
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
-from limbeck.models.blueprint import depth_alone, parse_blueprint
-from limbeck.models.locating import check_not_pickled
+from limbeck.models.blueprint import check_depth, check_listed, depth_alone, parse_blueprint
+from limbeck.models.families import families
+from limbeck.models.locating import check_not_pickled, is_local, read_json, resolve_model
 from limbeck.recipe.load import check_document, document_of
 from limbeck.recipe.schema import (
     CorpusSpec,
@@ -87,7 +88,7 @@ def _checks(recipe: Recipe) -> Iterator[Check]:
     if recipe.teacher is not None:
         yield partial(check_not_pickled, recipe.teacher.model)
     if recipe.student is not None:
-        yield partial(check_student, recipe.student)
+        yield partial(check_student, recipe.student, None if recipe.teacher is None else recipe.teacher.model)
     # Without stages a student is compared with its teacher on it.
     if recipe.corpus is not None and (not recipe.stages or any(stage.corpus is None for stage in recipe.stages)):
         yield partial(check_corpus, recipe.corpus)
@@ -158,25 +159,53 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
         LimbeckError: one line for the first.
     """
     check_not_pickled(str(teacher))
-    if depth_alone(student) is None:
+    if (depth := depth_alone(student)) is None:
         parse_blueprint(student)
+    elif (size := _size_of(str(teacher))) is not None:
+        check_depth(depth, *size)
     for source in map(str, corpus):
         if source not in TASKS and not is_own_task(source):
             _check_source(source, None)
 
 
-def check_student(student: StudentSpec) -> None:
-    """Refuse a shape that cannot be read, and a checkpoint that is nowhere.
+def check_student(student: StudentSpec, teacher: str | None = None) -> None:
+    """Refuse a shape that cannot be read, layers that its teacher lacks, and a checkpoint that is nowhere.
+
+    Args:
+        student: What the recipe says of it.
+        teacher: The model that it starts from, where it is known.
 
     Raises:
         ModelError: for either.
     """
     shape = student.shape
     written = shape.model_dump(exclude_none=True) if isinstance(shape, ShapeSpec) else shape
-    if depth_alone(written) is None:  # A number alone is of the teacher's layers.
-        parse_blueprint(written)
+    depth, size = depth_alone(written), None if teacher is None else _size_of(teacher)
+    layers = parse_blueprint(written).layers if depth is None else depth
+    if depth is not None and size is not None:
+        check_depth(depth, *size)
+    if size is not None and isinstance(student.initialise.layers, list):
+        check_listed(student.initialise.layers, layers, size[0])
     if student.initialise.checkpoint is not None:
         check_not_pickled(student.initialise.checkpoint)
+
+
+def _size_of(model: str) -> tuple[int, int] | None:
+    """Return depth and width of a model in a folder or package, as its config.json has them; None where unknown.
+
+    Models on the Hub, of unknown families and without a readable configuration are left to `plan_run`.
+    """
+    try:
+        resolved = resolve_model(model)
+        config = read_json(Path(resolved) / "config.json", {}) if is_local(resolved) else {}
+    except LimbeckError:
+        return None
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(kind, str) or kind not in families:
+        return None
+    fields = families[kind].fields
+    depth, width = config.get(fields.layers), config.get(fields.hidden)
+    return (depth, width) if isinstance(depth, int) and isinstance(width, int) else None
 
 
 def check_corpus(corpus: CorpusSpec) -> None:

@@ -368,6 +368,8 @@ class SourceSpec(Grown):
 class CorpusSpec(TextSpec):
     """The text that is distilled on."""
 
+    elsewhere = {"columns": "corpus.task.columns"}  # noqa: RUF012 - declared as one of the class's
+
     sources: list[Place | SourceSpec] = Field(
         default_factory=list,
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
