@@ -51,10 +51,11 @@ def compare_models(
     held_out_documents: Sequence[str | tuple[str, str]] | None,
     *,
     pairs: int = 1500,
-    retrieval_pairs: int = 700,
+    retrieval_pairs: int | Callable[[], int] = 700,
     latency_batch_sizes: Sequence[int] = (1, 32),
     latency_length: int = 128,
     latency_seconds: float = 12.0,
+    choose_latency: Callable[[], tuple[Sequence[int], float]] | None = None,
     seed: int = 0,
     teacher_folder: Path | str | None = None,
     student_folder: Path | str | None = None,
@@ -72,10 +73,11 @@ def compare_models(
         held_out_documents: Texts that the student was not trained on, plain or as (title, body) where the
             corpus knows its titles; None of a run without text, which has neither agreement nor retrieval.
         pairs: Sentence pairs for the agreement; 0 leaves it out.
-        retrieval_pairs: Pool of the retrieval; 0 leaves it out.
+        retrieval_pairs: Pool of the retrieval, or what chooses it once the agreement is measured; 0 leaves it out.
         latency_batch_sizes: As in `measure_latency`.
         latency_length: Tokens per text for the latency.
         latency_seconds: For all latency measurements together; 0 leaves them out.
+        choose_latency: Chooses these batch sizes and seconds once the quality is measured.
         seed: Of the choice of pairs, the resampling and the token ids.
         teacher_folder: The folder of the teacher's weights, for its megabytes on disk.
         student_folder: The same for the student.
@@ -121,7 +123,7 @@ def compare_models(
                 found.examples = agreement.furthest_pairs(chosen, of_student, of_teacher)
 
     def retrieve() -> None:
-        chosen = agreement.build_retrieval_pairs(held_out, retrieval_pairs, seed=seed)
+        chosen = agreement.build_retrieval_pairs(held_out, pool, seed=seed)
         ours, theirs = of_both(chosen, _RETRIEVAL, agreement.ROLES)
         own, other = ours[0].shape[1], theirs[0].shape[1]
         for width in (None, *_narrower(widths, ours, theirs)):
@@ -139,12 +141,13 @@ def compare_models(
             )
 
     def time_both() -> records.Latency:
+        sizes, time_for_all = (latency_batch_sizes, latency_seconds) if choose_latency is None else choose_latency()
         return costs.measure_latency(
             teacher,
             student,
-            batch_sizes=latency_batch_sizes,
+            batch_sizes=sizes,
             length=latency_length,
-            seconds=latency_seconds,
+            seconds=time_for_all,
             dtype=dtype or torch.float32,
             seed=seed,
             report=progress.part_of(report, _RETRIEVAL[-1][-1], 1.0),
@@ -163,7 +166,8 @@ def compare_models(
             seconds[name] = round(time.perf_counter() - start, 3)
 
     attempt("agreement", pairs > 0 and held_out_documents is not None, agree)
-    attempt("retrieval", retrieval_pairs > 0 and held_out_documents is not None, retrieve)
+    pool = retrieval_pairs() if callable(retrieval_pairs) else retrieval_pairs
+    attempt("retrieval", pool > 0 and held_out_documents is not None, retrieve)
     timed = attempt("latency", latency_seconds > 0, time_both)
     whole = at(None)
     result = records.RunEvaluation(
@@ -176,7 +180,7 @@ def compare_models(
             pooling=sentences.describe_pooling(encoding["pooling"]),
             max_length=encoding["max_length"],
             pairs=pairs,
-            retrieval_pairs=retrieval_pairs,
+            retrieval_pairs=pool,
             held_out_documents=len(held_out),
             dtype=None if dtype is None else str(dtype).removeprefix("torch."),
             seed=seed,

@@ -275,6 +275,12 @@ def _notes(found: RunEvaluation) -> Iterator[str]:
             f"Evaluation reduced to take {found.settings.budget_seconds:,.0f} s (a tenth of the training time, but at "
             f"least 30 s); to measure more, set {keys} in the recipe."
         )
+    rows_took = found.seconds.get("development")
+    if found.settings.budget_seconds is not None and rows_took is not None:
+        yield (
+            f"Scoring the development rows took {rows_took:,.0f} s, beside the {found.settings.budget_seconds:,.0f} s "
+            "for all else: they are always scored whole."
+        )
     yield from _notes_on_intervals(found)
     if found.asymmetric is not None:
         yield "In the teacher's documents: summaries are encoded by the student, bodies by the teacher."

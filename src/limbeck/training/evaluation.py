@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.progress import CorpusProgress, Report, no_progress, part_of
 from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation import compare_models, encode, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
@@ -46,6 +46,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         budget=max(LEAST_SECONDS, BUDGET * (run.record.run.timings.get("training") or 0.0)),
         seconds_of_text=lambda: _seconds_of_text((teacher, student), run, texts),
     )
+    clock = TimeLeft(spec, amounts, lambda: _seconds_of_text((teacher, student), run, ["a " * spec.length]))
     of_text = 0.5 if measures_tasks(run.plan) else 1.0
     comparison = compare_models(
         teacher,
@@ -58,21 +59,25 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         widths=[width for choice in run.plan.vector_stages for width in choice.spec.method.get("truncate") or ()],
         max_length=spec.length,
         pairs=amounts.pairs,
-        retrieval_pairs=amounts.retrieval_pairs,
-        latency_batch_sizes=amounts.batch_sizes,
+        retrieval_pairs=clock.choose_pool,
         latency_length=spec.length,
         latency_seconds=spec.latency_seconds if spec.speed else 0.0,
+        choose_latency=clock.choose_latency,
         seed=run.plan.recipe.seed,
         teacher_folder=located if is_local(located) else None,
         student_folder=run.student_folder,
         report=part_of(report, 0.0, of_text),
     )
-    if amounts.reduced:
-        comparison.settings.reduced = list(amounts.reduced)
-        comparison.settings.budget_seconds = round(amounts.budget)
+    began = time.perf_counter()
     development = measure_tasks(
         run.plan, run.tokenizer, run.student_folder, run.load_teacher, part_of(report, of_text, 1.0)
     )
+    if clock.reduced:
+        comparison.settings.reduced = list(clock.reduced)
+    if development:
+        comparison.seconds["development"] = round(time.perf_counter() - began, 3)
+    if clock.reduced or (development and clock.left() < 0):
+        comparison.settings.budget_seconds = round(amounts.budget)
     found = {"development": [figures.to_dict() for figures in development]} if development else {}
     return comparison.to_dict() | (found or _score_task(run))
 
@@ -93,24 +98,22 @@ BUDGET, LEAST_SECONDS = 0.1, 30.0
 _PAIRS, _POOL, _BATCHES = 1500, 700, (1, 32)
 _FEWEST_PAIRS, _SMALLEST_BATCH, _SAMPLE = 40, 2, 32
 _OF_LATENCY, _PASSES = 0.4, 7
-"""Share of the budget for latencies, and the passes of each batch that are made anyway."""
+"""Share of the budget that is left for latencies, and the passes of each batch that are made anyway."""
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much is measured.
+    """How much is measured of text.
 
     Args:
         pairs: Sentence pairs for the agreement; 0 leaves it out.
         retrieval_pairs: Pool of the retrieval; 0 leaves it out.
-        batch_sizes: For the latency.
-        budget: Seconds that the defaults were to fit into.
+        budget: Seconds that all defaults are to fit into.
         reduced: Keys of the recipe's evaluation whose default did not.
     """
 
     pairs: int
     retrieval_pairs: int
-    batch_sizes: tuple[int, ...]
     budget: float
     reduced: tuple[str, ...] = ()
 
@@ -131,10 +134,8 @@ def choose_amounts(
     """
     pairs = (spec.pairs or _PAIRS) if spec.quality and of_vectors else 0
     pool = (spec.retrieval_pairs or _POOL) if spec.quality and of_vectors and retrieves else 0
-    batches = tuple(spec.batch_sizes or _BATCHES)
-    by_default = [key for key in ("pairs", "retrieval_pairs", "batch_sizes") if getattr(spec, key) is None]
-    if not by_default or not (spec.quality or spec.speed):
-        return Amounts(pairs, pool, batches, budget)
+    if not (pairs or pool) or (spec.pairs is not None and spec.retrieval_pairs is not None):
+        return Amounts(pairs, pool, budget)
     seconds, reduced = seconds_of_text(), dict[str, None]()
     while 2 * (pairs + pool) * seconds > (1 - _OF_LATENCY) * budget:
         fewer = pairs // 2 if spec.pairs is None and pairs > _FEWEST_PAIRS else pairs
@@ -144,15 +145,72 @@ def choose_amounts(
         reduced |= {"pairs": None} if fewer < pairs else {}
         reduced |= {"retrieval_pairs": None} if smaller < pool else {}
         pairs, pool = fewer, smaller
-    while (
-        spec.speed
-        and spec.batch_sizes is None
-        and batches[-1] > _SMALLEST_BATCH
-        and _PASSES * batches[-1] * seconds > _OF_LATENCY * budget
-    ):
-        batches = (batches[0], batches[-1] // 2)
-        reduced["batch_sizes"] = None
-    return Amounts(pairs, pool, batches, budget, tuple(reduced))
+    return Amounts(pairs, pool, budget, tuple(reduced))
+
+
+class TimeLeft:
+    """The time that is left of an evaluation's budget, which later parts fit into: the clock runs from here on.
+
+    Args:
+        spec: What the recipe says; it is measured whatever it costs.
+        amounts: What was chosen of text.
+        seconds_of_pass: Measures how long both models take for one text of the latency's length.
+        clock: In seconds.
+
+    Attributes:
+        reduced: Keys of the recipe's evaluation whose default did not fit.
+    """
+
+    def __init__(
+        self,
+        spec: EvaluationSpec,
+        amounts: Amounts,
+        seconds_of_pass: Callable[[], float],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._spec, self._amounts, self._seconds_of_pass, self._clock = spec, amounts, seconds_of_pass, clock
+        self._began = clock()
+        self.reduced = dict.fromkeys(amounts.reduced)
+
+    def left(self) -> float:
+        """Return the seconds that are left; below 0 where it took longer."""
+        return self._amounts.budget - (self._clock() - self._began)
+
+    def choose_pool(self) -> int:
+        """Return the pool of the retrieval, by what the agreement took for a pair."""
+        pool, left = self._amounts.retrieval_pairs, self.left()
+        a_pair = (self._amounts.budget - left) / max(1, self._amounts.pairs)
+        while (
+            self._spec.retrieval_pairs is None
+            and pool > _FEWEST_PAIRS
+            and pool * a_pair > left - _OF_LATENCY * self._amounts.budget
+        ):
+            pool //= 2
+            self.reduced["retrieval_pairs"] = None
+        return pool
+
+    def choose_latency(self) -> tuple[tuple[int, ...], float]:
+        """Return the batch sizes of the latency, and the seconds for all.
+
+        Raises:
+            RecipeError: if no time is left for the smallest.
+        """
+        spec = self._spec
+        # A run's own recipe names every default.
+        is_asked = spec.latency_seconds != EvaluationSpec.model_fields["latency_seconds"].default
+        if spec.batch_sizes is not None:
+            return tuple(spec.batch_sizes), spec.latency_seconds
+        one, sizes = _PASSES * self._seconds_of_pass(), tuple[int, ...](_BATCHES)
+        left = max(self.left(), spec.latency_seconds) if is_asked else self.left()
+        while len(sizes) > 1 and one * sum(sizes) > left:
+            sizes = (sizes[0], sizes[1] // 2) if sizes[1] > _SMALLEST_BATCH else sizes[:1]
+            self.reduced["batch_sizes"] = None
+        if is_asked:
+            return sizes, spec.latency_seconds
+        if one * sum(sizes) > left:
+            raise RecipeError("no time was left for it; to measure it all the same, set evaluation.batch_sizes.")
+        # The first of two has half of the seconds; the passes of the second are made anyway.
+        return sizes, min(spec.latency_seconds, left, *(2 * (left - one * size) for size in sizes[1:]))
 
 
 def _seconds_of_text(models: Sequence[PreTrainedModel], run: Run, texts: Sequence[str]) -> float:
