@@ -1,10 +1,15 @@
 """Rows of several seeds, what ranks them, and what stands beside them."""
 
+from pathlib import Path
+
 import pytest
 
 from limbeck.comparison.summary import pool_scores, summarise_comparison
 from limbeck.core import studies
-from limbeck.core.studies import Column, ComparisonCell, Costs, Evaluation, Figure
+from limbeck.core.studies import Column, Comparison, ComparisonCell, Costs, Evaluation, Figure
+from limbeck.report.comparison import baseline_lines, methods_markdown
+from limbeck.report.findings import ComparisonFound
+from limbeck.report.verdicts import verdict
 
 TEACHER = studies.ComparedTeacher(
     name="teacher", title="The teacher", shape="bert 12x768, 12 heads, FFN 3072", held_out={"agreement": 1.0}
@@ -94,6 +99,31 @@ def test_one_seed_ranks_nothing():
         (50.0, None, None),
         (90.0, None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("trained", "place"),
+    [
+        ([83.0, 84.0], "above both trained methods"),
+        ([85.0, 84.4], "below both trained methods"),
+        ([85.0], "below the trained method"),
+        ([80.0, 81.0, 82.0], "above all 3 trained methods"),
+        ([80.0, 84.3, 85.0], "above 1 of 3 trained methods"),
+    ],
+)
+def test_with_one_seed_the_baseline_is_placed_and_nothing_ranked(trained, place):
+    scores = dict(zip(["start only", "a", "b", "c"], [84.3, *trained], strict=False))
+    cells = [cell(method) for method in scores]
+    cells[0].tokens = 0
+    models = [model(one.model, {}, without_cola=score) for one, score in zip(cells, scores.values(), strict=True)]
+    summary = summarise_comparison(cells, TEACHER, evaluation(model("teacher", {}, average=80.0), *models))
+    said = f"`start only`, which trains nothing, scored 84.3: {place} in this one seed."
+    assert list(baseline_lines(summary, summary.main)) == [said]
+    sizes = {"plan": {"budget": {"tokens": 9}, "seeds": [1]}, "corpus": {"tokens": 9}}
+    record = Comparison.read({**sizes, "summary": summary.to_dict()})
+    found = ComparisonFound(folder=Path(), title="c", record=record, runs=())
+    assert said in verdict(found) and said in methods_markdown(record.to_dict())
+    assert [row.rank for row in rows_of(summary)] == [None] * len(scores)
 
 
 def test_differences_are_paired_by_seed():

@@ -91,6 +91,29 @@ def has_one_seed(summary: ComparisonSummary) -> bool:
     return max((row.finished for block in summary.blocks for row in block.rows), default=0) == 1
 
 
+def baseline_lines(summary: ComparisonSummary, main: studies.MainFigure) -> Iterator[str]:
+    """Say of rows that train nothing where their figure lies among those of trained ones, for one seed, unranked."""
+    for block in summary.blocks:
+        trained = [row.main.mean for row in block.rows if row.main is not None and not trains_nothing(row)]
+        for row in block.rows:
+            if row.main is None or not trained or not trains_nothing(row):
+                continue
+            value, of = row.main.mean, {1: "the trained method", 2: "both trained methods"}.get(len(trained))
+            of = of or f"all {len(trained)} trained methods"
+            above = sum(value > other for other in trained)
+            place = f"above {above} of {len(trained)} trained methods"
+            if above == len(trained) or all(value < other for other in trained):
+                place = f"{'above' if above else 'below'} {of}"
+            on = f"On {block.student}, " if len(summary.blocks) > 1 else ""
+            scored = f"`{row.label}`, which trains nothing, scored {value:.{digits_of(main)}f}"
+            yield f"{on}{scored}: {place} in this one seed."
+
+
+def trains_nothing(row: studies.ComparedRow) -> bool:
+    """Return whether a row's finished students are as initialised: its runs read no tokens."""
+    return row.tokens is not None and bool(row.tokens.runs) and not any(row.tokens.runs)
+
+
 def _kept(summary: ComparisonSummary, row: studies.ComparedScores) -> float | None:
     """Return the share that a row keeps of the teacher's main figure, in percent."""
     return row.retention.get(summary.main.key) if summary.main else None
@@ -230,7 +253,8 @@ def _setting(comparison: Comparison) -> Iterator[str]:
 def _ranking(summary: ComparisonSummary, main: studies.MainFigure) -> str:
     """Say by what rows are ranked, or why they are not."""
     if has_one_seed(summary):
-        return f"{ONE_SEED} Give the plan three or more `seeds` to rank the rows by {main.title}."
+        advice = f"Give the plan three or more `seeds` to rank the rows by {main.title}."
+        return " ".join([ONE_SEED, *baseline_lines(summary, main), advice])
     if all(row.place is None for block in summary.blocks for row in block.rows):
         return "Fewer than two rows have several seeds, so nothing is ranked."
     return (

@@ -136,4 +136,5 @@ def _of_comparison(found: ComparisonFound) -> Iterator[str]:
         alike = "tie for first place" if len(best) > 1 else f"is better than the {rest}"
         yield f"On {block.student}, ranked by {main.title}: {said}{others} {alike}."
     if comparison.has_one_seed(summary):
+        yield from comparison.baseline_lines(summary, main)
         yield _note("with one seed, differences may be due to chance, so nothing is ranked.")
