@@ -18,7 +18,7 @@ from limbeck.models.families import families
 from limbeck.models.loading import check_runs
 from limbeck.recipe import load_recipe, plan_run, training_arguments, training_fields
 from limbeck.recipe.load import without_places
-from limbeck.recipe.places import check_corpus
+from limbeck.recipe.places import check_corpus, load_checked
 from limbeck.recipe.plan import summarise
 from limbeck.recipe.schema import CorpusSpec
 from limbeck.recipe.training_arguments import build_arguments
@@ -289,3 +289,11 @@ def test_copies_are_known_by_what_they_are_made_with(rows_recipe):
     known = without_places(recipe.model_dump(mode="json"))["corpus"]["augment"]
     assert (known["masked_lm"], known["word_vectors"], known["copies"]) == ("none", "a place", 3)
     assert "augment" not in load_recipe(rows_recipe, ["corpus.augment=null"]).model_dump(mode="json")["corpus"]
+
+
+def test_a_table_is_no_mistake_where_only_the_task_of_its_rows_is_one(tiny_recipe, tmp_path):
+    (tmp_path / "rows.tsv").write_text("text\tlabel\na\t1\n")
+    tiny_recipe["corpus"] = {"sources": [str(tmp_path / "rows.tsv")], "task": {"kind": "classificaton"}}
+    with pytest.raises(LimbeckError) as caught:
+        load_checked(tiny_recipe)
+    assert "corpus.task.kind is 'classificaton'" in str(caught.value) and "give corpus.task" not in str(caught.value)

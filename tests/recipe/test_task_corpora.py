@@ -11,6 +11,7 @@ from limbeck.errors import LimbeckError
 from limbeck.models.loading import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import dump_recipe, without_places
+from limbeck.recipe.plan import summarise
 from tests.support.models import make_teacher
 from tests.support.task_files import write_table, write_tasks
 
@@ -64,6 +65,8 @@ def test_a_task_by_name_has_its_files_columns_classes_and_development_rows(place
         12,
     )
     assert found.recipe.corpus.task.kind == "classification"
+    said = summarise(found)["classes of stage 1"]
+    assert "have no names (LABEL_0, LABEL_1); taken in the task's order: " in said
     # What is written down reads back to the same, and is known by no place.
     text = dump_recipe(found.recipe)
     assert load_recipe(parse_yaml(text, "recipe.yaml")) == found.recipe

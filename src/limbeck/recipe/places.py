@@ -25,6 +25,7 @@ from limbeck.recipe.schema import (
     StageSpec,
     StageTeacherSpec,
     StudentSpec,
+    TaskSpec,
     TeacherSpec,
 )
 from limbeck.recipe.training_fields import check_fields
@@ -143,7 +144,12 @@ def _in_order(kind: type[Part], part: Any) -> Part | None:
         wrong = {item["loc"][0] for item in error.errors() if item["loc"]}
     if isinstance(part, dict):
         with suppress(ValidationError):
-            return kind.model_validate({k: v for k, v in part.items() if k in kind.model_fields and k not in wrong})
+            kept = kind.model_validate({k: v for k, v in part.items() if k in kind.model_fields and k not in wrong})
+            # Its files are of rows all the same.
+            is_rows = isinstance(kept, CorpusSpec) and "task" in wrong
+            return (
+                kept.model_copy(update={"task": TaskSpec.model_construct(kind="classification")}) if is_rows else kept
+            )
     return None
 
 

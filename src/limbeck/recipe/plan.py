@@ -332,6 +332,8 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
         lines[f"stage {index + 1}: {stage.spec.title}"] = who + by + terms + lengths
         if stage.teaches_vectors:
             lines[f"vectors of stage {index + 1}"] = _summarise_vectors(stage)
+        if unnamed := _summarise_classes(stage):
+            lines[f"classes of stage {index + 1}"] = unnamed
         copied = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copied and copied not in lines.values():
             lines[f"rows of stage {index + 1}"] = copied
@@ -339,6 +341,14 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
         if mixed and mixed not in lines.values():
             lines[f"sources of stage {index + 1}"] = mixed
     return lines | {f"chosen {key}": reason for key, reason in (plan.recipe.reasons or {}).items()}
+
+
+def _summarise_classes(stage: StageChoice) -> str:
+    """Say how a teacher's classes are matched with those of a task that is known by name, where that is a guess."""
+    rows = stage.corpus.rows if isinstance(stage.corpus, LabelledSettings) else None
+    if not isinstance(rows, TaskRows) or stage.teacher_head is None or stage.teacher.stage is not None:
+        return ""
+    return "; ".join(match_head(stage.teacher.title, stage.teacher.config, rows.definition.task).notes)
 
 
 def _summarise_vectors(stage: StageChoice) -> str:
