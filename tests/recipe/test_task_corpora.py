@@ -273,3 +273,11 @@ def test_keys_of_the_evaluation_that_nobody_reads_are_refused(place):
         plan(place, text, method={"name": "minilmv2", "relation_heads": 4}, evaluation={"tasks": "rte"})
     with pytest.raises(LimbeckError, match="evaluation: data is the folder with the files of evaluation.tasks"):
         plan(place, RTE, evaluation={"data": str(place)})
+
+
+def test_classes_without_a_row_are_told(place, tmp_path):
+    make_teacher(tmp_path / "three", head="classification", num_labels=3)
+    teacher = tmp_path / "three/teacher-bert"
+    found = plan(place, OWN, teacher, method=HARD)
+    assert summarise(found)["classes of stage 1"] == "no row has the class LABEL_2"
+    assert "classes of stage 1" not in summarise(plan(place, OWN, method=HARD))

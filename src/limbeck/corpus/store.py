@@ -140,10 +140,12 @@ class FirstRows:
     Attributes:
         alike: Counts of their classes, where they are known to be all alike.
         are_single: Whether they are known to have one document a query.
+        absent: Classes that are known to have no row.
     """
 
     alike: ClassCounts | None = None
     are_single: bool = False
+    absent: tuple[str, ...] = ()
 
 
 def read_first_rows(settings: LabelledSettings, *, classes: bool = False, queries: bool = False) -> FirstRows:
@@ -153,7 +155,7 @@ def read_first_rows(settings: LabelledSettings, *, classes: bool = False, querie
 
     Args:
         settings: Of the rows.
-        classes: Read on until two rows differ in their classes, or 100,000 were read.
+        classes: Read on until every class was met, or 100,000 rows were read.
         queries: Read on until a query has two documents, likewise.
 
     Raises:
@@ -164,6 +166,7 @@ def read_first_rows(settings: LabelledSettings, *, classes: bool = False, querie
     labels: Counter[Any] = Counter()
     asked: set[str] = set()
     found, is_single, is_whole = 0, queries, True
+    most_labels = len(settings.labels) if kind.label == "class" else 2
     most = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
     for name in settings.sources:
         files, report, before = local_files([name]), SourceReport(), found
@@ -180,7 +183,7 @@ def read_first_rows(settings: LabelledSettings, *, classes: bool = False, querie
                         labels.update(own if kind.of_words else [own])
                     is_single &= example.text not in asked
                     asked.update([example.text] if is_single else ())
-                wants_more = is_single or (classes and len(labels) < 2)
+                wants_more = is_single or (classes and len(labels) < most_labels)
                 if found > before and (found >= most or not wants_more):
                     break
         if files and found == before:
@@ -188,7 +191,10 @@ def read_first_rows(settings: LabelledSettings, *, classes: bool = False, querie
     if not is_whole or found >= _PROBED_ROWS:
         return FirstRows()
     counts = count_classes([*labels.elements()], settings.labels, kind.label) if classes else None
-    return FirstRows(counts if counts is not None and counts.has_one else None, is_single)
+    if counts is None or counts.has_one or kind.label != "class":
+        return FirstRows(counts if counts is not None and counts.has_one else None, is_single)
+    absent = tuple(name for name, count in zip(counts.names, counts.counts, strict=True) if not count)
+    return FirstRows(None, is_single, absent)
 
 
 def store_rows(

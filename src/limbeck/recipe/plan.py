@@ -210,6 +210,7 @@ def plan_run(recipe: Recipe) -> RunPlan:
                 raise stage.refuse_one_class(found.alike)
             if found.are_single:
                 raise stage.refuse_single_documents()
+            stages[index] = replace(stage, absent=found.absent)
     taught = [stage for stage in stages if stage.student is None and stage.student_head]
     if recipe.evaluation.tasks and all(stage.pairing.task == "text" for stage in taught):
         raise RecipeError(
@@ -332,8 +333,8 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
         lines[f"stage {index + 1}: {stage.spec.title}"] = who + by + terms + lengths
         if stage.teaches_vectors:
             lines[f"vectors of stage {index + 1}"] = _summarise_vectors(stage)
-        if unnamed := _summarise_classes(stage):
-            lines[f"classes of stage {index + 1}"] = unnamed
+        if classes := _summarise_classes(stage):
+            lines[f"classes of stage {index + 1}"] = classes
         copied = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copied and copied not in lines.values():
             lines[f"rows of stage {index + 1}"] = copied
@@ -344,11 +345,12 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
 
 
 def _summarise_classes(stage: StageChoice) -> str:
-    """Say how a teacher's classes are matched with those of a task that is known by name, where that is a guess."""
+    """Say where classes are matched with those of a task by a guess, and which have no row."""
+    said = [f"no row has the class {' or '.join(stage.absent)}"] if stage.absent else []
     rows = stage.corpus.rows if isinstance(stage.corpus, LabelledSettings) else None
-    if not isinstance(rows, TaskRows) or stage.teacher_head is None or stage.teacher.stage is not None:
-        return ""
-    return "; ".join(match_head(stage.teacher.title, stage.teacher.config, rows.definition.task).notes)
+    if isinstance(rows, TaskRows) and stage.teacher_head is not None and stage.teacher.stage is None:
+        said += match_head(stage.teacher.title, stage.teacher.config, rows.definition.task).notes
+    return "; ".join(said)
 
 
 def _summarise_vectors(stage: StageChoice) -> str:

@@ -56,6 +56,7 @@ class StageChoice:
         teacher_head: The head that its teacher needs, or None.
         mask_tokens: Share of tokens to mask.
         class_weights: Weights of the classes in hard labels, or None.
+        absent: Classes that none of its rows has.
     """
 
     spec: StageSpec
@@ -70,6 +71,7 @@ class StageChoice:
     teacher_head: Head | None
     mask_tokens: float
     class_weights: ClassWeights | None = None
+    absent: tuple[str, ...] = ()
 
     @cached_property
     def corpora(self) -> list[CorpusSettings | LabelledSettings]:
