@@ -22,7 +22,7 @@ def recipe_file(tiny_recipe, tmp_path):
 
 def test_distill_from_options_alone(limbeck, bert_folder, text_folder, tmp_path):
     output = tmp_path / "run"
-    asked = ["--teacher", bert_folder, "--student", "2x24", "--corpus", text_folder, "--method", "minilmv2"]
+    asked = ["--teacher", bert_folder, "--student", 2, "--corpus", text_folder, "--method", "minilmv2"]
     printed = limbeck.json(
         "distill", *asked, "--output", output, "--steps", 2, "--batch-size", 4, "--length", 32, *STEPS
     )
