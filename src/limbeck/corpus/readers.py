@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+OTHER_COLUMN = "row without the column"
+"""How the problem of a row begins that has no column of the text."""
 LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, skipped"
 CUT_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, cut"
 # A text file whose first lines hold no blank one has one document a line: the other common layout.
@@ -343,7 +345,7 @@ def _read_jsonl(file: OpenFile) -> Iterator[FoundText]:
         if not isinstance(row, dict):
             file.report.note("JSON line that is not an object", where)
         elif column not in row:
-            file.report.note(f"row without the column '{column}'", f"{where}, which has {list_columns(row)}")
+            file.report.note(f"{OTHER_COLUMN} '{column}'", f"{where}, which has {list_columns(row)}")
         elif (text := documents.text_value(row[column], where, column, file.report)) is not None:
             yield line._replace(text=text)
 
@@ -524,7 +526,7 @@ def _read_parquet(file: OpenFile) -> Iterator[FoundText]:
     names = table.schema_arrow.names
     problem = ""
     if column not in names:
-        problem, where = f"row without the column '{column}'", f"{path}, which has {list_columns(names)}"
+        problem, where = f"{OTHER_COLUMN} '{column}'", f"{path}, which has {list_columns(names)}"
     elif not _is_string(kind := table.schema_arrow.field(column).type):
         problem, where = f"column '{column}' that is not text", f"{path}, {one_line(kind)}"
     if problem:

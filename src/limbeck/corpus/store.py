@@ -23,7 +23,7 @@ from limbeck.core.kinds import KINDS, LabelKind
 from limbeck.corpus.classes import ClassCounts, count_classes
 from limbeck.corpus.documents import Cursor, Document, SourceReport, next_batch, one_line
 from limbeck.corpus.labelled import Example, ExampleReader, example_reader
-from limbeck.corpus.readers import read_rows, suffix_of
+from limbeck.corpus.readers import OTHER_COLUMN, read_rows, suffix_of
 from limbeck.corpus.settings import CorpusSettings, ExampleSource, LabelledSettings
 from limbeck.corpus.sources import RowSource, Source, local_files, open_rows, open_source
 from limbeck.errors import CorpusError
@@ -349,7 +349,9 @@ def lowest_keys(folder: Path, count: int) -> npt.NDArray[np.uint64]:
 def no_text_in(name: str, kind: str, report: SourceReport) -> str:
     """Return the message for a source without a document or row, with the problems that were counted."""
     problems = f": {'; '.join(report.lines())}" if report.lines() else ""
-    return f"The source '{one_line(name)}' holds no {kind}{problems}."
+    other = any(problem.startswith(OTHER_COLUMN) for problem in report.counts)
+    advice = " Set text_column to the column of the text." if other else ""
+    return f"The source '{one_line(name)}' holds no {kind}{problems}.{advice}"
 
 
 class Reading:
