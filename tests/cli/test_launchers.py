@@ -30,7 +30,7 @@ def test_commands_of_one_process_refuse(limbeck, launched, command):
 
 def test_distill_and_search_go_on_and_mistakes_in_a_call_are_said_once(limbeck, launched):
     launched(0)
-    assert_one_line_error(limbeck("distill", "none.yaml", "--steps", "x"), 2, "'--steps'")
+    assert_one_line_error(limbeck("distill", "none.yaml", "--steps", "x"), 2, "--steps is 'x'")
     assert "runs in one process" not in limbeck("search", "mapping", "--help").stderr
     launched(1)
     done = limbeck("distill", "--tacher", "x")

@@ -5,11 +5,11 @@ import statistics
 
 import pytest
 
-from limbeck.core.studies import EvaluatedModel, EvaluationCell, Figure
+from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
 from limbeck.evaluation.grid import MANIFEST, prepare_folder, save_predictions, write_submissions
 from limbeck.evaluation.grid_plan import Planner
-from limbeck.evaluation.grid_summary import average, choose, gather_notes, retention_of
+from limbeck.evaluation.grid_summary import average, choose, gather_notes
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest, parse_overrides
 from limbeck.evaluation.results_file import RESULTS, ResultsFile
@@ -198,10 +198,3 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_read(tmp_path, t
     with pytest.raises(RecipeError) as caught:
         Planner(EvaluationRequest((), "cola,rte", tmp_path, overrides=(text,)))
     assert [part for part in parts if part not in str(caught.value)] == []
-
-
-def test_meaningless_scores_have_no_share():
-    figures = {"a": {"mean": 50.0}, "b": {"mean": 50.0}, "c": {"mean": 80.0, "only_answer": "no"}}
-    whole = {key: {"mean": 100.0} for key in figures} | {"b": {"mean": 100.0, "only_answer": "no"}}
-    ours, theirs = (EvaluatedModel.read({"name": "m", "columns": found}) for found in (figures, whole))
-    assert retention_of(ours, theirs) == {"a": 50.0}

@@ -128,11 +128,15 @@ class Finalised:
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
 def test_it_is_not_lost_in_a_finaliser(number, kind):
     hook = sys.unraisablehook
-    with pytest.raises(kind), terminable():
-        Finalised(number)
-        Finalised(number)
-        reached = True
-        time.sleep(5)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background ignores it.
+    try:
+        with pytest.raises(kind), terminable():
+            Finalised(number)
+            Finalised(number)
+            reached = True
+            time.sleep(5)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert reached and sys.unraisablehook is hook
 
 

@@ -164,7 +164,7 @@ def summarise(
     columns = [column.model_copy(update={"metric": task.metric}) for task in tasks for column in task.columns]
     found = [_model(model, choices, tasks, columns, protocol) for model in models]
     for model in found:
-        model.retention = retention_of(model, found[0]) if model is not found[0] else {}
+        model.retention = _retention(model, found[0]) if model is not found[0] else {}
     shown = [(column.key, column.metric) for column in columns]
     shapes = [model.published_as for model in models]
     # Tasks that are trained on the same rows say the same of them.
@@ -210,8 +210,7 @@ def _model(
             certain = _certainty(choice, column, task.metric)
             scores[column.key] = studies.ColumnFigure.of_runs(main.runs, metrics=metrics, **certain)
     trained = {column.key for column in columns if not column.detail and not kind_of(column.kind).of_vectors}
-    meant = {key for key, figure in scores.items() if not figure.is_meaningless}
-    averaged = [key for key in protocol.average or [column.key for column in columns] if key in trained & meant]
+    averaged = [key for key in protocol.average or [column.key for column in columns] if key in trained & set(scores)]
     full = len(protocol.average or trained)
     without_cola = [key for key in averaged if key != _COLA] if _COLA in averaged else []
     averages = studies.Averages(
@@ -258,15 +257,10 @@ def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int
     return studies.Average.of_runs(map(statistics.fmean, runs), of=list(keys), complete=len(keys) == full)
 
 
-def retention_of(model: studies.EvaluatedModel, reference: studies.EvaluatedModel) -> dict[str, records.Number]:
-    """Return the share of the reference's score that is kept, in percent, where that is above 0 and ours not below.
-
-    Meaningless scores have none.
-    """
+def _retention(model: studies.EvaluatedModel, reference: studies.EvaluatedModel) -> dict[str, records.Number]:
+    """Return the share of the reference's score that is kept, in percent, where that is above 0 and ours not below."""
     pairs: dict[str, tuple[studies.Figure, studies.Figure | None]] = {
-        key: (figure, other)
-        for key, figure in model.columns.items()
-        if (other := reference.columns.get(key)) and not (figure.is_meaningless or other.is_meaningless)
+        key: (figure, reference.columns.get(key)) for key, figure in model.columns.items()
     }
     for key, ours in model.averages.by_name.items():
         theirs = reference.averages.by_name[key]

@@ -21,6 +21,7 @@ from limbeck.core.records import last_part, load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS, PUBLISHED
+from limbeck.report.certainty import share_kept
 from limbeck.report.page import templates
 from limbeck.report.quality import format_count, metric_name
 
@@ -319,18 +320,17 @@ def scores_of_model(own: EvaluatedModel, summary: Evaluation) -> TaskScores:
     shown = ((column, figure) for column in summary.columns if (figure := own.columns.get(column.key)))
     rows = tuple(
         TaskScore(
-            column, figure, teacher.columns.get(column.key), _kept(own, teacher, column.key), _dataset(column, partly)
+            column,
+            figure,
+            teacher.columns.get(column.key),
+            share_kept(column.key, own, teacher),
+            _dataset(column, partly),
         )
         for column, figure in shown
         if not column.detail
     )
     name = "" if own is models[0] else models[0].name
     return TaskScores(str(summary.preset), name, rows, tuple(dict.fromkeys(partly.values())), summary.as_is)
-
-
-def _kept(own: Scores, teacher: Scores, key: str) -> float | None:
-    figures = (own.columns.get(key), teacher.columns.get(key))
-    return None if any(figure and figure.is_meaningless for figure in figures) else own.retention.get(key)
 
 
 def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:

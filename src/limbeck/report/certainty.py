@@ -13,6 +13,20 @@ ONE_ANSWER = " ‡"
 ONE_RUN = "one run each with one seed, so"
 
 
+def is_meaningless(key: str, model: studies.Scores) -> bool:
+    """Return whether a score, or one that an average is of, is of a model that gives all rows one answer."""
+    average = model.averages.by_name.get(key)
+    columns = (model.columns.get(name) for name in ([key] if average is None else average.of))
+    return any(column is not None and column.is_meaningless for column in columns)
+
+
+def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
+    """Return the share of a teacher's score that is kept, in percent; None where either is meaningless."""
+    if any(each is not None and is_meaningless(key, each) for each in (model, teacher)):
+        return None
+    return model.retention.get(key)
+
+
 def only_answer_notes(summary: studies.Evaluation) -> list[str]:
     """Return a line for each model and task whose score says nothing, since all rows are given one answer."""
     return one_answer_lines(summary.columns, ((name_of(model), model) for model in summary.models))
@@ -48,7 +62,7 @@ def interval_cells(keys: Iterable[str], model: studies.Scores) -> list[Cell]:
     found = []
     for key in keys:
         column, figure = model.columns.get(key), model.figures.get(key)
-        if column is not None and column.is_meaningless:
+        if is_meaningless(key, model):
             found.append(Cell(None))
             continue
         ends = ends_of(column.interval) if column is not None and column.interval is not None else None

@@ -12,7 +12,7 @@ from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, interval, mean, number
 from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
 from limbeck.report import evaluation, plots
-from limbeck.report.certainty import one_answer_lines
+from limbeck.report.certainty import one_answer_lines, share_kept
 from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
 from limbeck.report.findings import ComparisonFound, RunFound, last_part, run_states, without_path
 from limbeck.report.quality import format_count, write_forms
@@ -116,7 +116,7 @@ def trains_nothing(row: studies.ComparedRow) -> bool:
 
 def _kept(summary: ComparisonSummary, row: studies.ComparedScores) -> float | None:
     """Return the share that a row keeps of the teacher's main figure, in percent."""
-    return row.retention.get(summary.main.key) if summary.main else None
+    return share_kept(summary.main.key, row, summary.teacher) if summary.main else None
 
 
 def _main(summary: ComparisonSummary, row: studies.ComparedScores | None) -> Cell:

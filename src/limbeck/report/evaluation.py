@@ -17,9 +17,11 @@ from limbeck.report.certainty import (
     ONE_RUN,
     interval_cells,
     interval_note,
+    is_meaningless,
     name_of,
     only_answer_notes,
     over_runs,
+    share_kept,
 )
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.findings import EvaluationFound, last_part
@@ -63,11 +65,11 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
 
 
 def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
-    """Go through the scores and averages of a model; one of a single answer to all rows is marked."""
+    """Go through the scores and averages of a model; those with a single answer to all rows are marked."""
     figures = model.figures
     for key in keys:
         cell = blocks.mean(figures.get(key))
-        yield Cell(f"{cell}{ONE_ANSWER}") if (column := model.columns.get(key)) and column.is_meaningless else cell
+        yield Cell(f"{cell}{ONE_ANSWER}") if is_meaningless(key, model) else cell
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
@@ -104,7 +106,7 @@ def scores_table(summary: studies.Evaluation) -> Table:
             rows.append((Cell(_INTERVAL, mark="italic"), *ends))
         if model.retention:
             faint.append(len(rows))
-            kept = (Cell(model.retention.get(key), "{:.1f} %") for key in headings)
+            kept = (Cell(share_kept(key, model, summary.models[0]), "{:.1f} %") for key in headings)
             rows.append((Cell(f"  % of {name_of(summary.models[0])}", mark="italic"), *kept))
     published = range(len(rows), len(rows) + len(summary.published))
     rows += (tuple(published_cells(headings, row)) for row in summary.published)

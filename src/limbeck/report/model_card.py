@@ -24,7 +24,7 @@ from limbeck.models import heads, loading, locating
 from limbeck.models.sentences import SentencePooling, prompt_names, sentence_pooling
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
-from limbeck.report.quality import comparison_markdown, format_count, metric_name, only_answer
+from limbeck.report.quality import comparison_markdown, format_count, metric_name
 from limbeck.report.run import resembling, skipped, untrained_rows
 from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
@@ -384,8 +384,6 @@ def _held_out_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
 def _development_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
     """Return the scores on development rows; of held-out rows the teacher may have been trained on, there are none."""
     for scores in (run.evaluation or records.RunEvaluation()).development:
-        if only_answer(scores) is not None:
-            continue
         known = [
             each
             for metric, value in scores.student.items()
@@ -400,8 +398,6 @@ def _development_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
 def task_results(scores: TaskScores) -> Iterator[dict[str, Any]]:
     """Return scores on tasks for the Hub's `model-index`, all as shares."""
     for row in scores.rows:
-        if row.student.is_meaningless:
-            continue
         kind, metric = str(row.column.kind), row.column.metric
         how = "as it is" if scores.as_is else f"fine-tuned, preset {scores.preset}"
         how = "cosine of sentence vectors" if KINDS[kind].of_vectors else how

@@ -93,9 +93,10 @@ def _model_line(summary: studies.Evaluation, model: studies.EvaluatedModel, key:
     figure = model.figures[key]
     assert figure is not None
     column = model.columns.get(key)
-    if column is not None and column.is_meaningless:
+    if certainty.is_meaningless(key, model):
         return f"{certainty.name_of(model)} {figure.mean:.1f}{certainty.ONE_ANSWER}"
-    kept = f", {model.retention[key]:.1f} % of {certainty.name_of(summary.models[0])}" if key in model.retention else ""
+    share = certainty.share_kept(key, model, summary.models[0])
+    kept = f", {share:.1f} % of {certainty.name_of(summary.models[0])}" if share is not None else ""
     line = f"{certainty.name_of(model)} {figure.mean:.1f}"
     if column is not None and column.interval is not None:
         line += _within(ends_of(column.interval), counted(column.rows or 0, "row"), 1)
