@@ -113,3 +113,8 @@ def test_products_that_are_wrong_or_missing_are_a_problem(monkeypatch, name, rep
 def test_a_cpu_without_vnni_has_no_products(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     assert "this CPU has no int8 products" in int8_problem.__wrapped__()
+
+
+@on_vnni
+def test_a_cpu_with_vnni_has_products():
+    assert int8_problem() is None

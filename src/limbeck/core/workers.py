@@ -165,7 +165,10 @@ def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: 
 
 
 def settle_worker(
-    threads: int | None = None, device: str | None = None, start: Event | None = None, work: Callable[..., Any] = repr
+    threads: int | None = None,
+    device: str | None = None,
+    start: Event | None = None,
+    work: Callable[[Any], Any] | None = None,
 ) -> None:
     """Make this process a worker: it leaves Ctrl-C to its parent, and ends with it.
 
@@ -190,10 +193,11 @@ def settle_worker(
         start.wait()
 
 
-_work: Callable[..., Any] = repr
+_work: Callable[[Any], Any] | None = None
 
 
 def _work_on(item: Any) -> Any:
+    assert _work is not None
     return _work(item)
 
 
@@ -228,7 +232,7 @@ def process_pool(
     method: str | None,
     threads: int | None = None,
     start: Event | None = None,
-    work: Callable[..., Any] = repr,
+    work: Callable[[Any], Any] | None = None,
 ) -> Iterator[ProcessPoolExecutor]:
     """Yield an executor of settled worker processes; what is still waiting at the end is dropped.
 

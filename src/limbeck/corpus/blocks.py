@@ -101,14 +101,13 @@ class BlockEncoding:
         skipped = len(self.encoder.prefix) + len(packer.prompt) + max(len(self.encoder.suffix) - 1, 0)
         for piece, whole, own in zip(pieces, prompted, plain, strict=True):
             left = 0
-            for number, block in enumerate(packer.pack([whole])):
-                ids = block
+            for number, ids in enumerate(packer.pack([whole])):
                 columns: dict[str, Any] = {UNIT: _KINDS.index(piece.kind)} if self._has_kinds else {}
                 if self._has_prompts:
                     columns[PROMPT] = skipped if prompt else 0
                 if apart:
-                    columns[TEACHER_IDS] = block
-                    content = block[len(packer.prefix) : len(block) - len(packer.suffix)]
+                    columns[TEACHER_IDS] = ids
+                    content = ids[len(packer.prefix) : len(ids) - len(packer.suffix)]
                     left = len(whole) - len(content) if number == 0 else left
                     content = own[: max(len(own) - left, 0)] if number == 0 else content[len(packer.prompt) :]
                     ids = np.asarray([*packer.prefix, *content, *packer.suffix], dtype=np.int32)

@@ -261,7 +261,8 @@ class BlockPacker:
         if not len(places):
             places = np.arange(1, len(ids))
         end = int(places[zlib.crc32(ids.astype(np.int64).tobytes()) % len(places)])
-        return np.insert(ids, end, self.separator or 0)
+        assert self.separator is not None
+        return np.insert(ids, end, self.separator)
 
 
 def segments_of(block: Sequence[int] | NDArray[np.int32], separator: int) -> NDArray[np.int8]:

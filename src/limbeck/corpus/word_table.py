@@ -60,7 +60,9 @@ class WordTable:
 
     def __init__(self, backend: Tokenizer, mark: str) -> None:
         self._backend, self._mark = backend, mark
-        self._mark_id = np.int32(backend.token_to_id(mark) or 0)
+        number = backend.token_to_id(mark)
+        assert number is not None, mark
+        self._mark_id = np.int32(number)
         self._begin()
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]] | None:
