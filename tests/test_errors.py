@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+from pathlib import Path
 
 import pytest
 
-from limbeck.errors import COMMAND_LINE, LONGEST_LINE, CorpusError, LimbeckError, RecipeError, suggestion
+import limbeck.api
+from limbeck.errors import (
+    _OPTIONS,
+    _SWITCHES,
+    COMMAND_LINE,
+    LONGEST_LINE,
+    CorpusError,
+    LimbeckError,
+    RecipeError,
+    suggestion,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +72,14 @@ def test_python_is_told_arguments(monkeypatch, written, called) -> None:
     assert str(LimbeckError(written)) == written
     monkeypatch.delenv(COMMAND_LINE)
     assert str(LimbeckError(written)) == str(LimbeckError(called)) == called
+
+
+def test_every_switch_that_messages_name_is_known_as_one() -> None:
+    functions = (getattr(limbeck.api, name) for name in limbeck.api.__all__ if name.islower())
+    parameters = (one for function in functions for one in inspect.signature(function).parameters.values())
+    switches = {one.name for one in parameters if isinstance(one.default, bool)}
+    sources = (path.read_text(encoding="utf-8") for path in Path(limbeck.__file__).parent.rglob("*.py"))
+    named = {
+        found["option"].replace("-", "_") for text in sources for found in _OPTIONS.finditer(text) if found["option"]
+    }
+    assert {"resume", "overwrite"} <= named & switches <= set(_SWITCHES)

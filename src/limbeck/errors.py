@@ -22,7 +22,7 @@ COMMAND_LINE = "LIMBECK_COMMAND_LINE"
 """Variable of the environment that the command line sets, for itself and the processes that it starts."""
 _OPTIONS = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)")
 _RENAMED = {"set": "overrides"}
-_SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "dry_run", "no_halving")
+_SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving")
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
 

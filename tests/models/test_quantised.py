@@ -8,7 +8,7 @@ import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.errors import ModelError
 from limbeck.kernels.int8_linear import int8_problem
 from limbeck.methods.composition import Term
-from limbeck.models import packing
+from limbeck.models import quantising
 from limbeck.models.families import blocks, depth
 from limbeck.models.packing import PackedLinear
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
@@ -101,9 +101,9 @@ def test_only_linear_maps_of_blocks_are_quantised():
 @pytest.mark.parametrize("family", ["alembic", "deberta-v2"])
 def test_taps_verify_themselves_before(family, monkeypatch):
     order = []
-    verify, quantise = StreamTap._verify, packing.quantise_linear_maps
+    verify, quantise = StreamTap._verify, quantising.quantise_linear_maps
     monkeypatch.setattr(StreamTap, "_verify", lambda *given: (order.append("verified"), verify(*given)))
-    monkeypatch.setattr(packing, "quantise_linear_maps", lambda parts: (order.append("quantised"), quantise(parts)))
+    monkeypatch.setattr(quantising, "quantise_linear_maps", lambda parts: (order.append("quantised"), quantise(parts)))
     reader(tiny_model(family), [StreamKey("hidden", 2)], int8=True).move("cpu")
     assert order == ["verified", "quantised"]
 
@@ -113,19 +113,19 @@ def test_maps_of_another_kind_stay():
         pass
 
     parts = nn.Sequential(Other(4, 4), nn.Linear(4, 4))
-    assert packing.quantise_linear_maps([parts]) == 1
+    assert quantising.quantise_linear_maps([parts]) == 1
     assert "forward" not in parts[0].__dict__
 
 
 def test_a_model_without_linear_maps_is_refused(refused):
     with refused("The teacher 'old' cannot run in int8, since its blocks \\('gpt2'\\) are not made of torch.nn.Linear"):
-        packing.check_quantisable("old", tiny_config("gpt2"))
+        quantising.check_quantisable("old", tiny_config("gpt2"))
     for family in WITH_LINEAR_MAPS:
-        packing.check_quantisable(family, tiny_config(family))
+        quantising.check_quantisable(family, tiny_config(family))
 
 
 def test_a_machine_without_products_is_refused(monkeypatch, refused):
     assert int8_problem() is None
-    monkeypatch.setattr(packing, "int8_problem", lambda: "this CPU has no int8 products (AVX512-VNNI)")
+    monkeypatch.setattr(quantising, "int8_problem", lambda: "this CPU has no int8 products (AVX512-VNNI)")
     with refused("in int8, since this CPU has no int8 products .*; leave out teacher.precision"):
-        packing.check_quantisable("any", tiny_config("bert"))
+        quantising.check_quantisable("any", tiny_config("bert"))

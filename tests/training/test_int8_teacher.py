@@ -10,7 +10,7 @@ from rich.console import Console
 import limbeck
 from limbeck.benchmark.step import Step, StepRequest, set_up_step
 from limbeck.errors import LimbeckError, OutputError, RecipeError
-from limbeck.models import packing
+from limbeck.models import quantising
 from limbeck.recipe import plan as planning
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
@@ -69,12 +69,12 @@ def test_a_plan_says_so(recipe):
 
 @on_vnni
 def test_candidates_of_a_search_and_a_measured_step_are_taught_so(recipe, tmp_path, monkeypatch):
-    quantise, found = packing.quantise_linear_maps, []
+    quantise, found = quantising.quantise_linear_maps, []
 
     def count(parts):
         found.append(quantise(parts))
 
-    monkeypatch.setattr(packing, "quantise_linear_maps", count)
+    monkeypatch.setattr(quantising, "quantise_linear_maps", count)
     recipe["stages"][0]["training"]["max_steps"] = 1
     plan = plan_run(load_recipe(recipe, [IN_INT8]))
     Proxy(plan, console=Console(file=io.StringIO())).train([plan, plan])

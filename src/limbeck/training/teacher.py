@@ -21,7 +21,7 @@ from limbeck.errors import LimbeckError, ModelError
 from limbeck.export import vector_check
 from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Course, Term
-from limbeck.models import packing, streams, taps
+from limbeck.models import packing, quantising, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model, weight_names
 from limbeck.models.sentences import SentenceHead
@@ -98,7 +98,7 @@ class TeacherReader:
         self._restore()
         self.teacher.to(device)
         if self.int8:
-            packing.quantise_linear_maps(blocks(self.teacher))
+            quantising.quantise_linear_maps(blocks(self.teacher))
         elif pack and torch.device(device).type == "cpu":
             packing.pack_linear_maps(blocks(self.teacher))
 
@@ -110,7 +110,7 @@ class TeacherReader:
     def _restore(self) -> None:
         """Put plain linear maps back."""
         packing.unpack_linear_maps(blocks(self.teacher))
-        packing.restore_linear_maps(blocks(self.teacher))
+        quantising.restore_linear_maps(blocks(self.teacher))
 
 
 def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
