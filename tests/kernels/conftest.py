@@ -1,9 +1,22 @@
-"""Two threads for tests of what is shared by threads; small tiles, and memory that holds NaN, for Triton's kernels."""
+"""A C compiler, two threads for what threads share, and for Triton's kernels small tiles and memory that holds NaN."""
+
+import os
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
 from limbeck.kernels import relation_triton
+
+
+@pytest.fixture
+def compiler():
+    """The C compiler of this machine; tests that need one are skipped without."""
+    found = os.environ.get("CC") or "cc"
+    if shutil.which(found) is None or not Path("/proc/cpuinfo").is_file():
+        pytest.skip("no C compiler, or another system than Linux")
+    return found
 
 
 @pytest.fixture

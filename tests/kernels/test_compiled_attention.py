@@ -1,29 +1,17 @@
-"""The compiled kernel computes attention as exactly as PyTorch, with masks of its own, and steps aside if it cannot."""
+"""The compiled kernel computes attention as exactly as PyTorch, with masks of its own."""
 
 import math
-import os
-import shutil
-import stat
-from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from limbeck.kernels import compiled_attention as module
-from limbeck.kernels.compiled_attention import compiled_plan, kernel
+from limbeck.kernels.compiled_attention import compiled_plan
 from limbeck.kernels.packed_attention import packed_attention
 
 SCALE = 0.4
 LENGTHS = [[1], [16, 17, 15], [64] * 4, [60, 5, 40, 22, 21, 3, 1], [130, 4, 97], [1030]]
-
-
-@pytest.fixture
-def compiled():
-    """A machine with a C compiler; where there is one, what it makes must serve."""
-    if shutil.which(os.environ.get("CC") or "cc") is None or not Path("/proc/cpuinfo").is_file():
-        pytest.skip("no C compiler, or another system than Linux")
-    assert not isinstance(kernel(), str)
 
 
 def operands(lengths, heads=3, depth=20, seed=0):
@@ -64,7 +52,7 @@ def in_float64(inputs):
     return [x.detach().double().requires_grad_() for x in inputs]
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("depth", [5, 32, 64, 80])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_it_is_as_exact_as_pytorch(lengths, depth):
@@ -86,7 +74,7 @@ def keep_factors(lengths, dropout, heads=3, depth=256):
     return [(own[..., :size] > 0).double() / (1 - dropout) for (own,), size in zip(parts, lengths, strict=True)]
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("block", [1 << 15, 64], ids=lambda size: f"block {size}")
 @pytest.mark.parametrize("lengths", [[7], [30, 2, 28, 100, 3, 3]], ids=str)
 def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
@@ -101,7 +89,7 @@ def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
         assert (ours - wanted).norm() <= 5e-3 * wanted.norm()
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiler")
 def test_every_head_and_sample_draws_its_own():
     torch.manual_seed(4)
     first, second = (factors > 0 for factors in keep_factors([60, 60], 0.1))
@@ -115,7 +103,7 @@ def test_every_head_and_sample_draws_its_own():
     assert (others - 0.82).abs().max() < 5 * math.sqrt(0.82 * 0.18 / flat.shape[1])
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiler")
 def test_neither_threads_nor_strides_change_the_result(two_threads):
     lengths, found = [30, 20, 25, 90], []
     for threads in (1, 2, 3):
@@ -130,7 +118,7 @@ def test_neither_threads_nor_strides_change_the_result(two_threads):
         torch.testing.assert_close(each, found[0], rtol=0, atol=0)
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiler")
 def test_an_upstream_gradient_that_is_one_number():
     inputs = operands([9, 4])
     exact = in_float64(inputs)
@@ -139,7 +127,7 @@ def test_an_upstream_gradient_that_is_one_number():
     torch.testing.assert_close(found.double(), wanted, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("operand", [0, 1, 2])
 def test_what_is_not_a_number_stays_so(operand):
     inputs = operands([20, 5])
@@ -155,52 +143,3 @@ def test_other_formats_and_widths_are_not_for_it():
     query, key, value = operands([4])
     assert compiled_plan(query.float(), key.float(), value.float(), [4], scale=SCALE, dropout=0.0) is None
     assert compiled_plan(query, key, value[..., :8], [4], scale=SCALE, dropout=0.0) is None
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine with an empty cache, on which `$CC` is a script of the text given, asked for the kernel."""
-    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
-    kernel.cache_clear()
-
-    def asked(script):
-        compiler = tmp_path / "compiler"
-        compiler.write_text(f"#!/bin/sh\n{script}\n")
-        compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("CC", str(compiler))
-        kernel.cache_clear()
-        found = kernel()
-        return found if isinstance(found, str) else ""
-
-    yield asked
-    kernel.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("script", "reason"), [("exit 1", "did not compile it"), ("true", "did not compile it")], ids=["fails", "lies"]
-)
-def test_without_a_compiler_pytorch_computes(machine, script, reason):
-    assert reason in machine(script)
-    inputs = operands([30, 4])
-    exact = in_float64(inputs)
-    found = packed_attention(*inputs, [30, 4], scale=SCALE)
-    torch.testing.assert_close(found.double(), plain(exact, [30, 4]), rtol=2e-2, atol=2e-2)
-
-
-@pytest.mark.usefixtures("compiled")
-def test_a_library_is_compiled_once_and_checked(machine, tmp_path, monkeypatch):
-    usual = os.environ.get("CC", "cc")
-    counted = f'echo >> {tmp_path}/calls; exec {usual} "$@"'
-    assert [machine(counted), machine(counted)] == ["", ""]
-    assert (tmp_path / "calls").read_text() == "\n"
-    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "another"))  # A path that is loaded is not loaded again.
-    wrong = tmp_path / "wrong.c"
-    wrong.write_text("void attend() {} void differentiate() {}")
-    assert "something else" in machine(f'for last; do :; done; exec {usual} -fPIC -shared {wrong} -o "$last"')
-
-
-def test_no_compiler_at_all(tmp_path, monkeypatch):
-    monkeypatch.setenv("CC", "no-such-compiler")
-    kernel.cache_clear()
-    assert kernel() == "no C compiler 'no-such-compiler'"
-    kernel.cache_clear()

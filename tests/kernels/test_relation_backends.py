@@ -13,9 +13,10 @@ from tests.kernels.relation_cases import DEVICE, doubles, draw, needs_triton, ru
 from tests.support.masks import NAMES, make_mask
 from tests.support.tensors import EPS, MadeTensors, errors
 
-#: By name; "masked" is the blocked one where the host may not read lengths.
+#: By name; "masked" is the blocked one where the host may not read lengths, "by PyTorch" where there is no C compiler.
 BACKENDS = {
     "blocked": relation_kl_blocked,
+    "by PyTorch": partial(relation_kl_blocked, block=1 << 19),
     "masked": partial(relation_kl_blocked, on_host=False),
     "triton": relation_kl_triton,
 }
@@ -78,6 +79,7 @@ def test_block_size_does_not_matter(block, causal, backend, symmetric):
         for dtype in (torch.float32, torch.bfloat16, torch.float16)
         for length in (7, 10, 128, 401)
     ),
+    *(("by PyTorch", length, torch.bfloat16) for length in (7, 10, 128, 401)),
     ("masked", 10, torch.float32),
     ("triton", 18, torch.float32),
 )

@@ -3,14 +3,7 @@
  * One head of one sample at a time, in memory that stays in a core's cache: its operands are widened to float32 rows of
  * whole vectors, and every product is the same loop over tiles of four rows by two vectors.
  */
-#include <stdint.h>
-#include <string.h>
-
-#define LANES 16
-#define TILE 4 /* rows */
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#include "vectors.h"
 
 typedef struct {
     /* [tokens, heads, depth], bfloat16; strides of tokens and heads in elements, depth is dense. */
@@ -30,94 +23,6 @@ typedef struct {
     uint32_t seed;
 } attention;
 
-static int whole(int size) { return (size + LANES - 1) / LANES * LANES; }
-
-static inline float widen(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint16_t narrow(float value) { /* to the nearest, ties to even */
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-/* Vectors. */
-
-static inline lanes chosen(integers first, lanes x, lanes y) {
-    return (lanes)((first & (integers)x) | (~first & (integers)y));
-}
-
-static inline lanes greater(lanes x, lanes y) { return chosen(y > x, y, x); } /* x where it is not a number */
-
-static inline float total(lanes x) {
-    float sums[LANES];
-    memcpy(sums, &x, sizeof sums);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int l = 0; l < width; l++) sums[l] += sums[l + width];
-    return sums[0];
-}
-
-static inline float largest(lanes x) {
-    float tops[LANES];
-    memcpy(tops, &x, sizeof tops);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int l = 0; l < width; l++) tops[l] = tops[l] > tops[l + width] ? tops[l] : tops[l + width];
-    return tops[0];
-}
-
-/* exp(x) for x <= 0 within 2e-7 of itself, from a power of two and a polynomial; below -87 about 0. */
-static inline lanes exponential(lanes x) {
-    x = greater(x, (lanes){0} - 87.0f);
-    /* Truncation rounds to the nearest, since x <= 0. */
-    lanes power = __builtin_convertvector(__builtin_convertvector(x * 1.44269504f - 0.5f, integers), lanes);
-    lanes rest = (x - power * 0.693359375f) + power * 2.12194440e-4f;
-    lanes found = rest * (1.0f / 5040) + 1.0f / 720;
-    found = found * rest + 1.0f / 120;
-    found = found * rest + 1.0f / 24;
-    found = found * rest + 1.0f / 6;
-    found = found * rest + 0.5f;
-    found = found * rest * rest + rest + 1.0f;
-    integers bits = (__builtin_convertvector(power, integers) + 127) << 23;
-    return found * (lanes)bits;
-}
-
-/* Products: C[m, n] = A[m, k] B[k, n], or added to C. n is whole vectors; A is read at row * down + column * along. */
-
-static inline __attribute__((always_inline)) void tile(int rows, int vectors, int k, const float *a, int64_t down,
-                                                       int64_t along, const float *b, int64_t b_row, float *c,
-                                                       int64_t c_row, int add) {
-    lanes sums[TILE][2];
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) sums[r][v] = add ? *(lanes *)(c + r * c_row + v * LANES) : (lanes){0};
-    for (int i = 0; i < k; i++)
-        for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vectors; v++)
-                sums[r][v] += a[r * down + i * along] * *(const lanes *)(b + i * b_row + v * LANES);
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) *(lanes *)(c + r * c_row + v * LANES) = sums[r][v];
-}
-
-static void multiply(int m, int n, int k, const float *a, int64_t down, int64_t along, const float *b, int64_t b_row,
-                     float *c, int64_t c_row, int add) {
-    for (int column = 0; column < n; column += 2 * LANES) {
-        const float *right = b + column;
-        float *out = c + column;
-        int row = 0, two = n - column > LANES;
-        for (; row + TILE <= m; row += TILE) {
-            if (two) tile(TILE, 2, k, a + row * down, down, along, right, b_row, out + row * c_row, c_row, add);
-            else tile(TILE, 1, k, a + row * down, down, along, right, b_row, out + row * c_row, c_row, add);
-        }
-        for (; row < m; row++) {
-            if (two) tile(1, 2, k, a + row * down, down, along, right, b_row, out + row * c_row, c_row, add);
-            else tile(1, 1, k, a + row * down, down, along, right, b_row, out + row * c_row, c_row, add);
-        }
-    }
-}
-
 /* Operands of one head: rows of `width` floats, 0 behind depth. */
 
 static void load(operand from, int64_t token, int64_t head, int length, int depth, int width, float *rows) {
@@ -125,13 +30,6 @@ static void load(operand from, int64_t token, int64_t head, int length, int dept
         const uint16_t *own = from.data + (token + t) * from.token + head * from.head;
         for (int d = 0; d < depth; d++) rows[t * width + d] = widen(own[d]);
         for (int d = depth; d < width; d++) rows[t * width + d] = 0;
-    }
-}
-
-static void transpose(const float *rows, int length, int depth, int width, int padded, float *out) {
-    for (int d = 0; d < depth; d++) {
-        for (int t = 0; t < length; t++) out[d * padded + t] = rows[t * width + d];
-        for (int t = length; t < padded; t++) out[d * padded + t] = 0;
     }
 }
 

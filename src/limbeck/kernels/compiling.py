@@ -41,7 +41,8 @@ def compile_kernel(
         return f"no C compiler '{compiler[0]}'" if found is None else "it is compiled on Linux only"
     traits = sorted({line for line in processor.read_text().splitlines() if line.startswith(("flags", "Features"))})
     options = (*OPTIONS, *options)
-    key = fingerprint([source.read_text(encoding="utf-8"), compiler, os.path.realpath(found), options, traits])
+    texts = [file.read_text(encoding="utf-8") for file in (source, *sorted(source.parent.glob("*.h")))]
+    key = fingerprint([texts, compiler, os.path.realpath(found), options, traits])
     library = default_cache_dir() / "kernels" / f"{source.stem}-{key}.so"
     try:
         if not library.is_file():

@@ -24,6 +24,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from limbeck.kernels.compiled_relation import compiled_relation
 from limbeck.kernels.packed_attention import Group, pack, plan_groups, unpack_into
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
@@ -229,13 +230,19 @@ def relation_kl_blocked(
     with torch.no_grad(), autocast_off(device):
         # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
         grads = [x.new_zeros(x.shape, dtype=dtype) if wants else None for x, wants in zip(student, wanted, strict=True)]
-        block = block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK)
-        relation = Relation(student, teacher, grads, heads, causal, dtype, block)
-        groups = list(plan_groups(student_a, valid, heads, block, on_cpu if on_host is None else on_host))
-        parts = _head_parts(heads, groups, student_a)
-        tasks = [partial(relation.compute, group, part) for group in groups for part in parts]
-        total = sum(run_tasks(tasks, device.type), sum_accumulator(device)).to(dtype)
-    return with_gradients(total, student, grads, "relation_kl with backend 'blocked'", "choose backend 'reference'")
+        total = None
+        if on_cpu and not causal and block is None and on_host is not False:
+            total = compiled_relation(student, teacher, grads, heads, valid)
+        if total is None:
+            block = block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK)
+            relation = Relation(student, teacher, grads, heads, causal, dtype, block)
+            groups = list(plan_groups(student_a, valid, heads, block, on_cpu if on_host is None else on_host))
+            parts = _head_parts(heads, groups, student_a)
+            tasks = [partial(relation.compute, group, part) for group in groups for part in parts]
+            total = sum(run_tasks(tasks, device.type), sum_accumulator(device))
+    return with_gradients(
+        total.to(dtype), student, grads, "relation_kl with backend 'blocked'", "choose backend 'reference'"
+    )
 
 
 def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[range]:

@@ -1,0 +1,184 @@
+"""`relation_kl` of vectors in bfloat16 by a kernel in C, compiled at first use where a C compiler is found.
+
+The logits of a relation head are products over 8 to 64 numbers: in PyTorch moving them through a dozen operations
+costs far more than the products. The kernel computes a head of a sample at a time, in float32 and in memory that stays
+in cache, value and gradient in one go; the formulas are those of `relation_blocked`, with exp in place of exp2.
+"""
+
+import ctypes
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from limbeck.kernels.compiling import compile_kernel, read_function
+from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.kernels.workers import Scratch, run_tasks
+
+SOURCE = Path(__file__).with_suffix(".c")
+# Wider heads are products above all, which PyTorch has faster.
+DEPTH_TO = 96
+# Logits that a thread has in work, of each model.
+BLOCK = 1 << 14
+# Tasks of a thread, so that none waits long for another.
+TASKS = 4
+_LANES = 16
+_SCRATCH = Scratch()
+
+
+class _Stream(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("sample", ctypes.c_int64), ("token", ctypes.c_int64))
+
+
+class _Relation(ctypes.Structure):
+    """`relation` of the source."""
+
+    _fields_ = (
+        *((name, _Stream) for name in ("student_a", "student_b", "teacher_a", "teacher_b")),
+        *((name, ctypes.c_void_p) for name in ("of_a", "of_b", "samples", "places", "sums")),
+        *((name, ctypes.c_int64) for name in ("tokens", "heads", "own", "other")),
+        *((name, ctypes.c_float) for name in ("own_scale", "other_scale")),
+        ("block", ctypes.c_int64),
+    )
+
+
+Kernel = Callable[..., None]
+
+
+@lru_cache(maxsize=1)
+def kernel() -> Kernel | str:
+    """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
+    return compile_kernel(SOURCE, _read, _is_right)
+
+
+def _read(library: ctypes.CDLL) -> Kernel:
+    return read_function(library, "relate", ctypes.POINTER(_Relation), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+def _is_right(made: Kernel) -> bool:
+    """Whether the kernel computes a relation and its gradients, by two samples."""
+    drawn = [x.bfloat16() for x in torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)]
+    valid = torch.arange(19) < torch.tensor([[17], [5]])
+    with torch.enable_grad():
+        first, second = (x.float().requires_grad_() for x in drawn[:2])
+        value = relation_kl_reference(first, second, drawn[2], drawn[3], 2, valid)
+        wanted = [value.detach(), *torch.autograd.grad(value, (first, second))]
+    grads = [torch.zeros_like(x) for x in wanted[1:]]
+    found = [_compute(made, drawn[:2], drawn[2:], grads, 2, valid), *grads]
+    return all(bool((x - y).norm() < 1e-4 * y.norm()) for x, y in zip(found, wanted, strict=True))
+
+
+def compiled_relation(
+    student: Sequence[Tensor],
+    teacher: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    heads: int,
+    valid: Tensor | None,
+) -> Tensor | None:
+    """Compute a relation by the kernel, and write its gradient; None where it cannot compute it.
+
+    Args:
+        student: `(a, b)`, or `(a,)` when both are one, each `[B, L, width_S]`.
+        teacher: The same of the teacher, `[B, L, width_T]`.
+        grads: The gradient of each of `student`, zero so far, float32; None where none is wanted.
+        heads: Relation heads; divides all widths.
+        valid: Real tokens, bool `[B, L]`; None means all.
+
+    Returns:
+        Σ KL over samples, heads and valid rows, a scalar in nats, float64.
+    """
+    models = (*student, *teacher)
+    if {x.dtype for x in models} != {torch.bfloat16} or max(x.shape[-1] for x in models) > DEPTH_TO * heads:
+        return None
+    if models[0].numel() == 0 or isinstance(made := kernel(), str):
+        return None
+    return _compute(made, student, teacher, grads, heads, valid)
+
+
+def _compute(
+    made: Kernel,
+    student: Sequence[Tensor],
+    teacher: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    heads: int,
+    valid: Tensor | None,
+) -> Tensor:
+    batch, tokens, _ = student[0].shape
+    lengths = (tokens,) * batch if valid is None else tuple(valid.sum(1).tolist())
+    division = _divide(lengths, heads, TASKS * torch.get_num_threads())
+    # A stable sort puts each sample's valid tokens first, in their order.
+    places = None if valid is None else torch.sort(~valid, dim=1, stable=True).indices
+    # Tensors keep the memory whose addresses the kernel is given.
+    own, other = ([x if x.stride(-1) == 1 else x.contiguous() for x in pair] for pair in (student, teacher))
+    sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
+    sizes = own[0].shape[-1] // heads, other[0].shape[-1] // heads
+    padded = _whole(division.longest)
+    block = max(BLOCK, padded)
+    given = _Relation(
+        student_a=_stream(own[0]),
+        student_b=_stream(own[-1]),
+        teacher_a=_stream(other[0]),
+        teacher_b=_stream(other[-1]),
+        of_a=_address(grads[0]),
+        of_b=_address(grads[-1]),
+        samples=_address(division.samples),
+        places=_address(places),
+        sums=_address(sums),
+        tokens=tokens,
+        heads=heads,
+        own=sizes[0],
+        other=sizes[1],
+        own_scale=1 / math.sqrt(sizes[0]),
+        other_scale=1 / math.sqrt(sizes[1]),
+        block=block,
+    )
+    memory = padded * (5 * _whole(sizes[0]) + 2 * _whole(sizes[1])) + 2 * block
+
+    def run(first: int, last: int) -> None:
+        scratch = _SCRATCH.take("relation", (memory,), sums, torch.float32)
+        made(ctypes.byref(given), first, last, scratch.data_ptr())
+
+    run_tasks([partial(run, *part) for part in division.parts])
+    return (sums[:, 0] + sums[:, 1].log() + sums[:, 2] * math.log(2)).sum()
+
+
+def _whole(size: int) -> int:
+    return -(-size // _LANES) * _LANES
+
+
+def _address(of: Tensor | None) -> int | None:
+    return None if of is None else of.data_ptr()
+
+
+def _stream(of: Tensor) -> _Stream:
+    return _Stream(of.data_ptr(), of.stride(0), of.stride(1))
+
+
+class _Division(NamedTuple):
+    """Heads of samples, numbered sample by sample, and what of them a thread does at once.
+
+    Attributes:
+        samples: Index and length of each that has tokens, int64 `[samples, 2]`.
+        longest: Length of the longest.
+        parts: Ranges of heads.
+    """
+
+    samples: Tensor
+    longest: int
+    parts: Sequence[tuple[int, int]]
+
+
+@lru_cache(maxsize=8)
+def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
+    """Divide all heads into ranges that take about the same time, so many at most."""
+    samples = [(sample, length) for sample, length in enumerate(lengths) if length]
+    ends = list(accumulate(length**2 for _, length in samples for _ in range(heads)))
+    cuts = [bisect_left(ends, ends[-1] * part / parts) + 1 for part in range(1, parts + 1)] if ends else []
+    ranges = [(first, last) for first, last in zip([0, *cuts], cuts, strict=False) if first < last]
+    return _Division(torch.tensor(samples, dtype=torch.int64).view(-1, 2), max(lengths, default=0), ranges)

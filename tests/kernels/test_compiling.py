@@ -1,0 +1,82 @@
+"""Kernels in C are compiled once and checked; without a compiler, or with one that fails, PyTorch computes."""
+
+import pytest
+import torch
+
+from limbeck.kernels import compiled_attention, compiled_relation, relation_kl_blocked, relation_kl_reference
+from limbeck.kernels import rounded_adamw as adamw
+from limbeck.kernels.packed_attention import packed_attention
+from tests.kernels.relation_cases import doubles, draw, run
+
+MODULES = (compiled_attention, compiled_relation, adamw)
+each_kernel = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.SOURCE.stem)
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    """Ask for a kernel on a machine with an empty cache, on which `$CC` is a script of the text given."""
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+
+    def asked(module, script):
+        script_file = tmp_path / "compiler"
+        script_file.write_text(f"#!/bin/sh\n{script}\n")
+        script_file.chmod(0o700)
+        monkeypatch.setenv("CC", str(script_file))
+        module.kernel.cache_clear()
+        return module.kernel()
+
+    yield asked
+    for module in MODULES:
+        module.kernel.cache_clear()
+
+
+@pytest.mark.usefixtures("compiler")
+@each_kernel
+def test_what_a_compiler_makes_serves(module):
+    assert not isinstance(module.kernel(), str)
+
+
+@each_kernel
+@pytest.mark.parametrize("script", ["exit 1", "true"], ids=["fails", "makes nothing"])
+def test_a_compiler_that_fails_is_told(ask, module, script):
+    assert "did not compile it" in ask(module, script)
+
+
+@each_kernel
+def test_a_library_is_compiled_once(ask, module, compiler, tmp_path):
+    counted = f'echo >> {tmp_path}/calls; exec {compiler} "$@"'
+    for _ in range(2):
+        assert not isinstance(ask(module, counted), str)
+    assert (tmp_path / "calls").read_text() == "\n"
+
+
+@each_kernel
+def test_a_library_that_computes_something_else_is_not_used(ask, module, compiler, tmp_path):
+    wrong = tmp_path / "wrong.c"
+    wrong.write_text("".join(f"void {name}() {{}}" for name in ("attend", "differentiate", "relate", "update")))
+    found = ask(module, f'for last; do :; done; exec {compiler} -fPIC -shared {wrong} -o "$last"')
+    assert "computes something else" in found
+
+
+@each_kernel
+def test_no_compiler_at_all(ask, module, monkeypatch):
+    ask(module, "exit 1")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    module.kernel.cache_clear()
+    assert module.kernel() == "no C compiler 'no-such-compiler'"
+
+
+def test_pytorch_attends_without_a_compiler(ask):
+    ask(compiled_attention, "exit 1")
+    given = [torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(3)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(*(x[None].double() for x in given), scale=0.4)[0]
+    found = packed_attention(*given, [9], scale=0.4)
+    torch.testing.assert_close(found.transpose(0, 1).double(), wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_pytorch_compares_relations_without_a_compiler(ask):
+    ask(compiled_relation, "exit 1")
+    tensors = draw(21, dtype=torch.bfloat16)
+    found, wanted = run(relation_kl_blocked, tensors), run(relation_kl_reference, doubles(tensors))
+    torch.testing.assert_close(found[0].double(), wanted[0], rtol=1e-5, atol=0)
+    torch.testing.assert_close(found[1].double(), wanted[1], rtol=1e-2, atol=1e-2)
