@@ -5,6 +5,9 @@ comparing between machines. Peak extra memory is read in a fresh process each: t
 forward and backward minus the resident size before.
 
     python benchmarks/relation_loss.py --output benchmarks/results/relation_loss.json
+    python benchmarks/relation_loss.py --dtype bfloat16 --output benchmarks/results/relation_loss_bfloat16.json
+
+In bfloat16 there is a third side, the kernel in C: "blocked" is PyTorch's alone there, as without a C compiler.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,13 +28,16 @@ import torch
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
 
 BACKENDS = {"reference": relation_kl_reference, "blocked": relation_kl_blocked}
+# Logits that PyTorch has in work on a CPU; naming them leaves the compiled kernel out.
+BLOCK = 1 << 19
 CASES = ((16, 128), (8, 512))
 MASKS = ("full", "ragged")
 
 
-def make_inputs(batch, length, mask, symmetric, arguments, dtype=torch.float32):
+def make_inputs(batch, length, mask, symmetric, arguments):
     """`(student_a, student_b, teacher_a, teacher_b)` and the mask; ragged lengths lie in [L/2, L]."""
     torch.manual_seed(0)
+    dtype = getattr(torch, arguments.dtype)
     student = [torch.randn(batch, length, arguments.student).to(dtype).requires_grad_()]
     teacher = [torch.randn(batch, length, arguments.teacher).to(dtype)]
     if not symmetric:
@@ -48,7 +55,7 @@ def run(backend, tensors, valid, heads):
     value = BACKENDS[backend](*tensors, heads, valid)
     value.backward()
     own = tensors[:1] if tensors[0] is tensors[1] else tensors[:2]
-    return value.detach(), torch.cat([x.grad.flatten() for x in own])
+    return value.detach(), torch.cat([x.grad.flatten() for x in own]).double()
 
 
 def seconds(backend, tensors, valid, heads):
@@ -79,7 +86,7 @@ def memory_kilobytes(field):
 def peak_megabytes(backend, batch, length, mask, symmetric, arguments):
     """Peak extra memory, from a process that does nothing else."""
     command = [sys.executable, __file__, "--child", json.dumps([backend, batch, length, mask, symmetric])]
-    for name in ("heads", "student", "teacher", "threads"):
+    for name in ("heads", "student", "teacher", "threads", "dtype"):
         command += [f"--{name}", str(getattr(arguments, name))]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -115,7 +122,18 @@ def measure(batch, length, mask, symmetric, arguments):
         "blocked_tokens_per_second": round(tokens / statistics.median(times["blocked"])),
         "reference_peak_mb": round(memory["reference"]),
         "blocked_peak_mb": round(memory["blocked"], 1),
+        **(compiled(times, memory) if "compiled" in BACKENDS else {}),
         **errors(*make_inputs(2, length, mask, symmetric, arguments), arguments.heads),
+    }
+
+
+def compiled(times, memory):
+    """Facts of the kernel in C, its ratio of times to PyTorch's blocks."""
+    ratios = sorted(a / b for a, b in zip(times["blocked"], times["compiled"], strict=True))
+    return {
+        "compiled_time_ratio": round(statistics.median(ratios), 2),
+        "compiled_time_ratio_range": [round(ratios[0], 2), round(ratios[-1], 2)],
+        "compiled_peak_mb": round(memory["compiled"], 1),
     }
 
 
@@ -127,6 +145,7 @@ def describe(arguments):
         "torch": torch.__version__,
         "heads": arguments.heads,
         "widths": [arguments.student, arguments.teacher],
+        "dtype": arguments.dtype,
         "load": [round(x, 2) for x in os.getloadavg()],
     }
 
@@ -137,12 +156,15 @@ def main():
     parser.add_argument("--student", type=int, default=384)
     parser.add_argument("--teacher", type=int, default=768)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--cases", type=json.loads, default=CASES, help="[[batch, length], ...]")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    if arguments.dtype == "bfloat16":
+        BACKENDS.update(blocked=partial(relation_kl_blocked, block=BLOCK), compiled=relation_kl_blocked)
     if arguments.child:
         child(arguments)
         return
