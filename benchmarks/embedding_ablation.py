@@ -181,6 +181,7 @@ def narrow(distance: str, hidden: float = 0.0) -> list[str]:
 CHANGES: dict[str, Change] = {
     "base": Change(),
     "replace": Change(["stages.0.augment.replace_tokens=0.3"]),
+    "replace, relations first": Change(["stages.0.augment.replace_tokens=0.3"], relations=30),
     "replace a tenth": Change(["stages.0.augment.replace_tokens=0.1"]),
     "relations first": Change(relations=30),
     "l2": Change(aligned("l2")),
