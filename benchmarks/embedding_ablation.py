@@ -181,6 +181,7 @@ def narrow(distance: str, hidden: float = 0.0) -> list[str]:
 CHANGES: dict[str, Change] = {
     "base": Change(),
     "replace": Change(["stages.0.augment.replace_tokens=0.3"]),
+    "replace, relations first": Change(["stages.0.augment.replace_tokens=0.3"], relations=30),
     "replace a tenth": Change(["stages.0.augment.replace_tokens=0.1"]),
     "relations first": Change(relations=30),
     "l2": Change(aligned("l2")),
@@ -209,6 +210,7 @@ CHANGES: dict[str, Change] = {
     "length 32": Change(["stages.0.text.length=32"]),
     "length 128": Change(["stages.0.text.length=128"]),
     "titles and questions too": Change(["stages.0.text={units: [sentence, title, question], length: 64}"]),
+    "paragraphs too": Change(["stages.0.text={units: [sentence, paragraph], length: 128}"], steps=0.6),
     "paragraphs": Change(["stages.0.text.unit=paragraph", "stages.0.text.length=128"], steps=0.4),
     "four times the steps": Change(steps=4.0),
     "narrow": Change(narrow("l2")),
