@@ -22,7 +22,7 @@ from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
-# Longer samples without dropout go forward by PyTorch's fast attention, whose products run in bfloat16: with AMX at many
+# Longer samples without dropout go forward by PyTorch's fast attention. Its products run in bfloat16: with AMX at many
 # times the rate of float32's, elsewhere at twice.
 FORWARD_TO = 64 if torch.cpu._is_amx_tile_supported() else 160
 # Scores that a thread has in work.
