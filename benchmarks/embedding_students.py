@@ -5,7 +5,8 @@
     python benchmarks/embedding_students.py --table
 
 all-MiniLM-L6-v2 (6x384) becomes 3x384 and 3x192, on Wikipedia (`wikipedia-en` below DATA) and one fifth questions
-of SQuAD 1.1's part `v1.1-train.json`. `--minutes` are of training; a probe of a few steps says how many steps they are.
+of SQuAD 1.1's part `v1.1-train.json`. `--minutes` are of training; two probes say how many steps they are.
+Tools can be measured side by side, each with one thread (OMP_NUM_THREADS=1) and twice the minutes.
 
 - limbeck: `aligned_embedding`, with and without hidden states below, and at the teacher's width `sentence_embedding`.
 - sentence-transformers: `EmbedDistillLoss` on the teacher's vectors, which are computed before within the same minutes;
@@ -49,8 +50,8 @@ SHAPES: dict[str, dict[str, int]] = {
 }
 BATCH, RATE, LENGTH, QUESTIONS = 64, 1e-3, 64, 0.2
 """Rows of a step, peak learning rate, most tokens of a row, share of questions."""
-PROBE = 30
-"""Steps by which the rate of training is found."""
+PROBES = (30, 120)
+"""Steps of the two runs by which the rate of training is found, beside what each run takes once."""
 LAYERS = {"hidden_weight": 30.0, "layer_mapping": {1: 1, 2: 3}, "layer_weight": 9.0}
 LIMBECK: dict[str, dict[str, Any]] = {
     "limbeck: vectors": {"name": "aligned_embedding"},
@@ -167,8 +168,10 @@ def by_limbeck(inputs: Inputs, shape: str, tool: str, seed: int, minutes: float)
     import limbeck
 
     method, output = LIMBECK[tool], inputs.work / "limbeck"
-    probe = limbeck.distill(inputs.recipe(method, shape, seed, output, max_steps=PROBE), overwrite=True)
-    steps = steps_of(minutes, probe.record["stages"][0]["seconds"] / PROBE)
+    probes = [
+        limbeck.distill(inputs.recipe(method, shape, seed, output, max_steps=steps), overwrite=True) for steps in PROBES
+    ]
+    steps = steps_of(minutes, *(probe.record["stages"][0]["seconds"] for probe in probes))
     made = limbeck.distill(inputs.recipe(method, shape, seed, output, max_steps=steps), overwrite=True)
     stage = made.record["stages"][0]
     return made.student, {"steps": steps, "seconds": stage["seconds"], "precision": stage["precision"]}
@@ -182,8 +185,8 @@ def by_sentence_transformers(
 
     start, teacher = str(inputs.start(shape, seed)), SentenceTransformer(inputs.teacher, device="cpu")
     teacher.max_seq_length = LENGTH
-    probe = inputs.sentences(PROBE * BATCH, seed)
-    steps = steps_of(minutes, train_peer(start, teacher, probe, seed, PEERS[tool])[1] / PROBE)
+    probes = [inputs.sentences(steps * BATCH, seed) for steps in PROBES]
+    steps = steps_of(minutes, *(train_peer(start, teacher, texts, seed, PEERS[tool])[1] for texts in probes))
     student, seconds = train_peer(start, teacher, inputs.sentences(steps * BATCH, seed), seed, PEERS[tool])
     output = inputs.work / "sentence-transformers"
     shutil.rmtree(output, ignore_errors=True)
@@ -239,9 +242,10 @@ def by_model2vec(inputs: Inputs, tool: str) -> tuple[Path, dict[str, Any]]:
     return output / "model", {"seconds": round(seconds, 1)}
 
 
-def steps_of(minutes: float, seconds: float) -> int:
-    """Return how many steps of so many seconds fit into the minutes."""
-    return max(round(60 * minutes / seconds), PROBE)
+def steps_of(minutes: float, first: float, second: float) -> int:
+    """Return how many steps fit into the minutes, by the seconds of the probes."""
+    each = max((second - first) / (PROBES[1] - PROBES[0]), 1e-3)
+    return max(PROBES[0] + round((60 * minutes - first) / each), PROBES[0])
 
 
 # Scores.
