@@ -210,7 +210,6 @@ CHANGES: dict[str, Change] = {
     "length 32": Change(["stages.0.text.length=32"]),
     "length 128": Change(["stages.0.text.length=128"]),
     "titles and questions too": Change(["stages.0.text={units: [sentence, title, question], length: 64}"]),
-    "paragraphs too": Change(["stages.0.text={units: [sentence, paragraph], length: 128}"], steps=0.6),
     "paragraphs": Change(["stages.0.text.unit=paragraph", "stages.0.text.length=128"], steps=0.4),
     "four times the steps": Change(steps=4.0),
     "narrow": Change(narrow("l2")),

@@ -26,10 +26,9 @@ from pathlib import Path
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
+from limbeck.kernels.relation_blocked import CPU_BLOCK
 
 BACKENDS = {"reference": relation_kl_reference, "blocked": relation_kl_blocked}
-# Logits that PyTorch has in work on a CPU; naming them leaves the compiled kernel out.
-BLOCK = 1 << 19
 CASES = ((16, 128), (8, 512))
 MASKS = ("full", "ragged")
 
@@ -164,7 +163,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     if arguments.dtype == "bfloat16":
-        BACKENDS.update(blocked=partial(relation_kl_blocked, block=BLOCK), compiled=relation_kl_blocked)
+        BACKENDS.update(blocked=partial(relation_kl_blocked, block=CPU_BLOCK), compiled=relation_kl_blocked)
     if arguments.child:
         child(arguments)
         return

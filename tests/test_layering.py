@@ -59,7 +59,6 @@ SHORT_FILES: dict[str, str] = {
     "kernels/varlen_attention.py": KERNEL,
     "kernels/precision.py": "shared by all kernels, below them",
     "kernels/relation_reference.py": "the specification, to be read alone",
-    "kernels/workers.py": "shared by the CPU's kernels",
     "models/streams.py": "public, for plugins",
     **{
         f"methods/{name}.py": METHOD

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference, relation_kl_triton
+from limbeck.kernels.relation_blocked import CPU_BLOCK
 from tests.kernels.relation_cases import DEVICE, doubles, draw, needs_triton, run
 from tests.support.masks import NAMES, make_mask
 from tests.support.tensors import EPS, MadeTensors, errors
@@ -16,7 +17,7 @@ from tests.support.tensors import EPS, MadeTensors, errors
 #: By name; "masked" is the blocked one where the host may not read lengths, "by PyTorch" where there is no C compiler.
 BACKENDS = {
     "blocked": relation_kl_blocked,
-    "by PyTorch": partial(relation_kl_blocked, block=1 << 19),
+    "by PyTorch": partial(relation_kl_blocked, block=CPU_BLOCK),
     "masked": partial(relation_kl_blocked, on_host=False),
     "triton": relation_kl_triton,
 }

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.kernels.compiling import compile_kernel, read_function
+from limbeck.kernels.compiling import compile_kernel, read_function, whole_vectors
 from limbeck.kernels.dropout import draw_seed, dropped_share
-from limbeck.kernels.workers import Scratch, run_tasks
+from limbeck.kernels.workers import Scratch, divide_work, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
 # Longer samples without dropout go forward by PyTorch's fast attention. Its products run in bfloat16: with AMX at many
@@ -29,7 +29,6 @@ FORWARD_TO = 64 if torch.cpu._is_amx_tile_supported() else 160
 BLOCK = 1 << 15
 # Tasks of a thread, so that none waits long for another.
 TASKS = 4
-_LANES = 16
 _SCRATCH = Scratch()
 
 
@@ -123,17 +122,8 @@ def _divide(lengths: tuple[int, ...], parts: int) -> _Division:
     samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
     costs = [length * (length + FORWARD_TO) for _, length in samples]
     short = sum(length <= FORWARD_TO for length in lengths)
-    return _Division(torch.tensor(samples), max(lengths), short, _ranges(costs[:short], parts), _ranges(costs, parts))
-
-
-def _ranges(costs: Sequence[int], parts: int) -> list[tuple[int, int]]:
-    ranges, first, taken = [], 0, 0
-    for last, cost in enumerate(costs, 1):
-        taken += cost
-        if taken * parts >= sum(costs) or last == len(costs):
-            ranges.append((first, last))
-            first, taken = last, 0
-    return ranges
+    of_short, of_all = divide_work(costs[:short], parts), divide_work(costs, parts)
+    return _Division(torch.tensor(samples), max(lengths), short, of_short, of_all)
 
 
 class CompiledPlan(NamedTuple):
@@ -164,7 +154,7 @@ class CompiledWork:
         self.operands = [_dense(x.transpose(0, 1)) for x in (query, key, value)]
         self.plan = plan
         division, (heads, _, depth) = plan.division, query.shape
-        padded, width = (-(-size // _LANES) * _LANES for size in (division.longest, depth))
+        padded, width = whole_vectors(division.longest), whole_vectors(depth)
         self.operand, self.block = padded * width, max(BLOCK, padded)
         self.given = _Attention(
             *map(_operand, self.operands),

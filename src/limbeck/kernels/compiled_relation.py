@@ -7,19 +7,17 @@ in cache, value and gradient in one go; the formulas are those of `relation_bloc
 
 import ctypes
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from limbeck.kernels.compiling import compile_kernel, read_function
+from limbeck.kernels.compiling import compile_kernel, read_function, whole_vectors
 from limbeck.kernels.relation_reference import relation_kl_reference
-from limbeck.kernels.workers import Scratch, run_tasks
+from limbeck.kernels.workers import Scratch, divide_work, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
 # Wider heads are products above all, which PyTorch has faster.
@@ -28,7 +26,6 @@ DEPTH_TO = 96
 BLOCK = 1 << 14
 # Tasks of a thread, so that none waits long for another.
 TASKS = 4
-_LANES = 16
 _SCRATCH = Scratch()
 
 
@@ -118,7 +115,7 @@ def _compute(
     own, other = ([x if x.stride(-1) == 1 else x.contiguous() for x in pair] for pair in (student, teacher))
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
     sizes = own[0].shape[-1] // heads, other[0].shape[-1] // heads
-    padded = _whole(division.longest)
+    padded = whole_vectors(division.longest)
     block = max(BLOCK, padded)
     given = _Relation(
         student_a=_stream(own[0]),
@@ -138,7 +135,7 @@ def _compute(
         other_scale=1 / math.sqrt(sizes[1]),
         block=block,
     )
-    memory = padded * (5 * _whole(sizes[0]) + 2 * _whole(sizes[1])) + 2 * block
+    memory = padded * (5 * whole_vectors(sizes[0]) + 2 * whole_vectors(sizes[1])) + 2 * block
 
     def run(first: int, last: int) -> None:
         scratch = _SCRATCH.take("relation", (memory,), sums, torch.float32)
@@ -146,10 +143,6 @@ def _compute(
 
     run_tasks([partial(run, *part) for part in division.parts])
     return (sums[:, 0] + sums[:, 1].log() + sums[:, 2] * math.log(2)).sum()
-
-
-def _whole(size: int) -> int:
-    return -(-size // _LANES) * _LANES
 
 
 def _address(of: Tensor | None) -> int | None:
@@ -178,7 +171,5 @@ class _Division(NamedTuple):
 def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
     """Divide all heads into ranges that take about the same time, so many at most."""
     samples = [(sample, length) for sample, length in enumerate(lengths) if length]
-    ends = list(accumulate(length**2 for _, length in samples for _ in range(heads)))
-    cuts = [bisect_left(ends, ends[-1] * part / parts) + 1 for part in range(1, parts + 1)] if ends else []
-    ranges = [(first, last) for first, last in zip([0, *cuts], cuts, strict=False) if first < last]
+    ranges = divide_work([length**2 for _, length in samples for _ in range(heads)], parts)
     return _Division(torch.tensor(samples, dtype=torch.int64).view(-1, 2), max(lengths, default=0), ranges)

@@ -17,6 +17,8 @@ from limbeck.core.files import atomic_file, default_cache_dir, fingerprint
 
 T = TypeVar("T")
 
+LANES = 16
+"""Numbers in a vector of `vectors.h`."""
 OPTIONS = ("-O3", "-march=native", "-fPIC", "-shared")
 _SECONDS = 120
 
@@ -72,3 +74,8 @@ def read_function(library: ctypes.CDLL, name: str, *arguments: Any) -> Callable[
     function.restype = None
     found: Callable[..., None] = function
     return found
+
+
+def whole_vectors(size: int) -> int:
+    """Round a number of numbers up to whole vectors."""
+    return -(-size // LANES) * LANES

@@ -207,7 +207,8 @@ def relation_kl_blocked(
 
     Memory is O(B · L · width) plus three blocks for each thread; the gradient of the student's vectors is made in
     the forward pass, from R^S − R^T per block, and scaled in the backward pass. On a CPU padding is packed away
-    first; on other devices nothing is read back to the host. `torch.compile` leaves it as it is.
+    first; on other devices nothing is read back to the host. `torch.compile` leaves it as it is. Vectors in bfloat16
+    on a CPU are computed by `compiled_relation` where it can.
 
     Args:
         student_a: Left vectors of the student, `[B, L, width_S]`; carries gradient.
@@ -217,7 +218,7 @@ def relation_kl_blocked(
         heads: Relation heads; divides both widths.
         valid: Real tokens, bool `[B, L]`; None means all.
         causal: Row t sees the columns up to t only.
-        block: Logits in work at a time; None chooses by device.
+        block: Logits in work at a time, without the compiled kernel; None chooses by device.
         on_host: Whether lengths may be read, to pack padding away; None: on a CPU only.
 
     Returns:

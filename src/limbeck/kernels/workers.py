@@ -60,6 +60,25 @@ def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:
     return list(_pool_of(threads).map(_without_gradient, tasks))
 
 
+def divide_work(costs: Sequence[int], parts: int) -> list[tuple[int, int]]:
+    """Divide a row of things into ranges that cost about the same.
+
+    Args:
+        costs: What each costs, 1 or more.
+        parts: The most ranges.
+
+    Returns:
+        First and last (exclusive) of each range.
+    """
+    ranges, first, taken, whole = [], 0, 0, sum(costs)
+    for last, cost in enumerate(costs, 1):
+        taken += cost
+        if taken * parts >= whole or last == len(costs):
+            ranges.append((first, last))
+            first, taken = last, 0
+    return ranges
+
+
 def _without_gradient(task: Callable[[], T]) -> T:
     # Whether gradients are recorded is a matter of each thread.
     with torch.no_grad():
