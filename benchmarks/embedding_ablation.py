@@ -218,6 +218,7 @@ CHANGES: dict[str, Change] = {
     "narrow, layers": Change(narrow("l2", 30.0)),
     "narrow, layers x 0.1": Change(narrow("l2", 3.0)),
     "narrow, rate 2e-3": Change([*narrow("l2"), *training(learning_rate=2e-3)]),
+    "narrow, by activations": Change([*narrow("l2"), "student.initialise.narrow_by=activations"]),
     "narrow, batch 32": Change([*narrow("l2"), *training(per_device_train_batch_size=32)], steps=2.0),
 }  # fmt: skip
 """The most telling first."""

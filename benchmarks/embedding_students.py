@@ -48,6 +48,9 @@ SHAPES: dict[str, dict[str, int]] = {
     "3x192": {"layers": 3, "hidden": 192, "heads": 12},
     "3x384": {"layers": 3, "hidden": 384, "heads": 12},
 }
+TEACHER_WIDTH = 384
+START = "activations"
+"""By which narrower students are cut from the teacher; rows without it are of students cut by its weights."""
 BATCH, RATE, LENGTH, QUESTIONS = 64, 1e-3, 64, 0.2
 """Rows of a step, peak learning rate, most tokens of a row, share of questions."""
 PROBES = (30, 120)
@@ -101,7 +104,7 @@ class Inputs:
         stage: dict[str, Any] = {
             "method": method,
             "text": {"unit": "sentence", "length": LENGTH},
-            "freeze": ["embeddings"] if SHAPES[shape]["hidden"] == 384 else [],
+            "freeze": ["embeddings"] if SHAPES[shape]["hidden"] == TEACHER_WIDTH else [],
             "training": {
                 "per_device_train_batch_size": BATCH,
                 "learning_rate": RATE,
@@ -118,7 +121,7 @@ class Inputs:
             "teacher": {"model": TEACHER},
             "student": {
                 "shape": SHAPES[shape],
-                "initialise": {"layers": "ends"},
+                "initialise": {"layers": "ends", "narrow_by": START},
                 "dropout": 0.0,
             },
             "corpus": {
@@ -341,13 +344,14 @@ def measure(arguments: argparse.Namespace) -> None:
     scores = Scores(arguments.data, inputs.teacher)
     libraries = {name: installed_version(name) for name in ("sentence-transformers", "model2vec")}
     made_with = {"commit": git_commit(), "hardware": hardware(), "versions": versions() | libraries}
-    done = {(row["shape"], row["tool"], row["seed"], row["minutes"]) for row in read_rows(RESULTS)}
+    done = {(row["shape"], row["tool"], row["seed"], row["minutes"], row.get("start")) for row in read_rows(RESULTS)}
     for shape, tool, seed in cells():
         minutes = arguments.minutes if seed else 0.0
         wanted = not arguments.only or any(
             part in (shape, tool, f"{shape} {tool}") for part in arguments.only.split(";")
         )
-        if (shape, tool, seed, minutes) in done or not wanted or seed > arguments.seeds:
+        start = START if shape in SHAPES and SHAPES[shape]["hidden"] < TEACHER_WIDTH else None
+        if (shape, tool, seed, minutes, start) in done or not wanted or seed > arguments.seeds:
             continue
         if arguments.hours and time.monotonic() - began > 3600 * arguments.hours:
             print("The time is over; the same command goes on.", flush=True)
@@ -360,7 +364,15 @@ def measure(arguments: argparse.Namespace) -> None:
             folder, facts = by_sentence_transformers(inputs, shape, tool, seed, minutes)
         elif tool in STATIC:
             folder, facts = by_model2vec(inputs, tool)
-        row = {"shape": shape, "tool": tool, "seed": seed, "minutes": minutes, **facts, **scores.of(str(folder))}
+        row = {
+            "shape": shape,
+            "tool": tool,
+            "seed": seed,
+            "minutes": minutes,
+            "start": start,
+            **facts,
+            **scores.of(str(folder)),
+        }
         add_row(row | made_with, RESULTS)
 
 

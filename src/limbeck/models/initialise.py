@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]
+NarrowBy: TypeAlias = Literal["weights", "activations"]
 # The numbers that decide the tensors of a block, and the places of its heads in them.
 _BLOCK_NUMBERS = ("hidden", "heads", "key_value_heads", "head_size", "ffn")
 
@@ -77,7 +78,12 @@ class InitialisationPlan:
 
 
 def plan_initialisation(
-    student: Shape, teacher: Shape, *, layers: LayerStrategy = "random", embeddings: str = "auto"
+    student: Shape,
+    teacher: Shape,
+    *,
+    layers: LayerStrategy = "random",
+    embeddings: str = "auto",
+    narrow_by: NarrowBy = "weights",
 ) -> InitialisationPlan:
     """Check an initialisation without loading any weight.
 
@@ -86,6 +92,7 @@ def plan_initialisation(
         teacher: The teacher's shape.
         layers: See `selected_layers`.
         embeddings: See `embedding_mode`.
+        narrow_by: See `initialise_student`.
 
     Raises:
         ModelError: for another family, vocabulary or strategy than can be matched, a student that is wider
@@ -109,6 +116,11 @@ def plan_initialisation(
     exact = all(getattr(student, number) == getattr(teacher, number) for number in _BLOCK_NUMBERS)
     if sources and not exact:
         narrowing.check_narrowing(student, teacher)
+    if narrow_by == "activations" and (not sources or mode == "random"):
+        raise ModelError(
+            "narrow_by: activations is for layers and embeddings that start from the teacher's; set layers, for "
+            "example to ends, with embeddings: auto, or leave narrow_by out."
+        )
     return InitialisationPlan(tuple(sources), mode, exact)
 
 
@@ -119,14 +131,15 @@ def initialise_student(
     *,
     layers: LayerStrategy = "random",
     embeddings: str = "auto",
+    narrow_by: NarrowBy = "weights",
     seed: int,
 ) -> Initialisation:
     """Set the student's weights from the teacher's, in place.
 
     At equal widths tensors are exact copies. In a narrower student the word, position and type embeddings are
-    projected onto the leading principal directions of the teacher's word embeddings, and a block's maps
-    follow by their role (see `narrow_block`). A task head and a pooler are left alone. The teacher is not
-    changed.
+    projected onto the leading principal directions of the teacher's word embeddings, or of its hidden states, and a
+    block's maps follow by their role (see `narrow_block`). A task head and a pooler are left alone. The teacher is
+    not changed.
 
     Args:
         student: From `build_student`; with or without a head.
@@ -134,7 +147,11 @@ def initialise_student(
         layers: See `selected_layers`.
         embeddings: `"copied"` (equal widths), `"projected"` (narrower), `"random"`, or `"auto"`: whichever of
             these the widths allow.
-        seed: Of the random tensors, which are exactly those that `build_student(student.config, seed=seed)` draws.
+        narrow_by: What decides which directions, heads and neurons a narrower student keeps: the teacher's
+            `"weights"`, or its `"activations"` on random tokens, which norms are then scaled and shifted for too. The
+            latter costs one forward pass over 2,048 tokens.
+        seed: Of the random tokens, and of the random tensors, which are exactly those that
+            `build_student(student.config, seed=seed)` draws.
 
     Returns:
         Its start for the run's record, with the origin of every tensor: the names of those that are `copied`,
@@ -144,10 +161,9 @@ def initialise_student(
         ModelError: see `plan_initialisation`.
     """
     ours, theirs = shape_of(student.config), shape_of(teacher.config)
-    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings)
+    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings, narrow_by=narrow_by)
     target, source = base_model(student), base_model(teacher)
-    is_narrower = plan.embeddings == "projected" or (plan.layers and not plan.exact)
-    bases = narrowing.find_bases(source, ours, theirs) if is_narrower else narrowing.Bases()
+    bases = find_bases(student, teacher, layers=layers, embeddings=embeddings, narrow_by=narrow_by, seed=seed)
     all_taught = plan.layers and plan.embeddings != "random"
     fresh = None if all_taught else blueprint.build_student(student.config, seed=seed)
 
@@ -163,9 +179,40 @@ def initialise_student(
     explained = bases.explained if plan.embeddings == "projected" else None
     started = f"teacher layers {', '.join(map(str, plan.layers))}" if plan.layers else "random layers"
     kept = f" (keeping {explained:.0%} of their variance)" if explained is not None else ""
+    if bases.measured is not None and explained is not None:
+        kept = f", narrowed by activations (keeping {explained:.0%} of the hidden states)"
     summary = f"Starts from {started} and {plan.embeddings} embeddings{kept}."
     chosen = {"layers": list(plan.layers), "embeddings": plan.embeddings, "explained": explained}
     return Initialisation.read({"summary": summary, **chosen, **asdict(transfer)})
+
+
+def find_bases(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    *,
+    layers: LayerStrategy = "random",
+    embeddings: str = "auto",
+    narrow_by: NarrowBy = "weights",
+    seed: int = 0,
+) -> narrowing.Bases:
+    """Return the directions that a narrower student keeps, see `initialise_student`; none at equal widths.
+
+    Args:
+        student: For its shape.
+        teacher: Whole.
+        layers: See `selected_layers`.
+        embeddings: See `embedding_mode`.
+        narrow_by: What decides.
+        seed: Of the random tokens.
+    """
+    ours, theirs = shape_of(student.config), shape_of(teacher.config)
+    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings, narrow_by=narrow_by)
+    copies_narrower = bool(plan.layers) and not plan.exact
+    if narrow_by == "activations" and copies_narrower:
+        return narrowing.find_active_bases(base_model(teacher), ours, theirs, plan.layers, seed)
+    if plan.embeddings == "projected" or copies_narrower:
+        return narrowing.find_bases(base_model(teacher), ours, theirs)
+    return narrowing.Bases()
 
 
 def _transfer_blocks(
@@ -180,11 +227,13 @@ def _transfer_blocks(
     first_layer = {block: index for index, block in reversed(list(enumerate(blocks(target))))}
     shapes = (shape_of(target.config), shape_of(source.config))
     for position, block in enumerate(block_list(target)):
-        name, taught_by = f"{family.blocks}.{position}", theirs[plan.layers[first_layer[block]] - 1]
+        layer = plan.layers[first_layer[block]]
+        name, taught_by = f"{family.blocks}.{position}", theirs[layer - 1]
         if plan.exact:
             transfer.write(name, block, taught_by.state_dict(), transfer.copied)
         else:
-            narrowing.narrow_block(transfer, name, block, taught_by, shapes, bases.hidden)
+            measured = None if bases.measured is None else bases.measured[layer]
+            narrowing.narrow_block(transfer, name, block, taught_by, shapes, bases.hidden, measured)
     transfer.take(_around_blocks(target), target, source, transfer.copied)
 
 

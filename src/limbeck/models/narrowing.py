@@ -8,15 +8,16 @@ writes to it by Pᵀ. None stands for the identity.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import UNLISTED, Shape, family_of, row_of
+from limbeck.models.activations import BlockActivations, Heads, fix_signs, leading_directions, measure, narrow_norm
+from limbeck.models.families import UNLISTED, BlockRoles, Shape, family_of, row_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -75,13 +76,15 @@ def narrow_block(
     source: nn.Module,
     shapes: tuple[Shape, Shape],
     basis: Tensor | None,
+    measured: BlockActivations | None = None,
 ) -> None:
     """Copy a block into a narrower one, by the role of each linear map.
 
-    Whole heads are kept, the strongest first in line where the student has fewer; inside a kept head its
-    leading dimensions where the student's heads are narrower. No slice crosses a head boundary. Of the
-    feed-forward neurons the strongest are kept. Strength is the product of the norms of the
-    weights into a unit and out of it.
+    Whole heads are kept, the strongest first in line where the student has fewer. Inside a kept head its leading
+    dimensions are kept where the student's heads are narrower, or, with activations, the best of its rank (`Heads`). No
+    slice crosses a head boundary. Of the feed-forward neurons the strongest are kept. Strength is the product of the
+    norms of the weights into a unit and out of it; with activations, the mean square or variance of what it writes,
+    and the output's bias takes in the mean of what is left out.
 
     Args:
         transfer: Writes and remembers.
@@ -90,30 +93,77 @@ def narrow_block(
         source: The teacher's block.
         shapes: Of the student and of the teacher; see `check_narrowing`.
         basis: `[T, S]`, or None where the hidden widths are equal.
+        measured: The teacher's block on random tokens; None goes by weights alone.
     """
-    student, teacher = shapes
-    roles = row_of(student.model_type).roles
+    roles = row_of(shapes[0].model_type).roles
     assert roles is not None
     going_in, coming_out = (roles.query, roles.key, roles.value, roles.ffn_in), (roles.attention_output, roles.ffn_out)
     maps = {name: _linear(source, name) for name in (*going_in, *coming_out)}
+    reduced = dict(maps)
+    if basis is not None:
+        reduced = {name: (maps[name][0] @ basis, maps[name][1]) for name in going_in}
+        reduced |= {name: (basis.T @ maps[name][0], basis.T @ maps[name][1]) for name in coming_out}
+    if measured is None:
+        found = _kept_by_weights(roles, maps, reduced, shapes)
+    else:
+        found = _kept_by_activations(roles, reduced, shapes, basis, measured)
+    for name, (weight, bias) in found.items():
+        given = {"weight": weight, "bias": bias}
+        transfer.write(f"{prefix}.{name}", target.get_submodule(name), given, transfer.projected)
+    for name in roles.norms:
+        norm, how, norms = source.get_submodule(name), transfer.copied, {}
+        if basis is None:
+            norms = norm.state_dict()
+        elif measured is not None:
+            norms, how = narrow_norm(norm, measured.norms[name], basis), transfer.projected
+        transfer.write(f"{prefix}.{name}", target.get_submodule(name), norms, how)
+
+
+_Maps: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
+"""Weights `[out, in]` and biases `[out]` of a block's linear maps by name, in float64."""
+
+
+def _kept_by_weights(roles: BlockRoles, maps: _Maps, reduced: _Maps, shapes: tuple[Shape, Shape]) -> _Maps:
+    """Return the strongest heads and neurons of maps that were brought to the student's width."""
+    student, teacher = shapes
     strength = _strength(maps[roles.value][0], maps[roles.attention_output][0])
     heads = strongest(strength.view(teacher.heads, teacher.head_size).sum(1), student.heads)
     rows = (heads[:, None] * teacher.head_size + torch.arange(student.head_size, device=heads.device)).flatten()
     neurons = strongest(_strength(maps[roles.ffn_in][0], maps[roles.ffn_out][0]), student.ffn)
-    for name, kept in zip(going_in, (rows, rows, rows, neurons), strict=True):
-        weight, bias = maps[name]
-        weight = weight[kept] if basis is None else weight[kept] @ basis
-        given = {"weight": weight, "bias": bias[kept]}
-        transfer.write(f"{prefix}.{name}", target.get_submodule(name), given, transfer.projected)
-    for name, kept in zip(coming_out, (rows, neurons), strict=True):
-        weight, bias = maps[name]
-        if basis is not None:
-            weight, bias = basis.T @ weight, basis.T @ bias
-        given = {"weight": weight[:, kept], "bias": bias}
-        transfer.write(f"{prefix}.{name}", target.get_submodule(name), given, transfer.projected)
-    for name in roles.norms:
-        norms = source.get_submodule(name).state_dict() if basis is None else {}
-        transfer.write(f"{prefix}.{name}", target.get_submodule(name), norms, transfer.copied)
+    found = {name: (reduced[name][0][rows], reduced[name][1][rows]) for name in (roles.query, roles.key, roles.value)}
+    found[roles.ffn_in] = (reduced[roles.ffn_in][0][neurons], reduced[roles.ffn_in][1][neurons])
+    for name, kept in ((roles.attention_output, rows), (roles.ffn_out, neurons)):
+        found[name] = (reduced[name][0][:, kept], reduced[name][1])
+    return found
+
+
+def _kept_by_activations(
+    roles: BlockRoles, reduced: _Maps, shapes: tuple[Shape, Shape], basis: Tensor | None, measured: BlockActivations
+) -> _Maps:
+    """Return what the maps do most on inputs as they were measured, at the student's width."""
+    student, teacher = shapes
+    projections = (roles.query, roles.key, roles.value)
+    reading = [torch.cat([weight, bias[:, None]], 1) for weight, bias in (reduced[name] for name in projections)]
+    query, key, value = (part.view(teacher.heads, teacher.head_size, -1) for part in reading)
+    writing, writing_bias = reduced[roles.attention_output]
+    inputs = measured.inputs
+    if basis is not None:
+        seen = torch.block_diag(basis, basis.new_ones(1, 1))
+        inputs = seen.T @ inputs @ seen
+    output = writing.view(len(writing), teacher.heads, teacher.head_size).transpose(0, 1)
+    every = Heads(query, key, value, output, inputs)
+    *narrowed, output = every.narrow(strongest(every.strength(), student.heads), student.head_size)
+    found = {
+        name: (part[..., :-1].flatten(0, 1), part[..., -1].flatten())
+        for name, part in zip(projections, narrowed, strict=True)
+    }
+    found[roles.attention_output] = (output.transpose(0, 1).flatten(1), writing_bias)
+    (into, into_bias), (out, out_bias) = reduced[roles.ffn_in], reduced[roles.ffn_out]
+    neurons = strongest(measured.neurons.variance * out.square().sum(0), student.ffn)
+    left_out = measured.neurons.mean.index_fill(0, neurons, 0.0)
+    found[roles.ffn_in] = (into[neurons], into_bias[neurons])
+    found[roles.ffn_out] = (out[:, neurons], out_bias + out @ left_out)
+    return found
 
 
 def _linear(block: nn.Module, name: str) -> tuple[Tensor, Tensor]:
@@ -198,11 +248,9 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
         covariance = through @ covariance @ through.T
     values, vectors = torch.linalg.eigh(covariance)
     basis = vectors.flip(1)[:, :width]
-    largest = basis.abs().argmax(0, keepdim=True)
-    basis = basis * basis.gather(0, largest).sign()
     spread = values.clamp(min=0).flip(0)
     explained = float(spread[:width].sum() / spread.sum()) if float(spread.sum()) > 0 else 1.0
-    return basis.contiguous(), explained
+    return fix_signs(basis), explained
 
 
 EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")
@@ -211,13 +259,14 @@ EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")
 class Bases(NamedTuple):
     """Bases `[T, S]` from the teacher's widths to the student's; None where the widths are equal.
 
-    `explained` is the share of the variance of the teacher's word embeddings that the narrowest of them
-    keeps.
+    `explained` is the share of the variance of the teacher's word embeddings that the narrowest of them keeps, or of
+    its hidden states with activations. `measured` are the teacher's blocks by layer, where activations decide.
     """
 
     hidden: Tensor | None = None
     embedding: Tensor | None = None
     explained: float | None = None
+    measured: Mapping[int, BlockActivations] | None = None
 
 
 def embedding_mode(strategy: str, student: Shape, teacher: Shape) -> str:
@@ -260,7 +309,7 @@ def _widths(shape: Shape) -> str:
 
 
 def find_bases(teacher: PreTrainedModel, student: Shape, shape: Shape) -> Bases:
-    """Return the principal directions that lead from the teacher's widths to the student's.
+    """Return the principal directions of the words that lead from the teacher's widths to the student's.
 
     Args:
         teacher: The teacher's base model.
@@ -282,6 +331,29 @@ def find_bases(teacher: PreTrainedModel, student: Shape, shape: Shape) -> Bases:
     return Bases(hidden, embedding, min(explained, default=None))
 
 
+def find_active_bases(
+    teacher: PreTrainedModel, student: Shape, shape: Shape, layers: Sequence[int], seed: int
+) -> Bases:
+    """Return the directions that hidden states of some layers lie along most on random tokens, and these layers.
+
+    Factorised embeddings keep the principal directions of the words.
+
+    Args:
+        teacher: The teacher's base model, of a family whose maps have roles.
+        student: The student's shape, nowhere wider than the teacher's.
+        shape: The teacher's shape.
+        layers: That the student's start from, counted from 1.
+        seed: Of the tokens.
+    """
+    bases, measured = find_bases(teacher, student, shape), measure(teacher, layers, seed)
+    if bases.hidden is None:
+        return bases._replace(measured=measured)
+    chosen = [measured[layer] for layer in dict.fromkeys(layers)]
+    hidden, share = leading_directions(chosen, measured[1], student.hidden)
+    plain = student.embedding == student.hidden and shape.embedding == shape.hidden
+    return Bases(hidden, hidden if plain else bases.embedding, share, measured)
+
+
 def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: PreTrainedModel, bases: Bases) -> None:
     """Copy or project the embeddings, and the map from a factorised width to the hidden width.
 
@@ -298,6 +370,8 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: P
             tables = {name: tensor for name, tensor in given.items() if tensor.dim() == 2}
             given = {name: table.double() @ bases.embedding for name, table in tables.items()}
             how = transfer.projected
+            if bases.measured is not None and bases.hidden is bases.embedding:
+                given |= _narrow_norms(teacher.get_submodule(path), bases.measured[1].inputs, bases.embedding)
         transfer.write(path, student.get_submodule(path), given, how)
     target, source = _projection(student), _projection(teacher)
     if target is None:
@@ -312,6 +386,16 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: P
     how = transfer.copied if bases.hidden is None and bases.embedding is None else transfer.projected
     path = str(family_of(student.config).embedding_projection)
     transfer.write(path, target, {"weight": weight, "bias": bias}, how)
+
+
+def _narrow_norms(embeddings: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
+    """Return scale and shift of the norm that the embeddings end with, by their names in it."""
+    norms = {name: module for name, module in embeddings.named_modules() if isinstance(module, nn.LayerNorm)}
+    return {
+        f"{name}.{own}": value
+        for name, norm in norms.items()
+        for own, value in narrow_norm(norm, outputs, basis).items()
+    }
 
 
 def embedding_paths(model: PreTrainedModel) -> list[str]:

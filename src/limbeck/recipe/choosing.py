@@ -154,9 +154,14 @@ class _Models:
         if isinstance(student, int | str) and depth_alone(student) is not None:
             parse_blueprint(student, teacher.shape)
         try:
-            return cls(teacher, choose_student(_student(student, "ends"), teacher), sentence)
+            chosen = choose_student(_student(student, "ends"), teacher)
+            # Measured with sentence vectors only (docs/results/embedding.md).
+            is_narrower = chosen.shape.hidden < teacher.shape.hidden and bool(chosen.source_layers)
+            if sentence is not None and is_narrower and not _says_start(student):
+                chosen = choose_student(_student(student, "ends", narrow_by="activations"), teacher)
+            return cls(teacher, chosen, sentence)
         except ModelError as error:
-            if isinstance(student, Mapping) and "initialise" in student:
+            if _says_start(student):
                 raise  # It is said what the student starts from.
             return cls(teacher, choose_student(_student(student, "random"), teacher), sentence, str(error))
 
@@ -185,7 +190,10 @@ class _Models:
         layers = f"starts from {named} of the teacher's {theirs.layers}"
         if self.same_width:
             return f"{layers}, the start of the quickstart's recipe"
-        return f"{layers}, cut from {theirs.hidden} to {own.hidden} wide along principal directions"
+        how = "along principal directions"
+        if self.student.spec.initialise.narrow_by == "activations":
+            how += " of its hidden states"
+        return f"{layers}, cut from {theirs.hidden} to {own.hidden} wide {how}"
 
     @property
     def _excess(self) -> str:
@@ -214,11 +222,15 @@ def _teacher(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
         raise RecipeError(f"teacher.{explain(error)}".replace("teacher.recipe", "teacher", 1)) from None
 
 
-def _student(student: int | str | Mapping[str, Any], layers: str) -> StudentSpec:
+def _says_start(student: int | str | Mapping[str, Any]) -> bool:
+    return isinstance(student, Mapping) and "initialise" in student
+
+
+def _student(student: int | str | Mapping[str, Any], layers: str, **start: Any) -> StudentSpec:
     """Return a student that starts from these layers, unless it says what it starts from."""
     given: Any = shape_alone(student)
     if isinstance(given, Mapping) and not names_start(given):
-        given = {**given, "initialise": {**(given.get("initialise") or {}), "layers": layers}}
+        given = {**given, "initialise": {**(given.get("initialise") or {}), "layers": layers, **start}}
     try:
         return StudentSpec.model_validate(given)
     except ValidationError as error:

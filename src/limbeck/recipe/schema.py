@@ -596,6 +596,8 @@ class InitialiseSpec(Strict):
     """random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6]."""
     embeddings: Literal["auto", "copied", "projected", "random"] = "auto"
     """The teacher's embeddings: copied, or projected onto their principal directions when narrower."""
+    narrow_by: Literal["weights", "activations"] = "weights"
+    """Whether the teacher's weights or its activations on random tokens tell what a narrower student keeps."""
     checkpoint: Place | None = None
     """An earlier student of the same shape to start from."""
 

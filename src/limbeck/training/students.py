@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -102,13 +103,19 @@ def never_read(stages: Sequence[Stage], student: PreTrainedModel) -> dict[str, N
     return {kind: rows for kind, rows in found.items() if rows.any()}
 
 
-def fill_rows(student: PreTrainedModel, teacher: PreTrainedModel, rows: Mapping[str, NDArray[np.bool_]]) -> list[str]:
+def fill_rows(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    rows: Mapping[str, NDArray[np.bool_]],
+    start: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Give rows of embedding tables the teacher's values, as `initialise_student` does: copied, or projected.
 
     Args:
         student: Changed in place.
         teacher: The teacher.
         rows: By kind of table which rows.
+        start: Keywords of `find_bases` with which the student started; None is a start at random.
 
     Returns:
         The kinds that were filled: none where the student's embeddings are wider than its teacher's.
@@ -116,7 +123,7 @@ def fill_rows(student: PreTrainedModel, teacher: PreTrainedModel, rows: Mapping[
     shapes = families.shape_of(student.config), families.shape_of(teacher.config)
     if not rows or narrowing.embedding_mode("auto", *shapes) == "random":
         return []
-    basis = narrowing.find_bases(families.base_model(teacher), *shapes).embedding
+    basis = initialise.find_bases(student, teacher, **(start or {})).embedding
     own, theirs = families.embedding_tables(student), families.embedding_tables(teacher)
     filled = [kind for kind in rows if kind in theirs and len(theirs[kind].module.weight) == len(rows[kind])]
     with torch.no_grad():
@@ -312,7 +319,7 @@ def make_student(
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
     report = initialise.initialise_student(
-        student, teacher, layers=start.layers, embeddings=start.embeddings, seed=seed
+        student, teacher, layers=start.layers, embeddings=start.embeddings, narrow_by=start.narrow_by, seed=seed
     )
     if head is None:
         return student, report
@@ -364,7 +371,9 @@ class StudentMaker:
             terms = [term for stage in self.stages for term in stage.terms]
             source = self.load_teacher()
             filled = fill_from_teacher(student, source, names, terms)
-            kinds = fill_rows(student, source, rows)
+            start = spec.initialise
+            how = {"layers": start.layers, "narrow_by": start.narrow_by, "seed": self.seed}
+            kinds = fill_rows(student, source, rows, None if start.checkpoint is not None else how)
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.choice.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None

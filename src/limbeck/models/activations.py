@@ -1,0 +1,249 @@
+"""Narrowing by a teacher's activations on random tokens: the directions, heads and neurons that carry most of them.
+
+Weights alone say which directions the words span, not which of them the layers use: of all-MiniLM-L6-v2's hidden states
+the 192 leading directions of its word embeddings carry half, as many of their own three quarters. No text is needed:
+tokens drawn at random show nearly the same directions.
+
+Written as in `narrowing.py`, with x~ for a hidden state with a one behind it, and C = E[x~ x~ᵀ] over tokens.
+
+Source: hidden states' principal directions as a basis: SliceGPT (arXiv 2401.15024, section 3.3), there for pre-norm
+decoders and on text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.models.families import blocks, row_of, shape_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+ROWS, LENGTH = 64, 32
+"""Rows of random tokens, and tokens of each."""
+_BATCH = 16
+# Of the largest eigenvalue of a moment; smaller ones are as if they were that.
+_FLOOR = 1e-6
+
+
+class Neurons(NamedTuple):
+    """Mean and variance of each feed-forward neuron, `[F]`."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+@dataclass(frozen=True)
+class BlockActivations:
+    """Moments of a block on random tokens, in float64.
+
+    Attributes:
+        inputs: C of its input, `[T + 1, T + 1]`.
+        norms: C of what each of its norms gives, by its path in the block.
+        neurons: Its feed-forward neurons.
+    """
+
+    inputs: Tensor
+    norms: Mapping[str, Tensor]
+    neurons: Neurons
+
+
+class _Moment:
+    """Sums x~ x~ᵀ."""
+
+    def __init__(self) -> None:
+        self.total: Tensor | None = None
+        self.count = 0
+
+    def add(self, rows: Tensor) -> None:
+        """Take in `[..., T]`."""
+        rows = rows.detach().flatten(0, -2).double()
+        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], 1)
+        product = rows.T @ rows
+        self.total = product if self.total is None else self.total + product
+        self.count += len(rows)
+
+    @property
+    def mean(self) -> Tensor:
+        assert self.total is not None
+        return self.total / self.count
+
+
+class _NeuronMoments:
+    """Sums neurons and their squares."""
+
+    def __init__(self) -> None:
+        self.sums: list[Tensor] = []
+        self.count = 0
+
+    def add(self, rows: Tensor) -> None:
+        """Take in `[..., F]`."""
+        rows = rows.detach().flatten(0, -2).double()
+        found = [rows.sum(0), rows.square().sum(0)]
+        self.sums = [a + b for a, b in zip(self.sums, found, strict=True)] if self.sums else found
+        self.count += len(rows)
+
+    @property
+    def mean(self) -> Neurons:
+        mean, square = (total / self.count for total in self.sums)
+        return Neurons(mean, (square - mean.square()).clamp(min=0))
+
+
+@torch.no_grad()
+def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[int, BlockActivations]:
+    """Run a teacher on random tokens, and measure some of its blocks.
+
+    Args:
+        teacher: The base model, of a family whose maps have roles; left as it is.
+        layers: Which, counted from 1; the first is measured too, for the embeddings' output.
+        seed: Of the tokens.
+
+    Returns:
+        Each layer's moments.
+    """
+    roles, found = row_of(teacher.config.model_type).roles, blocks(teacher)
+    assert roles is not None
+    inputs, norms, neurons, hooks = {}, {}, {}, []
+    for layer in sorted({1, *layers}):
+        block = found[layer - 1]
+        inputs[layer], neurons[layer] = _Moment(), _NeuronMoments()
+        norms[layer] = {name: _Moment() for name in roles.norms}
+        hooks += [
+            block.get_submodule(roles.query).register_forward_pre_hook(_before(inputs[layer])),
+            block.get_submodule(roles.ffn_out).register_forward_pre_hook(_before(neurons[layer])),
+            *(block.get_submodule(name).register_forward_hook(_after(to)) for name, to in norms[layer].items()),
+        ]
+    shape, was_training = shape_of(teacher.config), teacher.training
+    length = min(LENGTH, shape.positions or LENGTH)
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(shape.vocabulary, (ROWS, length), generator=generator)
+    if (padding := teacher.config.pad_token_id) is not None:
+        tokens[tokens == padding] = (padding + 1) % shape.vocabulary
+    teacher.eval()
+    try:
+        for rows in tokens.to(teacher.device).split(_BATCH):
+            teacher(input_ids=rows, attention_mask=torch.ones_like(rows))
+    finally:
+        teacher.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return {
+        layer: BlockActivations(
+            inputs[layer].mean, {name: moment.mean for name, moment in norms[layer].items()}, neurons[layer].mean
+        )
+        for layer in inputs
+    }
+
+
+def _before(moment: _Moment | _NeuronMoments) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    return lambda _, given: moment.add(given[0])
+
+
+def _after(moment: _Moment) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+    return lambda _, __, found: moment.add(found)
+
+
+def leading_directions(blocks: Iterable[BlockActivations], first: BlockActivations, width: int) -> tuple[Tensor, float]:
+    """Return the directions that hidden states lie along most, after the embeddings and after each block, all alike.
+
+    Args:
+        blocks: Those that the student's start from.
+        first: The teacher's first, whose input is the embeddings' output.
+        width: How many directions, 1..T.
+
+    Returns:
+        An orthonormal basis `[T, width]`, the most important direction first and the largest entry of each positive,
+        and the share of the mean square that it keeps, 0..1.
+    """
+    states = [first.inputs, *([*block.norms.values()][-1] for block in blocks)]
+    squares = sum(moment[:-1, :-1] / moment[:-1, :-1].trace() for moment in states)
+    assert isinstance(squares, Tensor)
+    basis = fix_signs(torch.linalg.eigh(squares).eigenvectors.flip(1)[:, :width])
+    return basis, float((basis.T @ squares @ basis).trace() / squares.trace())
+
+
+def fix_signs(basis: Tensor) -> Tensor:
+    """Turn the columns of `[T, S]` so that the largest entry of each is positive: the same rows give the same basis."""
+    largest = basis.abs().argmax(0, keepdim=True)
+    return (basis * basis.gather(0, largest).sign()).contiguous()
+
+
+def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
+    """Return a norm's scale and shift in a narrower student: the projected states' length, and the projected shift.
+
+    Args:
+        norm: The teacher's.
+        outputs: C of what it gives.
+        basis: `[T, S]`.
+    """
+    shift = norm.get_parameter("bias").double()
+    centre = torch.cat([torch.eye(len(shift), dtype=shift.dtype), -shift[:, None]], 1)  # Takes the shift off.
+    squares = basis.T @ centre @ outputs @ centre.T @ basis
+    scale = squares.trace().div(basis.shape[1]).sqrt()
+    return {"weight": scale.expand(basis.shape[1]), "bias": basis.T @ shift}
+
+
+class Heads:
+    """The bilinear and linear maps of a block's heads, made of fewer dimensions each.
+
+    A head scores a pair of inputs by x~ᵀ Wqᵀ Wk x~ / √d and writes Wo Wv x~. Of both products the best approximation
+    of a student head's rank is taken, as inputs of moment C feel it (singular values of C^½ Wqᵀ Wk C^½ and Wo Wv C^½).
+
+    Args:
+        query: `[A, d, S + 1]`, its bias last; reads what the student's hidden states are.
+        key: Like `query`.
+        value: Like `query`.
+        output: `[A, S, d]`.
+        inputs: C of these hidden states, `[S + 1, S + 1]`.
+    """
+
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor, inputs: Tensor) -> None:
+        self.query, self.key, self.value, self.output = query, key, value, output
+        values, vectors = torch.linalg.eigh(inputs)
+        values = values.clamp(min=float(values[-1]) * _FLOOR)
+        self._root, self._inverse = (vectors * power @ vectors.T for power in (values.sqrt(), values.rsqrt()))
+
+    def strength(self) -> Tensor:
+        """Return the mean square of what each head writes, up to its probabilities, `[A]`."""
+        return (self.output @ (self.value @ self._root)).square().sum((1, 2))
+
+    def narrow(self, heads: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the four maps of some heads with `size` dimensions each, as they were given."""
+        query, key = self._factor(self.query[heads], self.key[heads], size)
+        gain = math.sqrt(size / self.query.shape[1])  # Scores are divided by √size now.
+        value, output = self.value[heads], self.output[heads]
+        if size < value.shape[1]:
+            left, right = best_factors(output, (value @ self._root).mT, size)
+            value, output = right.mT @ self._inverse, left
+        return query * math.sqrt(gain), key * math.sqrt(gain), value, output
+
+    def _factor(self, query: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        if size == query.shape[1]:
+            return query, key
+        left, right = best_factors((query @ self._root).mT, (key @ self._root).mT, size)
+        return left.mT @ self._inverse, right.mT @ self._inverse
+
+
+def best_factors(left: Tensor, right: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """Factor the best approximation of left · rightᵀ of a rank, of many pairs at once.
+
+    Args:
+        left: `[..., m, d]`.
+        right: `[..., n, d]`.
+        rank: At most d.
+
+    Returns:
+        `[..., m, rank]` and `[..., n, rank]`, of equal columns' lengths; zero where there is no such rank.
+    """
+    (outer, inner), (other_outer, other_inner) = torch.linalg.qr(left), torch.linalg.qr(right)
+    u, values, vh = torch.linalg.svd(inner @ other_inner.mT, full_matrices=False)
+    root = values[..., None, :rank].sqrt()
+    found = outer @ (u[..., :rank] * root), other_outer @ (vh.mT[..., :rank] * root)
+    missing = rank - root.shape[-1]
+    return (nn.functional.pad(found[0], (0, missing)), nn.functional.pad(found[1], (0, missing)))
