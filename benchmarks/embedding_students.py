@@ -398,13 +398,15 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def means() -> Iterator[tuple[str, str, int, dict[str, float | None]]]:
     """Go through shapes and tools with the means of their rows."""
     rows = read_rows(RESULTS)
-    for shape, tool, minutes in dict.fromkeys((row["shape"], row["tool"], row["minutes"]) for row in rows):
-        runs = [row for row in rows if (row["shape"], row["tool"], row["minutes"]) == (shape, tool, minutes)]
+    keys = [(row["shape"], row["tool"], row["minutes"], row.get("start")) for row in rows]
+    for shape, tool, minutes, start in dict.fromkeys(keys):
+        runs = [row for row, key in zip(rows, keys, strict=True) if key == (shape, tool, minutes, start)]
         found: dict[str, float | None] = {}
         for name, of in COLUMNS.items():
             known = [value for run in runs if (value := of(run)) is not None]
             found[name] = statistics.fmean(known) if known else None
-        yield shape, f"{tool}, {minutes:g} min" if minutes else tool, len(runs), found
+        parts = [tool, f"{minutes:g} min" if minutes else "", f"by {start}" if start else ""]
+        yield shape, ", ".join(part for part in parts if part), len(runs), found
 
 
 def table() -> Iterator[str]:

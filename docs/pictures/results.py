@@ -53,15 +53,19 @@ def embedding_figure() -> Figure:
     """Retrieval by students of an embedding model against latency, a colour for each maker, means over seeds.
 
     Students of one shape cost the same, so that they share a latency: the median of their measurements on two cores.
+    Where narrower students started in two ways, those by activations are drawn.
     """
     rows = [
         json.loads(line) for line in (RESULTS / "embedding_students.jsonl").read_text(encoding="utf-8").splitlines()
     ]
+    by_activations = {(row["shape"], row["tool"]) for row in rows if row.get("start")}
     cost: dict[str, list[float]] = {}
     scores: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if row["hardware"]["threads"] == 2:
             cost.setdefault(row["shape"], []).append(row["ms_in_batches"])
+        if (row["shape"], row["tool"]) in by_activations and not row.get("start"):
+            continue
         maker, variant = re.fullmatch("([^:,]+)[:,]? ?(.*)", row["tool"]).groups()
         name = f"{row['shape']}, {variant}" if variant else row["shape"]
         scores.setdefault(maker, {}).setdefault(name, []).append(row["symmetric"]["mrr_at_10"])

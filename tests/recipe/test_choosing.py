@@ -112,6 +112,8 @@ def test_a_narrower_student_of_vectors_keeps_a_map(place):
     (stage,) = recipe["stages"]
     assert stage["method"] == {"name": "aligned_embedding"} and "freeze" not in stage
     assert "learns a map to them and keeps it" in recipe["reasons"]["stages.0.method"]
+    assert recipe["student"]["initialise"] == {"layers": "ends", "narrow_by": "activations"}
+    assert recipe["reasons"]["student"].endswith("24 wide along principal directions of its hidden states")
     (term,) = plan_run(load_recipe(recipe)).stages[0].terms
     assert term.learned_map.kept
 

@@ -21,7 +21,7 @@ from limbeck.core.records import Initialisation
 from limbeck.models.blueprint import StudentBlueprint, build_student, student_config
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
-from limbeck.models.initialise import LayerStrategy, initialise_student
+from limbeck.models.initialise import LayerStrategy, NarrowBy, initialise_student
 from limbeck.models.loading import quiet
 
 LAYERS, HIDDEN, HEADS, FFN, MAX_LENGTH = 4, 48, 4, 96, 128
@@ -64,12 +64,19 @@ def blueprint_like(shape: Shape, layers: int) -> StudentBlueprint:
 
 
 def start_student(
-    teacher: PreTrainedModel, layers: int, strategy: LayerStrategy, *, embeddings: str = "auto", **changes: Any
+    teacher: PreTrainedModel,
+    layers: int,
+    strategy: LayerStrategy,
+    *,
+    embeddings: str = "auto",
+    narrow_by: NarrowBy = "weights",
+    **changes: Any,
 ) -> tuple[PreTrainedModel, Initialisation]:
     """A student of the teacher's shape but for its depth and some changes, started from it, and the record of that."""
     blueprint = blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
     student = build_student(student_config(blueprint, teacher.config), seed=9)
-    return student, initialise_student(student, teacher, layers=strategy, embeddings=embeddings, seed=3)
+    how = {"layers": strategy, "embeddings": embeddings, "narrow_by": narrow_by}
+    return student, initialise_student(student, teacher, seed=3, **how)
 
 
 def special_names(family: str) -> dict[str, str]:
