@@ -54,9 +54,11 @@ def test_moments_are_those_of_the_models_own_hidden_states(monkeypatch):
     teacher, seen = lively(), []
     monkeypatch.setattr(activations, "_BATCH", 10)  # The last batch is shorter.
     handle = teacher.register_forward_pre_hook(lambda _, __, given: seen.append(given["input_ids"]), with_kwargs=True)
-    found = measure(teacher.train(), [3], seed=4)
+    teacher.train().embeddings.eval()
+    found = measure(teacher, [3], seed=4)
     handle.remove()
-    assert teacher.training and not any(module._forward_hooks for module in teacher.modules())
+    assert teacher.training and not teacher.embeddings.training
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in teacher.modules())
     tokens, given = torch.cat(seen), [torch.empty(0)]
     assert tokens.shape == (64, 32) and len(tokens.unique()) > 60
     block = blocks(teacher)[2]
@@ -228,10 +230,32 @@ def test_at_equal_widths_nothing_is_measured(monkeypatch):
     assert record.summary == "Starts from teacher layers 1, 4 and copied embeddings."
 
 
-@pytest.mark.parametrize(("strategy", "embeddings"), [("random", "auto"), ("first", "random")])
-def test_a_random_start_is_refused(strategy, embeddings):
-    with pytest.raises(ModelError, match="narrow_by: activations is for layers and embeddings that start from"):
-        start_student(tiny_model("bert"), 2, strategy, hidden=24, embeddings=embeddings, narrow_by="activations")
+def test_a_random_start_measures_nothing(monkeypatch):
+    """A recipe may change the layers of a student that was chosen to be cut by activations."""
+    monkeypatch.setattr("limbeck.models.narrowing.measure", None)
+    by_weights, by_activations = (
+        start_student(tiny_model("bert"), 2, "random", hidden=24, narrow_by=how) for how in ("weights", "activations")
+    )
+    assert by_activations[1] == by_weights[1]
+    for name, tensor in by_weights[0].state_dict().items():
+        assert torch.equal(by_activations[0].state_dict()[name], tensor)
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"hidden": 24}, "embeddings, narrowed by activations (keeping "),
+    ({"ffn": 48}, "copied embeddings, narrowed by activations."),
+    ({"embedding": 16, "ffn": 48}, "of their variance), narrowed by activations."),
+])  # fmt: skip
+def test_the_record_says_what_activations_decided(changes, said):
+    assert said in start_student(tiny_model("bert"), 2, "ends", narrow_by="activations", **changes)[1].summary
+
+
+@torch.no_grad()
+def test_a_teacher_without_activations_is_refused():
+    teacher = tiny_model("bert")
+    blocks(teacher)[3].output.LayerNorm.weight.fill_(torch.nan)
+    with pytest.raises(ModelError, match="layer 4 gives zeros or numbers that are not finite .* narrow_by: weights"):
+        start_student(teacher, 2, "ends", hidden=24, narrow_by="activations")
 
 
 def test_rows_that_were_never_read_are_filled_along_the_same_directions():

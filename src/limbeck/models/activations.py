@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from limbeck.errors import ModelError
 from limbeck.models.families import blocks, row_of, shape_of
 
 if TYPE_CHECKING:
@@ -106,20 +107,14 @@ def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[
 
     Returns:
         Each layer's moments.
+
+    Raises:
+        ModelError: for hidden states that are zero or not finite.
     """
     roles, found = row_of(teacher.config.model_type).roles, blocks(teacher)
     assert roles is not None
     inputs, norms, neurons, hooks = {}, {}, {}, []
-    for layer in sorted({1, *layers}):
-        block = found[layer - 1]
-        inputs[layer], neurons[layer] = _Moment(), _NeuronMoments()
-        norms[layer] = {name: _Moment() for name in roles.norms}
-        hooks += [
-            block.get_submodule(roles.query).register_forward_pre_hook(_before(inputs[layer])),
-            block.get_submodule(roles.ffn_out).register_forward_pre_hook(_before(neurons[layer])),
-            *(block.get_submodule(name).register_forward_hook(_after(to)) for name, to in norms[layer].items()),
-        ]
-    shape, was_training = shape_of(teacher.config), teacher.training
+    shape, was_training = shape_of(teacher.config), [module.training for module in teacher.modules()]
     length = min(LENGTH, shape.positions or LENGTH)
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(shape.vocabulary, (ROWS, length), generator=generator)
@@ -127,12 +122,29 @@ def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[
         tokens[tokens == padding] = (padding + 1) % shape.vocabulary
     teacher.eval()
     try:
+        for layer in sorted({1, *layers}):
+            block = found[layer - 1]
+            inputs[layer], neurons[layer] = _Moment(), _NeuronMoments()
+            norms[layer] = {name: _Moment() for name in roles.norms}
+            hooks += [
+                block.get_submodule(roles.query).register_forward_pre_hook(_before(inputs[layer])),
+                block.get_submodule(roles.ffn_out).register_forward_pre_hook(_before(neurons[layer])),
+                *(block.get_submodule(name).register_forward_hook(_after(to)) for name, to in norms[layer].items()),
+            ]
         for rows in tokens.to(teacher.device).split(_BATCH):
             teacher(input_ids=rows, attention_mask=torch.ones_like(rows))
     finally:
-        teacher.train(was_training)
+        for module, training in zip(teacher.modules(), was_training, strict=True):
+            module.training = training
         for hook in hooks:
             hook.remove()
+    for layer, moment in inputs.items():
+        outputs = [moment, *norms[layer].values()]
+        if not all(part.mean.isfinite().all() and part.mean[:-1, :-1].trace() > 0 for part in outputs):
+            raise ModelError(
+                f"The teacher's layer {layer} gives zeros or numbers that are not finite on random tokens, so nothing "
+                "can be told by its activations; set narrow_by: weights."
+            )
     return {
         layer: BlockActivations(
             inputs[layer].mean, {name: moment.mean for name, moment in norms[layer].items()}, neurons[layer].mean
@@ -183,7 +195,7 @@ def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Te
         basis: `[T, S]`.
     """
     shift = norm.get_parameter("bias").double()
-    centre = torch.cat([torch.eye(len(shift), dtype=shift.dtype), -shift[:, None]], 1)  # Takes the shift off.
+    centre = torch.cat([torch.eye(len(shift)).to(shift), -shift[:, None]], 1)  # Takes the shift off.
     squares = basis.T @ centre @ outputs @ centre.T @ basis
     scale = squares.trace().div(basis.shape[1]).sqrt()
     return {"weight": scale.expand(basis.shape[1]), "bias": basis.T @ shift}

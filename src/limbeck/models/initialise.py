@@ -83,7 +83,6 @@ def plan_initialisation(
     *,
     layers: LayerStrategy = "random",
     embeddings: str = "auto",
-    narrow_by: NarrowBy = "weights",
 ) -> InitialisationPlan:
     """Check an initialisation without loading any weight.
 
@@ -92,7 +91,6 @@ def plan_initialisation(
         teacher: The teacher's shape.
         layers: See `selected_layers`.
         embeddings: See `embedding_mode`.
-        narrow_by: See `initialise_student`.
 
     Raises:
         ModelError: for another family, vocabulary or strategy than can be matched, a student that is wider
@@ -116,11 +114,6 @@ def plan_initialisation(
     exact = all(getattr(student, number) == getattr(teacher, number) for number in _BLOCK_NUMBERS)
     if sources and not exact:
         narrowing.check_narrowing(student, teacher)
-    if narrow_by == "activations" and (not sources or mode == "random"):
-        raise ModelError(
-            "narrow_by: activations is for layers and embeddings that start from the teacher's; set layers, for "
-            "example to ends, with embeddings: auto, or leave narrow_by out."
-        )
     return InitialisationPlan(tuple(sources), mode, exact)
 
 
@@ -147,9 +140,9 @@ def initialise_student(
         layers: See `selected_layers`.
         embeddings: `"copied"` (equal widths), `"projected"` (narrower), `"random"`, or `"auto"`: whichever of
             these the widths allow.
-        narrow_by: What decides which directions, heads and neurons a narrower student keeps: the teacher's
-            `"weights"`, or its `"activations"` on random tokens, which norms are then scaled and shifted for too. The
-            latter costs one forward pass over 2,048 tokens.
+        narrow_by: What decides which directions, heads and neurons copied layers keep in a narrower student: the
+            teacher's `"weights"`, or its `"activations"` on random tokens, which norms are then scaled and shifted
+            for too. The latter costs one forward pass over 2,048 tokens.
         seed: Of the random tokens, and of the random tensors, which are exactly those that
             `build_student(student.config, seed=seed)` draws.
 
@@ -161,7 +154,7 @@ def initialise_student(
         ModelError: see `plan_initialisation`.
     """
     ours, theirs = shape_of(student.config), shape_of(teacher.config)
-    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings, narrow_by=narrow_by)
+    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings)
     target, source = base_model(student), base_model(teacher)
     bases = find_bases(student, teacher, layers=layers, embeddings=embeddings, narrow_by=narrow_by, seed=seed)
     all_taught = plan.layers and plan.embeddings != "random"
@@ -178,9 +171,11 @@ def initialise_student(
         transfer.take([family_of(target.config).blocks, *_around_blocks(target)], target, fresh, transfer.random)
     explained = bases.explained if plan.embeddings == "projected" else None
     started = f"teacher layers {', '.join(map(str, plan.layers))}" if plan.layers else "random layers"
-    kept = f" (keeping {explained:.0%} of their variance)" if explained is not None else ""
-    if bases.measured is not None and explained is not None:
-        kept = f", narrowed by activations (keeping {explained:.0%} of the hidden states)"
+    by_states = bases.measured is not None and bases.hidden is not None
+    kept = f" (keeping {explained:.0%} of their variance)" if explained is not None and not by_states else ""
+    if bases.measured is not None:
+        share = f" (keeping {bases.explained:.0%} of the hidden states)" if by_states else ""
+        kept += f", narrowed by activations{share}"
     summary = f"Starts from {started} and {plan.embeddings} embeddings{kept}."
     chosen = {"layers": list(plan.layers), "embeddings": plan.embeddings, "explained": explained}
     return Initialisation.read({"summary": summary, **chosen, **asdict(transfer)})
@@ -206,7 +201,7 @@ def find_bases(
         seed: Of the random tokens.
     """
     ours, theirs = shape_of(student.config), shape_of(teacher.config)
-    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings, narrow_by=narrow_by)
+    plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings)
     copies_narrower = bool(plan.layers) and not plan.exact
     if narrow_by == "activations" and copies_narrower:
         return narrowing.find_active_bases(base_model(teacher), ours, theirs, plan.layers, seed)

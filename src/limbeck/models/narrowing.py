@@ -83,8 +83,8 @@ def narrow_block(
     Whole heads are kept, the strongest first in line where the student has fewer. Inside a kept head its leading
     dimensions are kept where the student's heads are narrower, or, with activations, the best of its rank (`Heads`). No
     slice crosses a head boundary. Of the feed-forward neurons the strongest are kept. Strength is the product of the
-    norms of the weights into a unit and out of it; with activations, the mean square or variance of what it writes,
-    and the output's bias takes in the mean of what is left out.
+    norms of the weights into a unit and out of it; with activations, the mean square of what a head writes, and the
+    variance of what a neuron does: the mean of neurons that are left out goes into the bias.
 
     Args:
         transfer: Writes and remembers.
@@ -260,7 +260,7 @@ class Bases(NamedTuple):
     """Bases `[T, S]` from the teacher's widths to the student's; None where the widths are equal.
 
     `explained` is the share of the variance of the teacher's word embeddings that the narrowest of them keeps, or of
-    its hidden states with activations. `measured` are the teacher's blocks by layer, where activations decide.
+    its hidden states where activations decide `hidden`; `measured` are then the teacher's blocks by layer.
     """
 
     hidden: Tensor | None = None
@@ -345,12 +345,13 @@ def find_active_bases(
         layers: That the student's start from, counted from 1.
         seed: Of the tokens.
     """
-    bases, measured = find_bases(teacher, student, shape), measure(teacher, layers, seed)
-    if bases.hidden is None:
+    measured = measure(teacher, layers, seed)
+    plain = student.embedding == student.hidden and shape.embedding == shape.hidden
+    bases = Bases() if plain else find_bases(teacher, student, shape)
+    if student.hidden == shape.hidden:
         return bases._replace(measured=measured)
     chosen = [measured[layer] for layer in dict.fromkeys(layers)]
     hidden, share = leading_directions(chosen, measured[1], student.hidden)
-    plain = student.embedding == student.hidden and shape.embedding == shape.hidden
     return Bases(hidden, hidden if plain else bases.embedding, share, measured)
 
 

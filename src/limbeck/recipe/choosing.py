@@ -157,11 +157,14 @@ class _Models:
             chosen = choose_student(_student(student, "ends"), teacher)
             # Measured with sentence vectors only (docs/results/embedding.md).
             is_narrower = chosen.shape.hidden < teacher.shape.hidden and bool(chosen.source_layers)
-            if sentence is not None and is_narrower and not _says_start(student):
+            says_how = isinstance(student, Mapping) and (
+                names_start(student) or "narrow_by" in (student.get("initialise") or {})
+            )
+            if sentence is not None and is_narrower and not says_how:
                 chosen = choose_student(_student(student, "ends", narrow_by="activations"), teacher)
             return cls(teacher, chosen, sentence)
         except ModelError as error:
-            if _says_start(student):
+            if isinstance(student, Mapping) and "initialise" in student:
                 raise  # It is said what the student starts from.
             return cls(teacher, choose_student(_student(student, "random"), teacher), sentence, str(error))
 
@@ -220,10 +223,6 @@ def _teacher(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
         return TeacherSpec.model_validate(given)
     except ValidationError as error:
         raise RecipeError(f"teacher.{explain(error)}".replace("teacher.recipe", "teacher", 1)) from None
-
-
-def _says_start(student: int | str | Mapping[str, Any]) -> bool:
-    return isinstance(student, Mapping) and "initialise" in student
 
 
 def _student(student: int | str | Mapping[str, Any], layers: str, **start: Any) -> StudentSpec:

@@ -102,8 +102,7 @@ def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
     config = student_config(blueprint, teacher.config, source_layers=sources)
     found = shape_of(config)
     if spec.initialise.checkpoint is None:
-        start = spec.initialise
-        plan_initialisation(found, teacher.shape, layers=layers, embeddings=start.embeddings, narrow_by=start.narrow_by)
+        plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
     elif not teacher.stage:
         _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
     return StudentChoice(spec, config, blueprint, found, sources)

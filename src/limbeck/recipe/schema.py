@@ -597,7 +597,7 @@ class InitialiseSpec(Strict):
     embeddings: Literal["auto", "copied", "projected", "random"] = "auto"
     """The teacher's embeddings: copied, or projected onto their principal directions when narrower."""
     narrow_by: Literal["weights", "activations"] = "weights"
-    """Whether the teacher's weights or its activations on random tokens tell what a narrower student keeps."""
+    """Whether weights or activations on random tokens tell what copied layers keep in a narrower student."""
     checkpoint: Place | None = None
     """An earlier student of the same shape to start from."""
 
