@@ -589,17 +589,18 @@ class StageTeacherSpec(TeacherSpec):
         return self
 
 
-class InitialiseSpec(Strict):
+class InitialiseSpec(Grown):
     """What the student starts from."""
 
     layers: LayerStrategy | list[Whole] = "random"
     """random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6]."""
     embeddings: Literal["auto", "copied", "projected", "random"] = "auto"
     """The teacher's embeddings: copied, or projected onto their principal directions when narrower."""
-    narrow_by: Literal["weights", "activations"] = "weights"
-    """Whether weights or activations on random tokens tell what copied layers keep in a narrower student."""
+    narrow_by: Literal["weights", "activations"] | None = None
+    """What narrows copied layers: the teacher's weights, or its activations on random tokens; default: weights."""
     checkpoint: Place | None = None
     """An earlier student of the same shape to start from."""
+    added = frozenset({"narrow_by"})
 
 
 class ShapeSpec(Strict):

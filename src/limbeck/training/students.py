@@ -319,7 +319,12 @@ def make_student(
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
     report = initialise.initialise_student(
-        student, teacher, layers=start.layers, embeddings=start.embeddings, narrow_by=start.narrow_by, seed=seed
+        student,
+        teacher,
+        layers=start.layers,
+        embeddings=start.embeddings,
+        narrow_by=start.narrow_by or "weights",
+        seed=seed,
     )
     if head is None:
         return student, report
@@ -372,7 +377,7 @@ class StudentMaker:
             source = self.load_teacher()
             filled = fill_from_teacher(student, source, names, terms)
             start = spec.initialise
-            how = {"layers": start.layers, "narrow_by": start.narrow_by, "seed": self.seed}
+            how = {"layers": start.layers, "narrow_by": start.narrow_by or "weights", "seed": self.seed}
             kinds = fill_rows(student, source, rows, None if start.checkpoint is not None else how)
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.choice.shape.hidden == self.source.shape.hidden
