@@ -71,6 +71,12 @@ def test_narrower_students_take_rows_by_projection_and_wider_ones_none():
     assert fill_rows(wide, teacher, rows) == []
 
 
+def test_a_narrower_student_with_other_words_still_takes_segments():
+    teacher, narrow = tiny_model("bert"), tiny_model("bert", hidden=24, seed=1)
+    narrow.resize_token_embeddings(50)
+    assert fill_rows(narrow, teacher, {"segments": np.array([False, True])}) == ["segments"]
+
+
 def test_scores_of_a_tied_output_layer_train_every_token(tiny_recipe):
     tiny_recipe["stages"][0] |= {"method": {"name": "mlm"}, "text": {"pairs": True, "join": True}}
     tiny_recipe["stages"][0]["training"]["max_steps"] = 1

@@ -1,8 +1,8 @@
 """Narrowing by a teacher's activations on random tokens: the directions, heads and neurons that carry most of them.
 
 Weights alone say which directions the words span, not which of them the layers use: of all-MiniLM-L6-v2's hidden states
-the 192 leading directions of its word embeddings carry half, as many of their own three quarters. No text is needed:
-tokens drawn at random show nearly the same directions.
+on such tokens, the 192 leading directions of its word embeddings carry 57 to 72 % after the embeddings and layers 1, 3
+and 6, as many of the states' own 79 to 92 %. No text is needed: its tokens show nearly the same directions.
 
 Written as in `narrowing.py`, with x~ for a hidden state with a one behind it, and C = E[x~ x~ᵀ] over tokens.
 
@@ -138,19 +138,20 @@ def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[
             module.training = training
         for hook in hooks:
             hook.remove()
-    for layer, moment in inputs.items():
-        outputs = [moment, *norms[layer].values()]
-        if not all(part.mean.isfinite().all() and part.mean[:-1, :-1].trace() > 0 for part in outputs):
-            raise ModelError(
-                f"The teacher's layer {layer} gives zeros or numbers that are not finite on random tokens, so nothing "
-                "can be told by its activations; set narrow_by: weights."
-            )
-    return {
+    measured = {
         layer: BlockActivations(
             inputs[layer].mean, {name: moment.mean for name, moment in norms[layer].items()}, neurons[layer].mean
         )
         for layer in inputs
     }
+    for layer, activations in measured.items():
+        moments = (activations.inputs, *activations.norms.values())
+        if not all(moment.isfinite().all() and moment[:-1, :-1].trace() > 0 for moment in moments):
+            raise ModelError(
+                f"The teacher's layer {layer} gives zeros or numbers that are not finite on random tokens, so nothing "
+                "can be told by its activations; set narrow_by: weights."
+            )
+    return measured
 
 
 def _before(moment: _Moment | _NeuronMoments) -> Callable[[nn.Module, tuple[Any, ...]], None]:

@@ -78,11 +78,7 @@ class InitialisationPlan:
 
 
 def plan_initialisation(
-    student: Shape,
-    teacher: Shape,
-    *,
-    layers: LayerStrategy = "random",
-    embeddings: str = "auto",
+    student: Shape, teacher: Shape, *, layers: LayerStrategy = "random", embeddings: str = "auto"
 ) -> InitialisationPlan:
     """Check an initialisation without loading any weight.
 

@@ -115,7 +115,7 @@ def fill_rows(
         student: Changed in place.
         teacher: The teacher.
         rows: By kind of table which rows.
-        start: Keywords of `find_bases` with which the student started; None is a start at random.
+        start: Keywords of `initialise.find_bases` of a student that was cut by activations; None goes by the words.
 
     Returns:
         The kinds that were filled: none where the student's embeddings are wider than its teacher's.
@@ -123,7 +123,10 @@ def fill_rows(
     shapes = families.shape_of(student.config), families.shape_of(teacher.config)
     if not rows or narrowing.embedding_mode("auto", *shapes) == "random":
         return []
-    basis = initialise.find_bases(student, teacher, **(start or {})).embedding
+    if start is None:
+        basis = narrowing.find_bases(families.base_model(teacher), *shapes).embedding
+    else:
+        basis = initialise.find_bases(student, teacher, **start).embedding
     own, theirs = families.embedding_tables(student), families.embedding_tables(teacher)
     filled = [kind for kind in rows if kind in theirs and len(theirs[kind].module.weight) == len(rows[kind])]
     with torch.no_grad():
@@ -377,8 +380,9 @@ class StudentMaker:
             source = self.load_teacher()
             filled = fill_from_teacher(student, source, names, terms)
             start = spec.initialise
-            how = {"layers": start.layers, "narrow_by": start.narrow_by or "weights", "seed": self.seed}
-            kinds = fill_rows(student, source, rows, None if start.checkpoint is not None else how)
+            by_activations = start.narrow_by == "activations" and start.layers != "random" and start.checkpoint is None
+            how = start.model_dump(include={"layers", "embeddings", "narrow_by"}) | {"seed": self.seed}
+            kinds = fill_rows(student, source, rows, how if by_activations else None)
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.choice.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
