@@ -5,7 +5,7 @@
     python benchmarks/embedding_students.py --table
 
 all-MiniLM-L6-v2 (6x384) becomes 3x384 and 3x192, on Wikipedia (`wikipedia-en` below DATA) and one fifth questions
-of SQuAD 1.1's part `v1.1-train.json`. `--minutes` are of training; two probes say how many steps they are.
+of SQuAD 1.1's part `v1.1-train.json`. `--minutes` are of training; probes say how many steps they are.
 Tools can be measured side by side, each with one thread (OMP_NUM_THREADS=1) and twice the minutes.
 
 - limbeck: `aligned_embedding`, with and without hidden states below, and at the teacher's width `sentence_embedding`.
@@ -53,8 +53,8 @@ START = "activations"
 """By which narrower students are cut from the teacher; rows without it are of students cut by its weights."""
 BATCH, RATE, LENGTH, QUESTIONS = 64, 1e-3, 64, 0.2
 """Rows of a step, peak learning rate, most tokens of a row, share of questions."""
-PROBES = (30, 120)
-"""Steps of the two runs by which the rate of training is found, beside what each run takes once."""
+PROBES = (30, 30, 150)
+"""Steps of three runs: the first loads and compiles, the others tell the rate of training and what a run takes once."""
 LAYERS = {"hidden_weight": 30.0, "layer_mapping": {1: 1, 2: 3}, "layer_weight": 9.0}
 LIMBECK: dict[str, dict[str, Any]] = {
     "limbeck: vectors": {"name": "aligned_embedding"},
@@ -174,7 +174,7 @@ def by_limbeck(inputs: Inputs, shape: str, tool: str, seed: int, minutes: float)
     probes = [
         limbeck.distill(inputs.recipe(method, shape, seed, output, max_steps=steps), overwrite=True) for steps in PROBES
     ]
-    steps = steps_of(minutes, *(probe.record["stages"][0]["seconds"] for probe in probes))
+    steps = steps_of(minutes, *(probe.record["stages"][0]["seconds"] for probe in probes[1:]))
     made = limbeck.distill(inputs.recipe(method, shape, seed, output, max_steps=steps), overwrite=True)
     stage = made.record["stages"][0]
     return made.student, {"steps": steps, "seconds": stage["seconds"], "precision": stage["precision"]}
@@ -189,12 +189,13 @@ def by_sentence_transformers(
     start, teacher = str(inputs.start(shape, seed)), SentenceTransformer(inputs.teacher, device="cpu")
     teacher.max_seq_length = LENGTH
     probes = [inputs.sentences(steps * BATCH, seed) for steps in PROBES]
-    steps = steps_of(minutes, *(train_peer(start, teacher, texts, seed, PEERS[tool])[1] for texts in probes))
-    student, seconds = train_peer(start, teacher, inputs.sentences(steps * BATCH, seed), seed, PEERS[tool])
+    seconds = [train_peer(start, teacher, texts, seed, PEERS[tool])[1] for texts in probes]
+    steps = steps_of(minutes, *seconds[1:])
+    student, taken = train_peer(start, teacher, inputs.sentences(steps * BATCH, seed), seed, PEERS[tool])
     output = inputs.work / "sentence-transformers"
     shutil.rmtree(output, ignore_errors=True)
     student.save(str(output))
-    return output, {"steps": steps, "seconds": round(seconds, 1)}
+    return output, {"steps": steps, "seconds": round(taken, 1)}
 
 
 def train_peer(start: str, teacher: Any, texts: Sequence[str], seed: int, rate: float) -> tuple[Any, float]:
@@ -247,8 +248,9 @@ def by_model2vec(inputs: Inputs, tool: str) -> tuple[Path, dict[str, Any]]:
 
 def steps_of(minutes: float, first: float, second: float) -> int:
     """Return how many steps fit into the minutes, by the seconds of the probes."""
-    each = max((second - first) / (PROBES[1] - PROBES[0]), 1e-3)
-    return max(PROBES[0] + round((60 * minutes - first) / each), PROBES[0])
+    _, short, long = PROBES
+    each = max((second - first) / (long - short), 1e-3)
+    return max(short + round((60 * minutes - first) / each), short)
 
 
 # Scores.
