@@ -10,7 +10,7 @@ import os
 import posixpath
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -77,7 +77,7 @@ class GuardedStream(io.RawIOBase):
         self._first = from_start
         self._unpacked = 0
         self._ended = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder: codecs.IncrementalDecoder | None = None  # From the first byte that is not ASCII.
         self._nuls = self._bad = self._judged = 0
         self.damage: Exception | None = None
 
@@ -87,6 +87,8 @@ class GuardedStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from the content; return the number of bytes, 0 at the end or at the damage."""
+        if self._ended:
+            return 0
         filled = self._fill(buffer)
         if self._first and self._is_text:  # The beginning is judged as a whole, however it arrives.
             while 0 < filled < len(buffer) and (more := self._fill(memoryview(buffer)[filled:])):
@@ -141,8 +143,9 @@ class GuardedStream(io.RawIOBase):
         self._nuls = self._bad = self._judged = 0
 
     def _undecodable(self, block: bytes) -> int:
-        if block.isascii() and not self._decoder.getstate()[0]:
+        if block.isascii() and (self._decoder is None or not self._decoder.getstate()[0]):
             return 0
+        self._decoder = self._decoder or codecs.getincrementaldecoder("utf-8")("replace")
         return self._decoder.decode(block).count("\ufffd")
 
 
@@ -182,9 +185,15 @@ def suffixes_of(path: FilePath) -> list[str]:
     return [] if name.endswith(".") else ["." + suffix for suffix in name.lstrip(".").lower().split(".")[1:]]
 
 
+def compression_of(path: FilePath) -> str:
+    """Return which of `COMPRESSIONS` the name of a file ends in; empty for none."""
+    last = "".join(suffixes_of(path)[-1:])
+    return last if last in COMPRESSIONS else ""
+
+
 def is_compressed(path: FilePath) -> bool:
     """Whether the name of a file ends in one of `COMPRESSIONS`."""
-    return bool(suffixes := suffixes_of(path)) and suffixes[-1] in COMPRESSIONS
+    return bool(compression_of(path))
 
 
 @contextmanager
@@ -203,24 +212,26 @@ def open_file(
     Raises:
         CorpusError: if the file cannot be read at all.
     """
-    packed = is_compressed(path)
+    packed = compression_of(path)
     guard: GuardedStream | None = None
     try:
-        with ExitStack() as files:
-            raw = files.enter_context(_raw(path, buffered=is_binary or packed))
+        with _raw(path, buffered=is_binary or bool(packed)) as raw:
             if is_binary and not packed:
                 yield raw
                 return
-            if not packed:
+            if position and not packed:
                 raw.seek(position)
-            content = files.enter_context(_unpacked(raw, suffixes_of(path)[-1] if packed else ""))
-            from_start = packed or position == 0
-            guard = GuardedStream(content, packed=raw if packed else None, is_text=not is_binary, from_start=from_start)
-            stream = files.enter_context(io.BufferedReader(guard, buffer_size=BUFFER_BYTES))
-            left = position if packed else 0
-            while left > 0 and (skipped := stream.read(min(left, _SKIPPED_AT_ONCE))):
-                left -= len(skipped)
-            yield stream
+            guard = GuardedStream(
+                _unpacked(raw, packed),
+                packed=raw if packed else None,
+                is_text=not is_binary,
+                from_start=bool(packed) or position == 0,
+            )
+            with io.BufferedReader(guard, buffer_size=BUFFER_BYTES) as stream:
+                left = position if packed else 0
+                while left > 0 and (skipped := stream.read(min(left, _SKIPPED_AT_ONCE))):
+                    left -= len(skipped)
+                yield stream
     except GeneratorExit:  # The reader wants no more; at the interpreter's end the names below are gone.
         raise
     except NotTextError as error:
@@ -251,9 +262,9 @@ def _raw(path: FilePath, *, buffered: bool) -> BinaryIO:
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
 
 
-def _unpacked(raw: BinaryIO, compression: str) -> AbstractContextManager[Any]:
+def _unpacked(raw: BinaryIO, compression: str) -> Any:
     unpack = {".gz": _UnpackedGz, ".xz": _UnpackedXz, ".zst": _unpack_zst}.get(compression)
-    return nullcontext(raw if unpack is None else _Unpacked(raw, unpack))
+    return raw if unpack is None else _Unpacked(raw, unpack)
 
 
 def _unpack_zst(packed: BinaryIO) -> Any:
@@ -426,16 +437,14 @@ def file_size(path: FilePath) -> int:
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
 
 
-def resolve_files(files: Iterable[FilePath]) -> Iterator[tuple[FilePath, str]]:
-    """Iterate over files, each with its path without links; an address stays as it is.
+def resolve_files(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Iterate over files, each with its path without links.
 
     Every folder is resolved once: to resolve a path asks about each folder above it.
     """
     folders: dict[str, str] = {}
     for file in files:
-        if isinstance(file, str):
-            yield file, file
-        elif file.is_symlink():
+        if file.is_symlink():
             yield file, str(file.resolve())
         else:
             folder, name = os.path.split(file)

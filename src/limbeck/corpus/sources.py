@@ -286,12 +286,14 @@ class Files:
 
     Args:
         files: Files of known kinds.
+        places: Their paths without links; of remote ones the addresses.
         ignored: Files that were found beside them and are of no known kind.
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
         header: Names of the fields of tables without a header.
     """
 
     files: Sequence[FilePath]
+    places: Sequence[str]
     ignored: Sequence[FilePath]
     text_column: str | None
     header: tuple[str, ...] = ()
@@ -300,7 +302,7 @@ class Files:
         """Return path, size and time of change of every file."""
         column: list[Any] = [] if self.text_column is None else [self.text_column]
         column += [list(self.header)] if self.header else []
-        return ["files", *column, [_file_state(file, place) for file, place in opening.resolve_files(self.files)]]
+        return ["files", *column, list(map(_file_state, self.files, self.places))]
 
     def shards(self) -> int:
         """Return the number of files."""
@@ -378,7 +380,7 @@ class Files:
             done = ends[cursor.shard]
             path = self.files[cursor.shard] if cursor.shard < len(self.files) else None
             # Elsewhere a position does not count stored bytes.
-            if path is not None and not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary:
+            if cursor.position and path and not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary:
                 done = min(done + int(cursor.position), ends[cursor.shard + 1])
             progress(done, ends[-1] if ends[-1] < UNKNOWN_SIZE else None, "bytes")
 
@@ -505,8 +507,7 @@ def local_files(sources: Iterable[str]) -> list[Path]:
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
     """
-    found = (file for text in filter(_is_here, sources) for file in find_files(text).files)
-    return [Path(place) for _, place in opening.resolve_files(found)]
+    return [Path(place) for text in filter(_is_here, sources) for place in find_files(text).places]
 
 
 def _is_here(text: str) -> bool:
@@ -569,20 +570,20 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
+def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[str], list[str]]:
     with _reaching(f"Cannot reach '{one_line(text)}'"):
         system, name = file_system(text)
         if _GLOB_CHARACTERS.intersection(name):
             found = sorted(system.glob(name))
         else:
             found = sorted(system.find(name)) if system.isdir(name) else [name] if system.exists(name) else []
-        addresses: list[FilePath] = [system.unstrip_protocol(path) for path in found]
+        addresses = [system.unstrip_protocol(path) for path in found]
     files = [address for address in addresses if suffix_of(address) in suffixes]
     if not addresses:
         raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")
     if not files:
         raise CorpusError(f"'{one_line(text)}' names no file of a supported type: {_supported(suffixes, addresses[0])}")
-    return files, [address for address in addresses if address not in files]
+    return files, files, [address for address in addresses if address not in files]
 
 
 def _supported(suffixes: Collection[str], path: FilePath = "") -> str:
@@ -605,10 +606,10 @@ def _match(pattern: Path) -> list[Path]:
     return matches
 
 
-def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
-    """Return the files at some paths of a supported type, each once, and the others."""
+def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[Path], list[str], list[Path]]:
+    """Return the files at some paths of a supported type, each once, their paths without links, and other files."""
     files: list[Path] = []
-    ignored: list[FilePath] = []
+    ignored: list[Path] = []
     for path in paths:
         found = _walk(path) if path.is_dir() else [path]
         for file in found:
@@ -623,7 +624,7 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
         raise CorpusError(f"'{one_line(text)}' has an unsupported file type; supported: {said}")
     # Links, and patterns that match a folder and its files, name a file more than once.
     unique = {place: path for path, place in opening.resolve_files(reversed(files))}
-    return list(unique.values())[::-1], ignored
+    return list(unique.values())[::-1], list(unique)[::-1], ignored
 
 
 def _walk(folder: Path) -> list[Path]:
