@@ -230,6 +230,14 @@ def test_lines_that_tell_whether_a_blank_one_is_to_come(tmp_path, lines):
     assert texts == (["\n".join(written)] if lines == 999 else written)
 
 
+def test_files_of_a_folder_are_read_as_their_paths_are_compared(tmp_path):
+    for name in ("b.txt", "a-b.txt", "a/c.txt", "a/b/d.txt", "a.txt", ".hidden/e.txt", "a/.f.txt"):
+        write_texts(tmp_path / name, [name])
+    found = read(tmp_path)[0]
+    assert found == ["a/b/d.txt", "a/c.txt", "a-b.txt", "a.txt", "b.txt"]
+    assert found == [str(path) for path in sorted(Path(name) for name in found)]
+
+
 def test_many_small_files_are_opened_once_and_their_folder_is_resolved_once(tmp_path, monkeypatch):
     texts = [f"Text {number}, é.\nIts end." for number in range(40)]
     for number, text in enumerate(texts):

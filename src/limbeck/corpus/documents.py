@@ -398,8 +398,9 @@ def split_documents(found: FoundText, where: str, cursor: Cursor, report: Source
         return
     if replaced:
         report.note("document whose control characters were replaced", where)
-    parts = [part for piece in cut_text(cleaned, LONGEST_DOCUMENT) if (part := piece.strip())]
-    if len(parts) > 1:
+    parts = [cleaned]
+    if len(cleaned) > LONGEST_DOCUMENT:
+        parts = [part for piece in cut_text(cleaned, LONGEST_DOCUMENT) if (part := piece.strip())]
         report.note(CUT_DOCUMENT, where)
     report.muted = False
     for number, part in islice(enumerate(parts, start=1), cursor.within, None):

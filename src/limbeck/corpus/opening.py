@@ -6,10 +6,9 @@ A `GuardedStream` passes the bytes of a file on as long as they can be the conte
 import codecs
 import io
 import lzma
-import os
 import posixpath
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
@@ -24,7 +23,6 @@ from limbeck.errors import CorpusError
 # Control characters that no text has; tab, newlines, form feed and the escape of coloured logs may be there.
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-_LONGEST_MARK = 4
 
 
 class NotTextError(Exception):
@@ -93,14 +91,15 @@ class GuardedStream(io.RawIOBase):
         if self._first and self._is_text:  # The beginning is judged as a whole, however it arrives.
             while 0 < filled < len(buffer) and (more := self._fill(memoryview(buffer)[filled:])):
                 filled += more
-            if bytes(buffer[: min(filled, _LONGEST_MARK)]).startswith(_WIDE_MARKS):
-                raise NotTextError("in a wide encoding")
+        block = bytes(buffer[:filled]) if self._is_text else b""
+        if self._first and block.startswith(_WIDE_MARKS):
+            raise NotTextError("in a wide encoding")
         self._unpacked += filled
         try:
             if self._packed is not None and self._unpacked > documents.most_unpacked(self.packed_position()):
                 raise DamagedError(f"it unpacks to more than {documents.MOST_EXPANSION} times its size")
             if self._is_text:
-                self._judge(bytes(buffer[:filled]))
+                self._judge(block)
         except DamagedError as error:
             self.damage = error
             return 0
@@ -435,22 +434,6 @@ def file_size(path: FilePath) -> int:
     except Exception as error:  # Each file system raises other kinds.
         reason = getattr(error, "strerror", None) or first_line(error)
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
-
-
-def resolve_files(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Iterate over files, each with its path without links.
-
-    Every folder is resolved once: to resolve a path asks about each folder above it.
-    """
-    folders: dict[str, str] = {}
-    for file in files:
-        if file.is_symlink():
-            yield file, str(file.resolve())
-        else:
-            folder, name = os.path.split(file)
-            if folder not in folders:
-                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
-            yield file, folders[folder] + name
 
 
 def read_lines(path: Path) -> list[str]:

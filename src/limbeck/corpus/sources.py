@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from glob import escape, has_magic, iglob
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from limbeck.core.files import tried_beside
+from limbeck.core.machine import without_collecting
 from limbeck.core.registry import Registry
-from limbeck.corpus import documents, installed_docs, opening, readers
+from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, file_system, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
@@ -420,6 +421,7 @@ def _reaching(failed: str) -> Iterator[None]:
         raise CorpusError(f"{failed}: {one_line(first_line(error)).removesuffix('.')}.") from error
 
 
+@without_collecting()
 def find_files(text: str, text_column: str | None = None) -> Files:
     """Find the files that a file, folder, glob pattern or address names.
 
@@ -606,15 +608,30 @@ def _match(pattern: Path) -> list[Path]:
     return matches
 
 
+class _Member(NamedTuple):
+    """A path that is no folder.
+
+    Args:
+        path: As it was found.
+        is_file: Whether a regular file is there; pipes, devices and links to nothing are none.
+        is_link: Whether it is a link itself.
+    """
+
+    path: Path
+    is_file: bool
+    is_link: bool
+
+
 def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[Path], list[str], list[Path]]:
     """Return the files at some paths of a supported type, each once, their paths without links, and other files."""
-    files: list[Path] = []
+    files: list[_Member] = []
     ignored: list[Path] = []
     for path in paths:
-        found = _walk(path) if path.is_dir() else [path]
-        for file in found:
-            # Pipes, devices and links to nothing are no files.
-            (files if suffix_of(file) in suffixes and file.is_file() else ignored).append(file)
+        for member in _walk(path) if path.is_dir() else [_Member(path, path.is_file(), path.is_symlink())]:
+            if member.is_file and suffix_of(member.path) in suffixes:
+                files.append(member)
+            else:
+                ignored.append(member.path)
     if not files:
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
             raise CorpusError(f"'{one_line(text)}' is not a regular file: give a file with text.")
@@ -623,35 +640,50 @@ def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[
             raise CorpusError(f"The folder '{one_line(text)}' holds no file of a supported type: {said}")
         raise CorpusError(f"'{one_line(text)}' has an unsupported file type; supported: {said}")
     # Links, and patterns that match a folder and its files, name a file more than once.
-    unique = {place: path for path, place in opening.resolve_files(reversed(files))}
+    unique = {place: file.path for place, file in zip(_without_links(files[::-1]), files[::-1], strict=True)}
     return list(unique.values())[::-1], list(unique)[::-1], ignored
 
 
-def _walk(folder: Path) -> list[Path]:
+def _without_links(files: Iterable[_Member]) -> Iterator[str]:
+    """Iterate over the paths of files without links; every folder is resolved once, since each above it is asked."""
+    folders: dict[str, str] = {}
+    for file in files:
+        if file.is_link:
+            yield str(file.path.resolve())
+        else:
+            folder, name = os.path.split(file.path)
+            if folder not in folders:
+                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
+            yield folders[folder] + name
+
+
+def _walk(folder: Path) -> list[_Member]:
     """Return the members of `folder` and those below, sorted, but hidden ones; links are followed, each folder once."""
-    files: list[Path] = []
+    members: list[_Member] = []
     entered: set[tuple[int, int]] = set()
-
-    def refuse(error: OSError) -> None:
-        raise CorpusError(f"Cannot read the folder '{one_line(error.filename)}': {error.strerror}.") from error
-
-    try:
-        for parent, names, members in os.walk(folder, followlinks=True, onerror=refuse):
-            stat = Path(parent).stat()
+    waiting = [folder]
+    while waiting:
+        parent, folders = waiting.pop(), list[Path]()
+        try:
+            stat = parent.stat()
             if (stat.st_dev, stat.st_ino) in entered:
-                names.clear()
                 continue
             entered.add((stat.st_dev, stat.st_ino))
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            files += [Path(parent, name) for name in members if not name.startswith(".")]
-    except RecursionError as error:
-        raise CorpusError(
-            f"The folder '{one_line(folder)}' is nested too deeply: name the folders below it."
-        ) from error
-    except OSError as error:
-        refuse(error)
-    # As paths are compared, which takes a while for each comparison.
-    return sorted(files, key=lambda file: file.parts)
+            with os.scandir(parent) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    path, is_link = Path(entry.path), entry.is_symlink()
+                    kind = path if is_link else entry  # An entry would stumble over links that lead in a circle.
+                    if kind.is_dir():
+                        folders.append(path)
+                    else:
+                        members.append(_Member(path, kind.is_file(), is_link))
+        except OSError as error:
+            raise CorpusError(f"Cannot read the folder '{one_line(parent)}': {error.strerror}.") from error
+        waiting += sorted(folders, reverse=True)
+    # As paths are compared, which takes a while for each comparison: folder by folder.
+    return sorted(members, key=lambda member: str(member.path).replace(os.sep, "\0"))
 
 
 def _nearby(path: Path) -> str:
