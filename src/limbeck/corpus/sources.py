@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from glob import escape, has_magic, iglob
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from limbeck.core.files import tried_beside
 from limbeck.core.machine import without_collecting
 from limbeck.core.registry import Registry
 from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
+from limbeck.corpus.listing import list_files, match_pattern, supported_types
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, file_system, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
@@ -439,9 +440,9 @@ def find_files(text: str, text_column: str | None = None) -> Files:
     if _is_there(path):
         if text_column is None and path.is_dir():
             suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
-        return Files(*_sort_out([path], text, suffixes), text_column)
+        return Files(*list_files([path], text, suffixes), text_column)
     if _GLOB_CHARACTERS.intersection(text):
-        return Files(*_sort_out(_match(path), text, suffixes), text_column)
+        return Files(*list_files(match_pattern(path), text, suffixes), text_column)
     on_hub = f" For a Hub data set, write '{_HUB}{one_line(text)}'." if _HUB_NAME.fullmatch(text) else ""
     raise CorpusError(f"There is no file, folder or data set '{one_line(text)}'.{_nearby(path)}{on_hub}")
 
@@ -584,106 +585,10 @@ def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[
     if not addresses:
         raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")
     if not files:
-        raise CorpusError(f"'{one_line(text)}' names no file of a supported type: {_supported(suffixes, addresses[0])}")
+        raise CorpusError(
+            f"'{one_line(text)}' names no file of a supported type: {supported_types(suffixes, addresses[0])}"
+        )
     return files, files, [address for address in addresses if address not in files]
-
-
-def _supported(suffixes: Collection[str], path: FilePath = "") -> str:
-    said = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
-    has_rows = suffix_of(path) in readers.readable_suffixes("rows") and suffix_of(path) not in suffixes
-    return f"{said} Tables are read as labelled rows: give corpus.task." if has_rows else said
-
-
-def _match(pattern: Path) -> list[Path]:
-    """Return the paths that match a glob pattern, sorted; `**` does not follow links, so it always ends."""
-    start = Path(pattern.anchor)
-    try:
-        matches = sorted(start.glob(str(pattern.relative_to(start))))
-    except (ValueError, OSError) as error:
-        raise CorpusError(f"Cannot read the pattern '{one_line(pattern)}': {one_line(error)}.") from error
-    named = set(pattern.parts)  # Hidden files and folders count only where they are named.
-    matches = [path for path in matches if not any(part[0] == "." and part not in named for part in path.parts)]
-    if not matches:
-        raise CorpusError(f"No file matches '{one_line(pattern)}': check the pattern, and the folder it starts from.")
-    return matches
-
-
-class _Member(NamedTuple):
-    """A path that is no folder.
-
-    Args:
-        path: As it was found.
-        is_file: Whether a regular file is there; pipes, devices and links to nothing are none.
-        is_link: Whether it is a link itself.
-    """
-
-    path: Path
-    is_file: bool
-    is_link: bool
-
-
-def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[Path], list[str], list[Path]]:
-    """Return the files at some paths of a supported type, each once, their paths without links, and other files."""
-    files: list[_Member] = []
-    ignored: list[Path] = []
-    for path in paths:
-        for member in _walk(path) if path.is_dir() else [_Member(path, path.is_file(), path.is_symlink())]:
-            if member.is_file and suffix_of(member.path) in suffixes:
-                files.append(member)
-            else:
-                ignored.append(member.path)
-    if not files:
-        if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
-            raise CorpusError(f"'{one_line(text)}' is not a regular file: give a file with text.")
-        said = _supported(suffixes, next(iter(ignored), paths[0]))
-        if paths[0].is_dir():
-            raise CorpusError(f"The folder '{one_line(text)}' holds no file of a supported type: {said}")
-        raise CorpusError(f"'{one_line(text)}' has an unsupported file type; supported: {said}")
-    # Links, and patterns that match a folder and its files, name a file more than once.
-    unique = {place: file.path for place, file in zip(_without_links(files[::-1]), files[::-1], strict=True)}
-    return list(unique.values())[::-1], list(unique)[::-1], ignored
-
-
-def _without_links(files: Iterable[_Member]) -> Iterator[str]:
-    """Iterate over the paths of files without links; every folder is resolved once, since each above it is asked."""
-    folders: dict[str, str] = {}
-    for file in files:
-        if file.is_link:
-            yield str(file.path.resolve())
-        else:
-            folder, name = os.path.split(file.path)
-            if folder not in folders:
-                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
-            yield folders[folder] + name
-
-
-def _walk(folder: Path) -> list[_Member]:
-    """Return the members of `folder` and those below, sorted, but hidden ones; links are followed, each folder once."""
-    members: list[_Member] = []
-    entered: set[tuple[int, int]] = set()
-    waiting = [folder]
-    while waiting:
-        parent, folders = waiting.pop(), list[Path]()
-        try:
-            stat = parent.stat()
-            if (stat.st_dev, stat.st_ino) in entered:
-                continue
-            entered.add((stat.st_dev, stat.st_ino))
-            with os.scandir(parent) as entries:
-                for entry in entries:
-                    if entry.name.startswith("."):
-                        continue
-                    path, is_link = Path(entry.path), entry.is_symlink()
-                    kind = path if is_link else entry  # An entry would stumble over links that lead in a circle.
-                    if kind.is_dir():
-                        folders.append(path)
-                    else:
-                        members.append(_Member(path, kind.is_file(), is_link))
-        except OSError as error:
-            raise CorpusError(f"Cannot read the folder '{one_line(parent)}': {error.strerror}.") from error
-        waiting += sorted(folders, reverse=True)
-    # As paths are compared, which takes a while for each comparison: folder by folder.
-    return sorted(members, key=lambda member: str(member.path).replace(os.sep, "\0"))
 
 
 def _nearby(path: Path) -> str:
