@@ -195,10 +195,12 @@ def test_what_is_no_ordinary_file(tmp_path):
     os.mkfifo(folder / "pipe.txt")
     (folder / "broken.txt").symlink_to(tmp_path / "nothing")
     (folder / "itself.txt").symlink_to(folder / "itself.txt")
+    (folder / "too long").symlink_to("y" * 300)
+    (folder / "too long.txt").symlink_to("y" * 300)
     (folder / "archive.tar.gz").write_bytes(gzip.compress(archive()))
     texts, report = read(folder)
     assert texts == ["good"]
-    assert report.counts == {"file of another kind, skipped": 4}
+    assert report.counts == {"file of another kind, skipped": 6}
     with pytest.raises(CorpusError, match=r"pipe\.txt' is not a regular file"):
         read(folder / "pipe.txt")
     with pytest.raises(CorpusError, match="There is no file"):

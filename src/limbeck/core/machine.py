@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import platform
 import resource
@@ -55,18 +54,6 @@ def release_freed_memory() -> None:
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Keep Python from searching for circles of garbage while many objects are made that form none."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _function(name: str) -> Any:

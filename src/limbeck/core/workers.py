@@ -3,6 +3,7 @@
 `run_tasks` is for long tasks whose process may die; `map_parallel` spreads many short ones, in order.
 """
 
+import gc
 import multiprocessing
 import os
 import shutil
@@ -312,6 +313,18 @@ def single_threaded_tokenizers(wanted: bool = True) -> Iterator[None]:
             del os.environ["TOKENIZERS_PARALLELISM"]
         else:
             os.environ["TOKENIZERS_PARALLELISM"] = before
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Pause this process's search for reference cycles while many objects are made that form none."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def available_cores() -> int:

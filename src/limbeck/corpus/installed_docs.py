@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.core.machine import without_collecting
-from limbeck.core.workers import map_parallel
+from limbeck.core.workers import map_parallel, without_collecting
 from limbeck.corpus.documents import Cursor, Document, SourceReport, Step, clean_text
 from limbeck.corpus.manual_pages import manual_text
 from limbeck.corpus.prose import Prose, extract_prose
@@ -332,5 +331,5 @@ def _new_documents(result: FileProse, path: str, seen: set[str], report: SourceR
 
 
 def _read_chunk(paths: list[str]) -> list[FileProse]:
-    with without_collecting():  # Syntax trees have no circles, and collecting costs a fifth of the time.
+    with without_collecting():  # Syntax trees have no reference cycles, and collecting costs a fifth of the time.
         return [(read_docstrings if path.endswith(".py") else read_page)(path) for path in paths]

@@ -1,12 +1,12 @@
 """Listing: the files of this machine that a path, a folder or a pattern names, each once.
 
-Entries of a folder say what they are, so that not every file of many small ones has to be asked for it.
+Entries of a folder say what they are, so that files need not be asked one by one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
     files: list[_Member] = []
     ignored: list[Path] = []
     for path in paths:
-        for member in _walk(path) if path.is_dir() else [_Member(path, path.is_file(), path.is_symlink())]:
+        for member in _walk(path) if path.is_dir() else [_Member(path, _is(path.is_file), path.is_symlink())]:
             if member.is_file and suffix_of(member.path) in suffixes:
                 files.append(member)
             else:
@@ -65,12 +65,13 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
             raise CorpusError(f"The folder '{one_line(text)}' holds no file of a supported type: {said}")
         raise CorpusError(f"'{one_line(text)}' has an unsupported file type; supported: {said}")
     # Links, and patterns that match a folder and its files, name a file more than once.
-    unique = {place: file.path for place, file in zip(_without_links(files[::-1]), files[::-1], strict=True)}
+    files.reverse()  # The first of several names stays, in the place of the last.
+    unique = {place: file.path for place, file in zip(_without_links(files), files, strict=True)}
     return list(unique.values())[::-1], list(unique)[::-1], ignored
 
 
 def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
-    """Return the suffixes as the end of a refusal; of a table as `path` how it is read instead."""
+    """Return the end of a refusal of `path`: the suffixes, and how tables are read."""
     said = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
     has_rows = suffix_of(path) in readers.readable_suffixes("rows") and suffix_of(path) not in suffixes
     return f"{said} Tables are read as labelled rows: give corpus.task." if has_rows else said
@@ -91,7 +92,7 @@ class _Member(NamedTuple):
 
 
 def _without_links(files: Iterable[_Member]) -> Iterator[str]:
-    """Iterate over the paths of files without links; every folder is resolved once, since each above it is asked."""
+    """Iterate over the paths of files without links, resolving a folder once: that asks about each above it."""
     folders: dict[str, str] = {}
     for file in files:
         if file.is_link:
@@ -119,14 +120,21 @@ def _walk(folder: Path) -> list[_Member]:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
-                    path, is_link = Path(entry.path), entry.is_symlink()
-                    kind = path if is_link else entry  # An entry would stumble over links that lead in a circle.
-                    if kind.is_dir():
+                    path = Path(entry.path)
+                    if _is(entry.is_dir):
                         folders.append(path)
                     else:
-                        members.append(_Member(path, kind.is_file(), is_link))
+                        members.append(_Member(path, _is(entry.is_file), entry.is_symlink()))
         except OSError as error:
             raise CorpusError(f"Cannot read the folder '{one_line(parent)}': {error.strerror}.") from error
         waiting += sorted(folders, reverse=True)
-    # As paths are compared, which takes a while for each comparison: folder by folder.
+    # The order of paths, folder by folder; comparing the paths themselves is slow.
     return sorted(members, key=lambda member: str(member.path).replace(os.sep, "\0"))
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    """Ask an entry or a path what it is; a link that leads nowhere, in a circle or out of reach is nothing."""
+    try:
+        return kind()
+    except OSError:
+        return False

@@ -218,7 +218,7 @@ def open_file(
             if is_binary and not packed:
                 yield raw
                 return
-            if position and not packed:
+            if not packed:
                 raw.seek(position)
             guard = GuardedStream(
                 _unpacked(raw, packed),
