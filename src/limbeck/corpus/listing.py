@@ -92,7 +92,7 @@ class _Member(NamedTuple):
 
 
 def _without_links(files: Iterable[_Member]) -> Iterator[str]:
-    """Iterate over the paths of files without links, resolving a folder once: that asks about each above it."""
+    """Iterate over the paths of files without links; a folder is resolved once, which asks about every one above it."""
     folders: dict[str, str] = {}
     for file in files:
         if file.is_link:

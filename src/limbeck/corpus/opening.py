@@ -85,7 +85,7 @@ class GuardedStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from the content; return the number of bytes, 0 at the end or at the damage."""
-        if self._ended:
+        if self._ended or self.damage is not None:
             return 0
         filled = self._fill(buffer)
         if self._first and self._is_text:  # The beginning is judged as a whole, however it arrives.
@@ -110,8 +110,6 @@ class GuardedStream(io.RawIOBase):
         return 0 if self._packed is None else self._packed.tell()
 
     def _fill(self, buffer: Any) -> int:
-        if self._ended or self.damage is not None:
-            return 0
         filled = 0
         try:
             if isinstance(self._content, io.FileIO):  # A small file costs more to allocate for than to read.
