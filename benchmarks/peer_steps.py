@@ -20,12 +20,14 @@ the batch. On ragged batches the two differ, so every side's loss is compared by
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 import tempfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -112,8 +114,21 @@ def make_batch(setting: Setting) -> Batch:
 def make_model(role: str, setting: Setting, *, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
     """The teacher or the student, with weights that depend on the seed and their names alone.
 
-    They are never there in another dtype as a whole: the highest resident size would remember it.
+    On a CPU they are never there twice, nor in another dtype as a whole: the highest resident size would remember it.
+    For other devices they are drawn once.
     """
+    if setting.device == "cpu":
+        return _draw_model(role, setting, dtype, **options)
+    drawn = _model_of(role, replace(setting, batch=0, length=0), dtype, tuple(options.items()))
+    return copy.deepcopy(drawn).to(setting.device)
+
+
+@lru_cache
+def _model_of(role: str, setting: Setting, dtype: torch.dtype, options: tuple[tuple[str, Any], ...]) -> PreTrainedModel:
+    return _draw_model(role, setting, dtype, **dict(options))
+
+
+def _draw_model(role: str, setting: Setting, dtype: torch.dtype, **options: Any) -> PreTrainedModel:
     layers, width = setting.teacher if role == "teacher" else setting.student
     dropout = setting.dropout if role == "student" else 0.0
     config = BertConfig(
@@ -132,7 +147,7 @@ def make_model(role: str, setting: Setting, *, dtype: torch.dtype = torch.float3
             generator = torch.Generator().manual_seed(zlib.crc32(f"{setting.seed} {role} {name}".encode()))
             if not name.endswith("LayerNorm.weight"):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * INITIALISER_RANGE)
-    return model.to(setting.device)
+    return model
 
 
 def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None) -> Side:

@@ -1,7 +1,7 @@
 """Measures limbeck on a GPU, part by part, in under nine minutes: `make gpu`, or `python -m benchmarks.gpu`.
 
 It runs from the source tree by the packages that are there; --wheels names a folder with wheels of those that are not.
-Every part has a process and a time of its own. What fails, or finds no time, is said, and stops nothing else. The file
+Every part has a process and a time of its own, and imports while the one before measures. What fails, or finds no time, is said, and stops nothing else. The file
 of the device below `benchmarks/results/gpu` is written anew after each part. --dry runs the same code at toy sizes on
 the CPU, into `build/gpu`.
 """
@@ -17,46 +17,72 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.parts import PARTS, Part, Request, Row, run_part
+from benchmarks.gpu.parts import PARTS, Part, Row, run_part
 from benchmarks.gpu.tables import render
 from benchmarks.gpu.wheels import install_missing
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DRY_RESULTS = ROOT / "benchmarks" / "results" / "gpu", ROOT / "build" / "gpu"
 LEAST = 10.0
-"""Seconds below which no part is begun: importing torch takes most of them."""
+"""Seconds below which no part is begun."""
 
 
-def measure_part(part: Part, seconds: float, dry: bool, folder: Path, environment: dict[str, str]) -> Row:
-    """Run a part in its own process, and end it when its time is up.
+@dataclass(frozen=True)
+class Started:
+    """A part's process, which imports what it needs and then waits for its time."""
+
+    part: Part
+    process: subprocess.Popen[str]
+    rows: Path
+    log: Path
+
+
+def start_part(part: Part, dry: bool, folder: Path, environment: dict[str, str]) -> Started:
+    """Start a part's process: its imports take as long as some measurements, and run beside the part before."""
+    rows, log = folder / f"{part.name}.jsonl", folder / f"{part.name}.log"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--part", part.name, "--rows", str(rows)]
+    command += ["--dry"] if dry else []
+    rows.touch()
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, text=True, stdin=subprocess.PIPE,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    return Started(part, process, rows, log)
+
+
+def stop(started: Started) -> None:
+    """End a part's process, and what it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(started.process.pid, signal.SIGKILL)
+    started.process.communicate()
+
+
+def measure_part(started: Started, seconds: float) -> Row:
+    """Let a part measure, and end it when its time is up.
 
     Returns:
         The part's name, status, seconds, problem and rows.
     """
-    started, rows_file, log = time.monotonic(), folder / f"{part.name}.jsonl", folder / f"{part.name}.log"
-    command = [sys.executable, "-m", "benchmarks.gpu", "--part", part.name, "--rows", str(rows_file)]
-    command += ["--seconds", str(seconds), *(["--dry"] if dry else [])]
-    rows_file.touch()
-    with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            status = "failed" if process.wait(seconds) else "done"
-        except subprocess.TimeoutExpired:
-            status = "out of time"
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    rows = [json.loads(line) for line in rows_file.read_text(encoding="utf-8").splitlines()]
+    began, process = time.monotonic(), started.process
+    try:
+        process.communicate(f"{seconds}\n", timeout=seconds)
+        status = "failed" if process.returncode else "done"
+    except subprocess.TimeoutExpired:
+        status = "out of time"
+        stop(started)
+    rows = [json.loads(line) for line in started.rows.read_text(encoding="utf-8").splitlines()]
     problem = rows.pop()["problem"] if status == "failed" and rows and set(rows[-1]) == {"problem"} else None
     if status == "failed":
-        sys.stderr.write(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+        sys.stderr.write(started.log.read_text(encoding="utf-8", errors="replace")[-4000:])
         problem = problem or f"the process ended with {process.returncode}"
-    took = round(time.monotonic() - started, 1)
-    return {"part": part.name, "status": status, "seconds": took, "problem": problem, "rows": rows}
+    took = round(time.monotonic() - began, 1)
+    return {"part": started.part.name, "status": status, "seconds": took, "problem": problem, "rows": rows}
 
 
 def measure_all(arguments: argparse.Namespace, folder: Path, environment: dict[str, str]) -> int:
@@ -64,19 +90,22 @@ def measure_all(arguments: argparse.Namespace, folder: Path, environment: dict[s
     deadline = time.monotonic() + 60 * arguments.minutes
     found: dict[str, Any] = {"dry": arguments.dry, "minutes": arguments.minutes, "parts": []}
     chosen = [part for part in PARTS if part.name in ("device", *arguments.parts) or not arguments.parts]
-    path = None
-    for part in chosen:
-        left = deadline - time.monotonic()
+    path, ahead = None, start_part(chosen[0], arguments.dry, folder, environment)
+    for part, following in zip(chosen, [*chosen[1:], None], strict=True):
+        left, started = deadline - time.monotonic(), ahead
+        if following is not None:
+            ahead = start_part(following, arguments.dry, folder, environment)
         if left < LEAST:
+            stop(started)
             done = {"part": part.name, "status": "left out", "seconds": 0, "problem": "no time was left", "rows": []}
         else:
-            limit = left if arguments.dry else min(part.seconds, left)
-            done = measure_part(part, limit, arguments.dry, folder, environment)
+            done = measure_part(started, left if arguments.dry else min(part.seconds, left))
         found["parts"].append(done)
         print(f"{part.name}: {done['status']} in {done['seconds']} s {done['problem'] or ''}".rstrip(), flush=True)
         if path is None:
             if not done["rows"]:
                 print(f"The device could not be measured: {done['problem'] or done['status']}", file=sys.stderr)
+                stop(ahead)
                 return 1
             name = re.sub(r"[^a-z0-9]+", "-", done["rows"][0]["machine"]["device"].lower()).strip("-")
             path = (arguments.output or (DRY_RESULTS if arguments.dry else RESULTS)) / f"{name}.json"
@@ -97,10 +126,9 @@ def main() -> int:
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the tables of a result file")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
-        return run_part(arguments.part, Request(arguments.dry, arguments.seconds), arguments.rows)
+        return run_part(arguments.part, arguments.dry, arguments.rows)
     if arguments.table:
         print(render(json.loads(arguments.table.read_text(encoding="utf-8"))))
         return 0

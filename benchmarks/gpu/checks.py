@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu.parts import Request, Row
@@ -21,7 +22,20 @@ def measure(request: Request) -> Iterator[Row]:
         RuntimeError: where one fails, with the names of those that do.
     """
     files = sorted({str(path) for path in (ROOT / "tests").rglob("test_*_gpu.py")})
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *files]
+    workers = ["-n", "8"] if find_spec("xdist") else []  # Compilers take most of the time.
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "gpu",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:benchmark",
+        *workers,
+        *files,
+    ]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     print(ran.stdout, ran.stderr)
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)s?\b", ran.stdout[-300:])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ class Request:
 
     Attributes:
         dry: Toy sizes on the CPU, by the same code.
-        seconds: That it has, the imports included.
+        seconds: That it has.
     """
 
     dry: bool
@@ -52,19 +53,19 @@ class Part:
 
 
 PARTS = (
-    Part("device", "The device", "device:measure", 40),
+    Part("device", "The device", "device:measure", 30),
     Part("relation", "`relation_kl`, forward and backward", "losses:measure_relation", 60),
-    Part("step_base", "Whole steps, BERT-base to 6x384", "steps:measure_base", 110),
-    Part("step_large", "Whole steps, BERT-large to 6x384", "steps:measure_large", 110),
-    Part("loop", "Host syncs in the training loop", "loop:measure", 40),
-    Part("soft_labels", "Soft labels from hidden states", "losses:measure_soft_labels", 45),
-    Part("generation", "A generation of 12 students", "generation:measure", 50),
-    Part("tests", "Tests marked `gpu`", "checks:measure", 90),
+    Part("tests", "Tests marked `gpu`", "checks:measure", 60),
+    Part("step_base", "Whole steps, BERT-base to 6x384", "steps:measure_base", 100),
+    Part("step_large", "Whole steps, BERT-large to 6x384", "steps:measure_large", 130),
+    Part("loop", "Host syncs in the training loop", "loop:measure", 30),
+    Part("soft_labels", "Soft labels from hidden states", "losses:measure_soft_labels", 30),
+    Part("generation", "A generation of 12 students", "generation:measure", 60),
 )
 
 
-def run_part(name: str, request: Request, rows: Path) -> int:
-    """Run a part in this process, and add each of its rows to a file as soon as it is there.
+def run_part(name: str, dry: bool, rows: Path) -> int:
+    """Import a part in this process, wait for the seconds that it gets, and add its rows to a file one by one.
 
     Returns:
         0, or 1 after an error, whose line ends the file.
@@ -74,7 +75,7 @@ def run_part(name: str, request: Request, rows: Path) -> int:
     with rows.open("a", encoding="utf-8") as file:
         try:
             measure: Measure = getattr(importlib.import_module(f"benchmarks.gpu.{module}"), function)
-            for row in measure(request):
+            for row in measure(Request(dry, float(sys.stdin.readline()))):
                 print(json.dumps(row), file=file, flush=True)
         except Exception as error:
             traceback.print_exc()

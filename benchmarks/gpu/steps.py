@@ -30,7 +30,7 @@ TOY = replace(BASE, teacher="2x48", student="1x24", batch=4, length=16, vocabula
 """In place of both in a dry run; the peers' random words begin at the thousandth."""
 DROPOUT = 0.1
 # Seconds of a side's timing, and those below which none is begun.
-TIMED, LEAST = 6.0, 8.0
+TIMED, LEAST = 3.0, 8.0
 SIDES = (
     ("limbeck", "bfloat16"),
     *((peer, "bfloat16") for peer in reversed(PEERS)),

@@ -22,6 +22,7 @@ def install_missing(folder: Path, target: Path) -> list[str]:
     wheels = [wheel for wheel in sorted(folder.glob("*.whl")) if _plain(wheel.name.split("-")[0]) not in here]
     if wheels:
         options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--find-links", folder, "--target", target]
+        options += ["--ignore-requires-python"]  # bertdistiller takes Python up to 3.12, and no 3.12.1.
         done = subprocess.run([sys.executable, "-m", "pip", "install", *options, *wheels])
         if done.returncode:
             raise SystemExit(f"pip could not install the wheels of '{folder}'; see its message above")

@@ -1,5 +1,6 @@
 """`make gpu`: parts that fail or take too long stop nothing, and a dry run measures all parts without rare packages."""
 
+import io
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu.parts import PARTS, Part, Request, run_part
+from benchmarks.gpu.parts import PARTS, Part, run_part
 from benchmarks.gpu.tables import render
 from benchmarks.gpu.wheels import install_missing
 
@@ -21,10 +22,13 @@ OF_CPUS = ("training/module.py", "models/packing.py", "kernels/packed_attention.
 
 
 def test_a_part_that_breaks_or_takes_too_long_is_told(tmp_path, capfd):
-    broken = command.measure_part(Part("unknown", "", "", 9), 60, True, tmp_path, ENVIRONMENT)
+    def measure(part, seconds):
+        return command.measure_part(command.start_part(part, True, tmp_path, ENVIRONMENT), seconds)
+
+    broken = measure(Part("unknown", "", "", 9), 60)
     assert (broken["status"], broken["problem"]) == ("failed", "the process ended with 1")
     assert "StopIteration" in capfd.readouterr().err
-    slow = command.measure_part(PARTS[0], 0.01, True, tmp_path, ENVIRONMENT)
+    slow = measure(PARTS[0], 0.01)
     assert (slow["status"], slow["rows"]) == ("out of time", [])
 
 
@@ -34,7 +38,8 @@ def test_an_error_is_the_last_row(tmp_path, monkeypatch):
         raise ValueError("no\nmore")
 
     monkeypatch.setattr("benchmarks.gpu.checks.measure", measure)
-    assert run_part("tests", Request(dry=True, seconds=9), tmp_path / "rows") == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO("9\n"))
+    assert run_part("tests", True, tmp_path / "rows") == 1
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     assert rows == [{"a": "cpu"}, {"problem": "ValueError: no"}]
 

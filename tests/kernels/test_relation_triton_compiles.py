@@ -17,7 +17,7 @@ from limbeck.kernels import relation_triton, relation_triton_kernels
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.uint8: "*u8", torch.int32: "*i32"}
 TYPES |= {int: "i32", float: "fp32"}
-OPTIONS = ("num_warps", "enable_fp_fusion")
+OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 
 class Compiled:
     def __init__(self, kernel):
@@ -39,7 +39,6 @@ class Compiled:
 
 for name in ("relation_forward_kernel", "relation_gradient_kernel"):
     setattr(relation_triton_kernels, name, Compiled(getattr(relation_triton_kernels, name)))
-relation_triton.gradient_precision = lambda vectors: "ieee" if vectors.dtype == torch.float32 else "tf32x3"
 for TARGET in ((90, torch.bfloat16, True), (80, torch.float32, False)):
     _, dtype, symmetric = TARGET
     a, b = (torch.zeros(2, 128, 48, dtype=dtype) for _ in range(2))

@@ -10,6 +10,7 @@ is how they are tested without a GPU.
 import importlib.util
 import math
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -100,14 +101,11 @@ class Launch:
         batch, length, _ = student[0].shape
         self.tiles = plan_tiles(length, *self.sizes, wide=any(x.dtype == torch.float32 for x in given))
         self.programs = math.ceil(length / self.tiles.tokens) * batch * heads
-        if valid is None:
-            self.mask = [student[0], student[0]]  # which are not read
-        else:
-            position = torch.arange(1, length + 1, device=valid.device, dtype=torch.int32)
-            # The mask in bytes, and where each sample's last valid token ends.
-            self.mask = [valid.contiguous().view(torch.uint8), (position * valid).amax(1)]
+        # The mask in bytes; without one it is not read.
+        self.mask = student[0] if valid is None else valid.contiguous().view(torch.uint8)
         self.constants = {
             "MASKED": valid is not None,
+            "SPAN": 1 << (length - 1).bit_length(),
             "STUDENT_SIZE": self.sizes[0],
             "TEACHER_SIZE": self.sizes[1],
             "STUDENT_CHUNK": self.tiles.student,
@@ -115,6 +113,8 @@ class Launch:
             # The interpreter multiplies bfloat16 as if it were whole numbers.
             "WIDEN": interpreting(),
             "num_warps": self.tiles.warps,
+            # Loads that are copied ahead are of four bytes each; many programs on a multiprocessor hide them as well.
+            "num_stages": 1,
             "enable_fp_fusion": True,
         }
 
@@ -122,9 +122,12 @@ class Launch:
 def gradient_precision(vectors: Tensor) -> str:
     """Return how the float32 probabilities are multiplied with `vectors`.
 
-    Three TF32 products have the result right to about 2⁻²¹, far below what rounding to 16 bits costs, and run on the
-    matrix units of NVIDIA's GPUs from Ampere on. Float32 results get float32 products.
+    Bfloat16 gets two products, of their leading 16 bits and of the rest, and float16 three in TF32 on NVIDIA's GPUs
+    from Ampere on. They have the result right to about 2⁻¹⁶ and 2⁻²¹, far below what rounding it to 16 bits costs, and
+    run on the matrix units. Float32 results get float32 products.
     """
+    if vectors.dtype == torch.bfloat16:
+        return "halves"
     if vectors.dtype == torch.float32 or not vectors.is_cuda or torch.version.hip is not None:
         return "ieee"
     return "tf32x3" if torch.cuda.get_device_capability(vectors.device)[0] >= 8 else "ieee"
@@ -171,8 +174,11 @@ def relation_kl_triton(
     symmetric = student_b is student_a and teacher_b is teacher_a
     pairs = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
     vectors = [x for a, b in pairs for x in (a, None if symmetric else b)]
-    total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
-    return total
+    if torch.compiler.is_compiling():
+        total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
+        return total
+    found: Tensor = _RelationKL.apply(*vectors, valid, heads, causal)
+    return found
 
 
 def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
@@ -199,13 +205,7 @@ def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.float(), b.float()
 
 
-@torch.library.custom_op(
-    "limbeck::relation_kl_forward",
-    mutates_args=(),
-    schema="(Tensor student_a, Tensor? student_b, Tensor teacher_a, Tensor? teacher_b, Tensor? valid, int heads, "
-    "bool causal) -> (Tensor, Tensor, Tensor)",
-)
-def _forward(
+def compute(
     student_a: Tensor,
     student_b: Tensor | None,
     teacher_a: Tensor,
@@ -225,13 +225,22 @@ def _forward(
         tokens = launch.tiles.tokens
         with on_device_of(student_a):
             relation_forward_kernel[(launch.programs,)](
-                *launch.vectors, *launch.mask, divergence, *terms, length, heads, *launch.scales, *launch.strides,
+                *launch.vectors, launch.mask, divergence, *terms, length, heads, *launch.scales, *launch.strides,
                 CAUSAL=causal, ROWS=tokens, COLUMNS=tokens, **launch.constants,
             )  # fmt: skip
     return divergence.sum(dtype=torch.float64).float(), terms[0], terms[1]
 
 
-@_forward.register_fake
+_forward_op = torch.library.custom_op(
+    "limbeck::relation_kl_forward",
+    compute,
+    mutates_args=(),
+    schema="(Tensor student_a, Tensor? student_b, Tensor teacher_a, Tensor? teacher_b, Tensor? valid, int heads, "
+    "bool causal) -> (Tensor, Tensor, Tensor)",
+)
+
+
+@_forward_op.register_fake
 def _(student_a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     batch, length, _ = student_a.shape
     *_, heads, _ = rest
@@ -240,13 +249,7 @@ def _(student_a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     return student_a.new_empty((), dtype=torch.float32), student_terms, teacher_terms
 
 
-@torch.library.custom_op(
-    "limbeck::relation_kl_gradient",
-    mutates_args=(),
-    schema="(Tensor upstream, Tensor student_own, Tensor? student_other, Tensor teacher_own, Tensor? teacher_other, "
-    "Tensor? valid, Tensor student_terms, Tensor teacher_terms, bool as_rows, bool as_columns, bool causal) -> Tensor",
-)
-def _gradient(
+def compute_gradient(
     upstream: Tensor,
     student_own: Tensor,
     student_other: Tensor | None,
@@ -273,7 +276,7 @@ def _gradient(
         programs = launch.programs * math.ceil(size / launch.tiles.student)
         with on_device_of(student_own):
             relation_gradient_kernel[(programs,)](
-                *launch.vectors, *launch.mask, student_terms, teacher_terms, upstream, gradient,
+                *launch.vectors, launch.mask, student_terms, teacher_terms, upstream, gradient,
                 length, heads, *launch.scales, 1 / math.sqrt(size), *launch.strides,
                 AS_ROWS=as_rows, AS_COLUMNS=as_columns, CAUSAL=causal, PRECISION=gradient_precision(student_own),
                 OWN=tokens, OTHERS=tokens, **launch.constants,
@@ -281,7 +284,16 @@ def _gradient(
     return gradient.to(student_own.dtype)
 
 
-@_gradient.register_fake
+_gradient_op = torch.library.custom_op(
+    "limbeck::relation_kl_gradient",
+    compute_gradient,
+    mutates_args=(),
+    schema="(Tensor upstream, Tensor student_own, Tensor? student_other, Tensor teacher_own, Tensor? teacher_other, "
+    "Tensor? valid, Tensor student_terms, Tensor teacher_terms, bool as_rows, bool as_columns, bool causal) -> Tensor",
+)
+
+
+@_gradient_op.register_fake
 def _(upstream: Tensor, student_own: Tensor, *_rest: Any) -> Tensor:
     return student_own.new_empty(student_own.shape)
 
@@ -293,10 +305,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.causal = causal
 
 
-def _backward(ctx: Any, upstream: Tensor, *_unused: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, upstream: Tensor, make: Callable[..., Tensor]) -> tuple[Tensor | None, ...]:
+    """The gradients of all inputs, where `make` computes one."""
     refuse_second_derivative("relation_kl with backend 'triton'", "choose backend 'reference'")
     student_a, student_b, teacher_a, teacher_b, valid, *log_sums = ctx.saved_tensors
-    make = torch.ops.limbeck.relation_kl_gradient
     wants_a, wants_b = ctx.needs_input_grad[:2]
     grad_a = grad_b = None
     if student_b is None:
@@ -311,4 +323,22 @@ def _backward(ctx: Any, upstream: Tensor, *_unused: Tensor) -> tuple[Tensor | No
     return grad_a, grad_b, None, None, None, None, None
 
 
-_forward.register_autograd(_backward, setup_context=_keep)
+def _backward_in_graph(ctx: Any, upstream: Tensor, *_unused: Tensor) -> tuple[Tensor | None, ...]:
+    return _backward(ctx, upstream, torch.ops.limbeck.relation_kl_gradient)
+
+
+_forward_op.register_autograd(_backward_in_graph, setup_context=_keep)
+
+
+class _RelationKL(torch.autograd.Function):
+    """The same outside of a graph: a registered operation takes several times as long to start."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        output = compute(*inputs)
+        _keep(ctx, inputs, output)
+        return output[0]
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return _backward(ctx, upstream, compute_gradient)

@@ -15,7 +15,7 @@ Vectors are read where they lie, `[B, L, heads · d]`, each token with its strid
 """
 
 # Numbers that a kernel is compiled for are in capitals, as Triton's own kernels have them.
-# ruff: noqa: N803
+# ruff: noqa: N803, N806
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, import-untyped, import-not-found"
 import triton
 import triton.language as tl
@@ -70,13 +70,20 @@ def _kept(valid, tokens, length, MASKED: tl.constexpr):
 
 
 @triton.jit
+def _end(valid, first, length, SPAN: tl.constexpr):
+    """Where the last valid token of a sample ends, from where there is nothing to see; 0 for rows that lie there."""
+    places = tl.arange(0, SPAN)
+    stop = tl.max(tl.where(_kept(valid, places, length, True), places + 1, 0), 0)
+    return tl.where(first < stop, stop, 0)
+
+
+@triton.jit
 def relation_forward_kernel(
     student_a,
     student_b,
     teacher_a,
     teacher_b,
     valid,
-    ends,
     divergence,
     student_terms,
     teacher_terms,
@@ -93,6 +100,7 @@ def relation_forward_kernel(
     teacher_b_batch,
     teacher_b_token,
     MASKED: tl.constexpr,
+    SPAN: tl.constexpr,
     CAUSAL: tl.constexpr,
     STUDENT_SIZE: tl.constexpr,
     TEACHER_SIZE: tl.constexpr,
@@ -118,9 +126,7 @@ def relation_forward_kernel(
     stop = length
     if MASKED:
         valid += sample * length
-        # Nothing valid lies from there on: no columns to see, and no work for rows.
-        stop = tl.load(ends + sample)
-        stop = tl.where(first < stop, stop, 0)
+        stop = _end(valid, first, length, SPAN)
     if CAUSAL:
         stop = tl.minimum(stop, first + ROWS)
     counted = _kept(valid, rows, length, MASKED)
@@ -134,9 +140,7 @@ def relation_forward_kernel(
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         seen = _kept(valid, columns, length, MASKED)
-        allowed = counted[:, None] & seen[None, :]
-        if CAUSAL:
-            allowed &= columns[None, :] <= rows[:, None]
+        bias = tl.where(seen, 0.0, MASKED_LOGIT)
         student_columns = _load(student_b, columns, seen, student_b_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
         teacher_columns = _load(teacher_b, columns, seen, teacher_b_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
         student = _logits(
@@ -149,15 +153,20 @@ def relation_forward_kernel(
             teacher_columns, teacher_b, columns, seen, teacher_b_token,
             teacher_scale, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
         )  # fmt: skip
-        student = tl.where(allowed, student, MASKED_LOGIT)
-        teacher = tl.where(allowed, teacher, MASKED_LOGIT)
+        student += bias[None, :]
+        teacher += bias[None, :]
+        if CAUSAL:
+            ahead = columns[None, :] > rows[:, None]
+            student = tl.where(ahead, MASKED_LOGIT, student)
+            teacher = tl.where(ahead, MASKED_LOGIT, teacher)
         student_new = tl.maximum(student_most, tl.max(student, 1))
         teacher_new = tl.maximum(teacher_most, tl.max(teacher, 1))
         student -= student_new[:, None]
         teacher -= teacher_new[:, None]
-        # A row that has seen nothing yet has its greatest at MASKED_LOGIT, where exp2 of the difference is 1.
-        student_exp = tl.where(allowed, tl.exp2(student), 0.0)
-        teacher_exp = tl.where(allowed, tl.exp2(teacher), 0.0)
+        # While a row has seen nothing, its greatest is MASKED_LOGIT and its sums mean nothing: the first logit that it
+        # sees multiplies them by 0. A row that counts sees itself at least.
+        student_exp = tl.exp2(student)
+        teacher_exp = tl.exp2(teacher)
         shift = (teacher_most - teacher_new) - (student_most - student_new)
         rescale = tl.exp2(teacher_most - teacher_new)
         weighted = rescale * (weighted + teacher_sum * shift) + tl.sum(teacher_exp * (teacher - student), 1)
@@ -182,16 +191,20 @@ def _store_terms(terms, rows, counted, inside, length, most, total):
 
 
 @triton.jit
-def _load_terms(terms, tokens, kept, length):
-    """The two terms of some rows' log-sum-exp."""
-    most = tl.load(terms + tokens, mask=kept, other=0.0)
-    return most, tl.load(terms + length + tokens, mask=kept, other=0.0)
+def _load_terms(terms, tokens, kept, other, length, TOGETHER: tl.constexpr):
+    """The two terms of some rows' log-sum-exp, `other` and 0 where not kept; with `TOGETHER` their sum and 0."""
+    most = tl.load(terms + tokens, mask=kept, other=other)
+    log_sum = tl.load(terms + length + tokens, mask=kept, other=0.0)
+    return (most + log_sum, tl.zeros_like(log_sum)) if TOGETHER else (most, log_sum)
 
 
 @triton.jit
-def _probabilities(logits, most, log_sum, allowed):
-    """Probabilities from base-2 logits and terms that broadcast to them; 0 where not allowed."""
-    return tl.exp2(tl.where(allowed, (logits - most) - log_sum, MASKED_LOGIT))
+def _probabilities(logits, most, log_sum, ahead, CAUSAL: tl.constexpr):
+    """Probabilities from base-2 logits and terms that broadcast to them; 0 where `ahead`, if `CAUSAL`."""
+    shifted = (logits - most) - log_sum
+    if CAUSAL:
+        shifted = tl.where(ahead, MASKED_LOGIT, shifted)
+    return tl.exp2(shifted)
 
 
 @triton.jit
@@ -201,7 +214,6 @@ def relation_gradient_kernel(
     teacher_own,
     teacher_other,
     valid,
-    ends,
     student_terms,
     teacher_terms,
     upstream,
@@ -222,6 +234,7 @@ def relation_gradient_kernel(
     AS_ROWS: tl.constexpr,
     AS_COLUMNS: tl.constexpr,
     MASKED: tl.constexpr,
+    SPAN: tl.constexpr,
     CAUSAL: tl.constexpr,
     STUDENT_SIZE: tl.constexpr,
     TEACHER_SIZE: tl.constexpr,
@@ -237,6 +250,7 @@ def relation_gradient_kernel(
     `own` are the vectors whose gradient is made and `other` those they meet. With `AS_ROWS` own is a (G · other),
     with `AS_COLUMNS` it is b (Gᵀ · other); with both it is a symmetric relation, whose logits serve both.
     """
+    TOGETHER: tl.constexpr = PRECISION == "halves"
     parts = tl.cdiv(STUDENT_SIZE, STUDENT_CHUNK)
     part, tile = (tl.program_id(0) % parts) * STUDENT_CHUNK, tl.program_id(0) // parts
     tiles = tl.cdiv(length, OWN)
@@ -252,8 +266,7 @@ def relation_gradient_kernel(
     begin, stop = 0, length
     if MASKED:
         valid += sample * length
-        stop = tl.load(ends + sample)
-        stop = tl.where(first < stop, stop, 0)
+        stop = _end(valid, first, length, SPAN)
     if CAUSAL and not AS_COLUMNS:
         stop = tl.minimum(stop, first + OWN)
     if CAUSAL and not AS_ROWS:
@@ -262,8 +275,8 @@ def relation_gradient_kernel(
     student_left = _load(student_own, own, counted, student_own_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
     teacher_left = _load(teacher_own, own, counted, teacher_own_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
     if AS_ROWS:
-        student_most, student_log = _load_terms(student_terms, own, counted, length)
-        teacher_most, teacher_log = _load_terms(teacher_terms, own, counted, length)
+        student_most, student_log = _load_terms(student_terms, own, counted, 0.0, length, TOGETHER)
+        teacher_most, teacher_log = _load_terms(teacher_terms, own, counted, 0.0, length, TOGETHER)
     collected = tl.zeros([OWN, STUDENT_CHUNK], tl.float32)
     for start in range(begin, stop, OTHERS):
         others = start + tl.arange(0, OTHERS)
@@ -280,24 +293,34 @@ def relation_gradient_kernel(
             teacher_right, teacher_other, others, seen, teacher_other_token,
             teacher_scale, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
         )  # fmt: skip
-        both = counted[:, None] & seen[None, :]
+        if AS_ROWS and not AS_COLUMNS:
+            # Where logits are symmetric, a row's log-sum-exp is at least its own logit, which is not negative: what
+            # exp2 makes of others that are not valid is finite then, and meets vectors of zeros.
+            bias = tl.where(seen, 0.0, MASKED_LOGIT)
+            student += bias[None, :]
+            teacher += bias[None, :]
         change = tl.zeros([OWN, OTHERS], tl.float32)
         if AS_ROWS:
-            allowed = both & (others[None, :] <= own[:, None]) if CAUSAL else both
-            change += _probabilities(student, student_most[:, None], student_log[:, None], allowed)
-            change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], allowed)
+            ahead = others[None, :] > own[:, None]
+            change += _probabilities(student, student_most[:, None], student_log[:, None], ahead, CAUSAL)
+            change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], ahead, CAUSAL)
         if AS_COLUMNS:
-            allowed = both & (own[:, None] <= others[None, :]) if CAUSAL else both
-            student_top, student_rest = _load_terms(student_terms, others, seen, length)
-            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, length)
-            change += _probabilities(student, student_top[None, :], student_rest[None, :], allowed)
-            change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], allowed)
+            ahead = own[:, None] > others[None, :]
+            student_top, student_rest = _load_terms(student_terms, others, seen, -MASKED_LOGIT, length, TOGETHER)
+            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, -MASKED_LOGIT, length, TOGETHER)
+            change += _probabilities(student, student_top[None, :], student_rest[None, :], ahead, CAUSAL)
+            change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], ahead, CAUSAL)
         if STUDENT_CHUNK < STUDENT_SIZE:
             student_right = _load(
                 student_other, others, seen, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, WIDEN
             )
-        # The change keeps float32: rounded to the inputs' format it would cost more than the result's rounding.
-        collected = tl.dot(change, student_right.to(tl.float32), collected, input_precision=PRECISION)
+        if PRECISION == "halves":
+            # The leading 16 bits, which bfloat16 holds as they are, and the rest.
+            large = (change.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
+            collected = tl.dot(large.to(student_right.dtype), student_right, collected)
+            collected = tl.dot((change - large).to(student_right.dtype), student_right, collected)
+        else:
+            collected = tl.dot(change, student_right.to(tl.float32), collected, input_precision=PRECISION)
     collected *= tl.load(upstream) * factor
     coordinates = part + tl.arange(0, STUDENT_CHUNK)
     places = (sample * length + own)[:, None] * (heads * STUDENT_SIZE) + (head * STUDENT_SIZE + coordinates)[None, :]
