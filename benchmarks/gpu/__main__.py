@@ -1,9 +1,9 @@
 """Measures limbeck on a GPU, part by part, in under nine minutes: `make gpu`, or `python -m benchmarks.gpu`.
 
 It runs from the source tree by the packages that are there; --wheels names a folder with wheels of those that are not.
-Every part has a process and a time of its own, and imports while the one before measures. What fails, or finds no time, is said, and stops nothing else. The file
-of the device below `benchmarks/results/gpu` is written anew after each part. --dry runs the same code at toy sizes on
-the CPU, into `build/gpu`.
+Every part has a process and a time of its own, and imports while the one before measures. What fails, or finds no time,
+is said, and stops nothing else. The file of the device below `benchmarks/results/gpu` is written anew after each part.
+--dry runs the same code at toy sizes on the CPU, into `build/gpu`.
 """
 
 from __future__ import annotations

@@ -22,20 +22,9 @@ def measure(request: Request) -> Iterator[Row]:
         RuntimeError: where one fails, with the names of those that do.
     """
     files = sorted({str(path) for path in (ROOT / "tests").rglob("test_*_gpu.py")})
-    workers = ["-n", "8"] if find_spec("xdist") else []  # Compilers take most of the time.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-m",
-        "gpu",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:benchmark",
-        *workers,
-        *files,
-    ]
+    # Compilers take most of the time. pytest-benchmark, where it is installed, warns of workers.
+    workers = ["-n", "auto", "-p", "no:benchmark"] if find_spec("xdist") else []
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *workers, *files]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     print(ran.stdout, ran.stderr)
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)s?\b", ran.stdout[-300:])}

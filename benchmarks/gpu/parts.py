@@ -54,13 +54,13 @@ class Part:
 
 PARTS = (
     Part("device", "The device", "device:measure", 30),
-    Part("relation", "`relation_kl`, forward and backward", "losses:measure_relation", 60),
-    Part("tests", "Tests marked `gpu`", "checks:measure", 60),
+    Part("relation", "`relation_kl`, forward and backward", "losses:measure_relation", 45),
     Part("step_base", "Whole steps, BERT-base to 6x384", "steps:measure_base", 100),
-    Part("step_large", "Whole steps, BERT-large to 6x384", "steps:measure_large", 130),
-    Part("loop", "Host syncs in the training loop", "loop:measure", 30),
+    Part("step_large", "Whole steps, BERT-large to 6x384", "steps:measure_large", 150),
+    Part("loop", "Host syncs in the training loop", "loop:measure", 40),
     Part("soft_labels", "Soft labels from hidden states", "losses:measure_soft_labels", 30),
-    Part("generation", "A generation of 12 students", "generation:measure", 60),
+    Part("generation", "A generation of 12 students", "generation:measure", 50),
+    Part("tests", "Tests marked `gpu`", "checks:measure", 120),
 )
 
 

@@ -1,9 +1,9 @@
 """Whole MiniLMv2 steps beside those of peers: tokens a second, share of the device's peak, and peak memory.
 
 limbeck's are its trainer's (`limbeck.benchmark.step`), in bfloat16 as a run has them: as they come, padded, and
-compiled. The peers are those of `peer_steps.py`, on a batch of the same lengths, under bfloat16 autocast and in
-float32. Each side is alone on the device while it is measured. A side that does not fit gets half of the batch, until
-it fits: tokens a second are compared then, and memory with limbeck's at the same batch alone.
+compiled. The peers are those of `peer_steps.py`, on a batch of the same lengths, under bfloat16 autocast. Each side is
+alone on the device while it is measured. A side that does not fit gets half of the batch, until it fits: tokens a
+second are compared then, and memory with limbeck's at the same batch alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ SIDES = (
     *((peer, "bfloat16") for peer in reversed(PEERS)),
     ("limbeck, padded", "bfloat16"),
     ("limbeck, compiled", "bfloat16"),
-    *((peer, "float32") for peer in reversed(PEERS)),
 )
 
 
