@@ -3,7 +3,7 @@
 It runs from the source tree by the packages that are there; --wheels names a folder with wheels of those that are not.
 Every part has a process and a time of its own, and imports while the one before measures. What fails, or finds no time,
 is said, and stops nothing else. The file of the device below `benchmarks/results/gpu` is written anew after each part.
---dry runs the same code at toy sizes on the CPU, into `build/gpu`.
+--dry runs the same code at toy sizes on the CPU, into `build/gpu`; --parts measures some parts again.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def measure_all(arguments: argparse.Namespace, folder: Path, environment: dict[s
     deadline = time.monotonic() + 60 * arguments.minutes
     found: dict[str, Any] = {"dry": arguments.dry, "minutes": arguments.minutes, "parts": []}
     chosen = [part for part in PARTS if part.name in ("device", *arguments.parts) or not arguments.parts]
+    measured: dict[str, Row] = {}
     path, ahead = None, start_part(chosen[0], arguments.dry, folder, environment)
     for part, following in zip(chosen, [*chosen[1:], None], strict=True):
         left, started = deadline - time.monotonic(), ahead
@@ -100,16 +101,20 @@ def measure_all(arguments: argparse.Namespace, folder: Path, environment: dict[s
             done = {"part": part.name, "status": "left out", "seconds": 0, "problem": "no time was left", "rows": []}
         else:
             done = measure_part(started, left if arguments.dry else min(part.seconds, left))
-        found["parts"].append(done)
         print(f"{part.name}: {done['status']} in {done['seconds']} s {done['problem'] or ''}".rstrip(), flush=True)
         if path is None:
             if not done["rows"]:
                 print(f"The device could not be measured: {done['problem'] or done['status']}", file=sys.stderr)
                 stop(ahead)
                 return 1
-            name = re.sub(r"[^a-z0-9]+", "-", done["rows"][0]["machine"]["device"].lower()).strip("-")
+            machine = done["rows"][0]["machine"]
+            name = re.sub(r"[^a-z0-9]+", "-", machine["device"].lower()).strip("-")
             path = (arguments.output or (DRY_RESULTS if arguments.dry else RESULTS)) / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if arguments.parts and path.is_file():
+                measured = {row["part"]: row for row in json.loads(path.read_text(encoding="utf-8"))["parts"]}
+        measured[part.name] = done | {"commit": machine["commit"], "created": machine["created"]}
+        found["parts"] = [measured[known.name] for known in PARTS if known.name in measured]
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"\n{render(found)}\n\nWritten to {path}")
     return 0
@@ -122,7 +127,13 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="wheels of packages that are not installed")
     parser.add_argument("--output", type=Path, metavar="FOLDER")
     parser.add_argument("--minutes", type=float, default=8.5, help="for all parts together")
-    parser.add_argument("--parts", nargs="+", default=[], choices=[part.name for part in PARTS], help="only these")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        default=[],
+        choices=[part.name for part in PARTS],
+        help="only these; a file keeps its others",
+    )
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the tables of a result file")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
