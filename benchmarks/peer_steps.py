@@ -151,7 +151,7 @@ def _draw_model(role: str, setting: Setting, dtype: torch.dtype, **options: Any)
 
 
 def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None) -> Side:
-    """Build one side; each imports its own package only, since every side has a process of its own.
+    """Build one side; each imports its own package only.
 
     Args:
         name: `"limbeck"`, `ROUNDED` or one of `PEERS`.

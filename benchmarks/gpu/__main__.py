@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS, DRY_RESULTS = ROOT / "benchmarks" / "results" / "gpu", ROOT / "build" / "gpu"
 LEAST = 10.0
 """Seconds below which no part is begun."""
+LEFT_OUT: Row = {"status": "left out", "seconds": 0, "problem": "no time was left", "rows": []}
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ def start_part(part: Part, dry: bool, folder: Path, environment: dict[str, str])
 
 
 def stop(started: Started) -> None:
-    """End a part's process, and what it has started."""
-    with suppress(ProcessLookupError):
+    """End a part's process, and what it has started, if it still runs."""
+    if started.process.poll() is None:
         os.killpg(started.process.pid, signal.SIGKILL)
-    started.process.communicate()
+        started.process.communicate()
 
 
 def measure_part(started: Started, seconds: float) -> Row:
@@ -71,7 +72,7 @@ def measure_part(started: Started, seconds: float) -> Row:
     """
     began, process = time.monotonic(), started.process
     try:
-        process.communicate(f"{seconds}\n", timeout=seconds)
+        process.communicate(f"{began + seconds}\n", timeout=seconds)
         status = "failed" if process.returncode else "done"
     except subprocess.TimeoutExpired:
         status = "out of time"
@@ -91,31 +92,38 @@ def measure_all(arguments: argparse.Namespace, folder: Path, environment: dict[s
     found: dict[str, Any] = {"dry": arguments.dry, "minutes": arguments.minutes, "parts": []}
     chosen = [part for part in PARTS if part.name in ("device", *arguments.parts) or not arguments.parts]
     measured: dict[str, Row] = {}
-    path, ahead = None, start_part(chosen[0], arguments.dry, folder, environment)
-    for part, following in zip(chosen, [*chosen[1:], None], strict=True):
-        left, started = deadline - time.monotonic(), ahead
-        if following is not None:
-            ahead = start_part(following, arguments.dry, folder, environment)
-        if left < LEAST:
-            stop(started)
-            done = {"part": part.name, "status": "left out", "seconds": 0, "problem": "no time was left", "rows": []}
-        else:
-            done = measure_part(started, left if arguments.dry else min(part.seconds, left))
-        print(f"{part.name}: {done['status']} in {done['seconds']} s {done['problem'] or ''}".rstrip(), flush=True)
-        if path is None:
-            if not done["rows"]:
-                print(f"The device could not be measured: {done['problem'] or done['status']}", file=sys.stderr)
-                stop(ahead)
-                return 1
-            machine = done["rows"][0]["machine"]
-            name = re.sub(r"[^a-z0-9]+", "-", machine["device"].lower()).strip("-")
-            path = (arguments.output or (DRY_RESULTS if arguments.dry else RESULTS)) / f"{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if arguments.parts and path.is_file():
-                measured = {row["part"]: row for row in json.loads(path.read_text(encoding="utf-8"))["parts"]}
-        measured[part.name] = done | {"commit": machine["commit"], "created": machine["created"]}
-        found["parts"] = [measured[known.name] for known in PARTS if known.name in measured]
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    path = None
+    with ExitStack() as begun:
+
+        def start(part: Part) -> Started:
+            started = start_part(part, arguments.dry, folder, environment)
+            begun.callback(stop, started)
+            return started
+
+        ahead = start(chosen[0])
+        for part, following in zip(chosen, [*chosen[1:], None], strict=True):
+            left, started = deadline - time.monotonic(), ahead
+            if following is not None:
+                ahead = start(following)
+            if left < LEAST:
+                done = {"part": part.name, **LEFT_OUT}
+            else:
+                done = measure_part(started, left if arguments.dry else min(part.seconds, left))
+            print(f"{part.name}: {done['status']} in {done['seconds']} s {done['problem'] or ''}".rstrip(), flush=True)
+            if path is None:
+                if not done["rows"]:
+                    print(f"The device could not be measured: {done['problem'] or done['status']}", file=sys.stderr)
+                    return 1
+                machine = done["rows"][0]["machine"]
+                name = re.sub(r"[^a-z0-9]+", "-", machine["device"].lower()).strip("-")
+                path = (arguments.output or (DRY_RESULTS if arguments.dry else RESULTS)) / f"{name}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if arguments.parts and path.is_file():
+                    measured = {row["part"]: row for row in json.loads(path.read_text(encoding="utf-8"))["parts"]}
+            if done["rows"] or part.name not in measured:
+                measured[part.name] = done | {"commit": machine["commit"], "created": machine["created"]}
+            found["parts"] = [measured[known.name] for known in PARTS if known.name in measured]
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"\n{render(found)}\n\nWritten to {path}")
     return 0
 

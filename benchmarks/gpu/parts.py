@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ PARTS = (
 
 
 def run_part(name: str, dry: bool, rows: Path) -> int:
-    """Import a part in this process, wait for the seconds that it gets, and add its rows to a file one by one.
+    """Import a part in this process, wait for its deadline by `time.monotonic`, and add its rows to a file one by one.
 
     Returns:
         0, or 1 after an error, whose line ends the file.
@@ -75,7 +76,8 @@ def run_part(name: str, dry: bool, rows: Path) -> int:
     with rows.open("a", encoding="utf-8") as file:
         try:
             measure: Measure = getattr(importlib.import_module(f"benchmarks.gpu.{module}"), function)
-            for row in measure(Request(dry, float(sys.stdin.readline()))):
+            seconds = float(sys.stdin.readline()) - time.monotonic()
+            for row in measure(Request(dry, seconds)):
                 print(json.dumps(row), file=file, flush=True)
         except Exception as error:
             traceback.print_exc()

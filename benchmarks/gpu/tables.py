@@ -14,6 +14,8 @@ def render(found: Mapping[str, Any]) -> str:
     for part in found["parts"]:
         rows = [row for row in part["rows"] if not row.get("errors_only")]
         lines = [f"### {titles[part['part']]}", ""]
+        if part.get("created") != found["parts"][0].get("created"):
+            lines += [f"measured at {part['created']}, commit {part['commit'][:12]}", ""]
         if part["status"] != "done":
             lines += [f"{part['status']}{': ' if part.get('problem') else ''}{part.get('problem') or ''}", ""]
         if rows:

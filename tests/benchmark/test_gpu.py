@@ -36,18 +36,21 @@ def test_a_part_that_breaks_or_takes_too_long_is_told(tmp_path, capfd):
 def test_parts_that_are_measured_again_leave_the_others_as_they_were(tmp_path, monkeypatch, capsys):
     def measure(started, seconds):
         row = {"machine": {"device": "A GPU", "commit": commits[-1], "created": "today"}}
-        return {"part": started.name, "status": "done", "seconds": 1, "problem": None, "rows": [row]}
+        rows = [] if (started.name, commits[-1]) == ("loop", "second") else [row]
+        return {"part": started.name, "status": "done", "seconds": 1, "problem": None, "rows": rows}
 
     monkeypatch.setattr(command, "start_part", lambda part, *_: part)
     monkeypatch.setattr(command, "measure_part", measure)
+    monkeypatch.setattr(command, "stop", lambda started: None)
     monkeypatch.setattr(command, "render", lambda found: "")
     common = {"minutes": 9, "dry": True, "output": tmp_path}
     commits = []
-    for commit, parts in (("first", []), ("second", ["tests"])):
+    for commit, parts in (("first", []), ("second", ["tests", "loop"])):
         commits.append(commit)
         assert command.measure_all(Namespace(parts=parts, **common), tmp_path, {}) == 0
     found = json.loads((tmp_path / "a-gpu.json").read_text())["parts"]
     assert [row["part"] for row in found] == [part.name for part in PARTS]
+    assert all(row["rows"] for row in found)
     assert {row["part"] for row in found if row["commit"] == "second"} == {"device", "tests"}
 
 

@@ -8,9 +8,12 @@ import torch
 
 pytest.importorskip("triton")
 
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
 from limbeck.kernels import relation_kl_reference, relation_kl_triton
 from limbeck.objectives import relation_kl
-from tests.kernels.relation_cases import DEVICE, doubles, draw, run
+from tests.kernels.relation_cases import DEVICE, changed, doubles, draw, run
 from tests.support.masks import make_mask
 
 either_pair = pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "pair"])
@@ -48,6 +51,17 @@ def test_every_head_size_and_dtype(sizes, dtype, symmetric):
     assert gradient.dtype == dtype
     torch.testing.assert_close(value.double(), exact, rtol=2e-6, atol=0)
     assert (gradient - exact_gradient).norm() <= 2 * (plain_gradient - exact_gradient).norm()
+
+
+@either_pair
+def test_a_common_offset_of_all_vectors_costs_nothing(symmetric):
+    """Outlier coordinates, as transformers have them: logits of thousands, of which differences of a few matter."""
+    tensors = draw_here(32, sizes=(32, 32), symmetric=symmetric, near=0.05, dtype=torch.float64)
+    offset = 90.0 * (torch.arange(64, device=DEVICE) % 32 < 2)
+    tensors = changed(tensors, lambda x: (x + offset).bfloat16())
+    _, gradient = run(relation_kl_triton, tensors)
+    (_, plain), (_, exact) = run(relation_kl_reference, tensors), run(relation_kl_reference, doubles(tensors))
+    assert (gradient - exact).norm() <= 2 * (plain - exact).norm()
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in multiply:RuntimeWarning")  # NumPy's, interpreting
@@ -104,6 +118,18 @@ def test_registration(symmetric):
     constants = [x if x is None else x.detach() for x in (*vectors, mask, *terms)]
     upstream = torch.tensor(2.0, device=DEVICE)
     torch.library.opcheck(torch.ops.limbeck.relation_kl_gradient, (upstream, *constants, True, symmetric, False))
+
+
+def test_whoever_watches_operations_sees_it():
+    """Fake tensors reach no kernel, and a trace has the operation, where outside of both none is registered."""
+    tensors = draw_here()
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(x).requires_grad_() for x in tensors]
+        value = relation_kl_triton(*fake, 2)
+        value.backward()
+        assert (value.shape, fake[0].grad.shape) == ((), tensors[0].shape)
+    traced = make_fx(lambda *x: relation_kl_triton(*x, 2))(*tensors)
+    assert any(node.target is torch.ops.limbeck.relation_kl_forward.default for node in traced.graph.nodes)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.*")  # the compiler asks non-leaf tensors for .grad

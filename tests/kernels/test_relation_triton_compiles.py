@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from limbeck.kernels import relation_triton, relation_triton_kernels
 
-TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.uint8: "*u8", torch.int32: "*i32"}
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.uint8: "*u8"}
 TYPES |= {int: "i32", float: "fp32"}
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 
@@ -39,11 +39,13 @@ class Compiled:
 
 for name in ("relation_forward_kernel", "relation_gradient_kernel"):
     setattr(relation_triton_kernels, name, Compiled(getattr(relation_triton_kernels, name)))
-for TARGET in ((90, torch.bfloat16, True), (80, torch.float32, False)):
+precision = relation_triton.gradient_precision
+relation_triton.gradient_precision = lambda x: "tf32x3" if x.dtype == torch.float16 else precision(x)
+for TARGET in ((90, torch.bfloat16, True), (80, torch.float32, False), (80, torch.float16, False)):
     _, dtype, symmetric = TARGET
     a, b = (torch.zeros(2, 128, 48, dtype=dtype) for _ in range(2))
     c, d = (torch.zeros(2, 128, 96, dtype=dtype) for _ in range(2))
-    valid = torch.ones(2, 128, dtype=torch.bool) if symmetric else None
+    valid = torch.ones(2, 128, dtype=torch.bool) if dtype != torch.float32 else None
     vectors = (a, None, c, None) if symmetric else (a, b, c, d)
     terms = torch.ops.limbeck.relation_kl_forward(*vectors, valid, 6, not symmetric)[1:]
     for sides in ((True, True),) if symmetric else ((True, False), (False, True)):
@@ -52,8 +54,8 @@ for TARGET in ((90, torch.bfloat16, True), (80, torch.float32, False)):
 
 
 def test_kernels_compile(tmp_path):
-    """For an H100 in bfloat16 with one tensor as both vectors, and for an A100 in float32 with pairs."""
+    """For an H100 in bfloat16 with one tensor as both vectors, and for an A100 with pairs, masked in float16."""
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240, env=environment)
     forward, gradient = "relation_forward_kernel", "relation_gradient_kernel"
-    assert done.stdout.split() == [forward, gradient, forward, gradient, gradient], done.stderr
+    assert done.stdout.split() == [forward, gradient] + 2 * [forward, gradient, gradient], done.stderr

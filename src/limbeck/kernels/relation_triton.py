@@ -10,7 +10,7 @@ is how they are tested without a GPU.
 import importlib.util
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +105,7 @@ class Launch:
         self.mask = student[0] if valid is None else valid.contiguous().view(torch.uint8)
         self.constants = {
             "MASKED": valid is not None,
-            "SPAN": 1 << (length - 1).bit_length(),
+            "SPAN": 1 if valid is None else 1 << (length - 1).bit_length(),
             "STUDENT_SIZE": self.sizes[0],
             "TEACHER_SIZE": self.sizes[1],
             "STUDENT_CHUNK": self.tiles.student,
@@ -174,7 +174,7 @@ def relation_kl_triton(
     symmetric = student_b is student_a and teacher_b is teacher_a
     pairs = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
     vectors = [x for a, b in pairs for x in (a, None if symmetric else b)]
-    if torch.compiler.is_compiling():
+    if _is_watched(vectors):
         total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
         return total
     found: Tensor = _RelationKL.apply(*vectors, valid, heads, causal)
@@ -196,6 +196,14 @@ def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
     if device != "cuda" and not interpreting():
         return f"backend 'triton' needs a CUDA device, but the tensors are on {device}; {way_out}"
     return None
+
+
+def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
+    """Whether more than autograd follows what is computed: a graph, a mode, a transform or a kind of tensor."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    plain = all(type(x) in (Tensor, torch.nn.Parameter) for x in vectors if x is not None)
+    return not plain or torch._C._are_functorch_transforms_active()
 
 
 def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,7 +339,7 @@ _forward_op.register_autograd(_backward_in_graph, setup_context=_keep)
 
 
 class _RelationKL(torch.autograd.Function):
-    """The same outside of a graph: a registered operation takes several times as long to start."""
+    """The same where nothing but autograd watches: a registered operation takes several times as long to start."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -341,4 +349,5 @@ class _RelationKL(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return _backward(ctx, upstream, compute_gradient)
+        make = torch.ops.limbeck.relation_kl_gradient if torch.compiler.is_compiling() else compute_gradient
+        return _backward(ctx, upstream, make)

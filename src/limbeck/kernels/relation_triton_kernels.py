@@ -10,12 +10,13 @@ w = Σ exp2(z_T − m_T) · ((z_T − m_T) − (z_S − m_S)) over the columns s
     ∂KL/∂student_b = Gᵀ · student_a / √d
 
 Differences are taken after each model's greatest is off, as in `relation_block`. A log-sum-exp is kept as its two
-terms, m and log2 s: their sum would be rounded at the size of m, which can double the gradient's error in float32.
+terms, m and log2 s: their sum would be rounded at the size of m, by the same for all of a row, which vectors with a
+common offset multiply: beyond logits of some hundreds the gradient would mean nothing.
 Vectors are read where they lie, `[B, L, heads · d]`, each token with its stride; coordinates past d count as 0.
 """
 
 # Numbers that a kernel is compiled for are in capitals, as Triton's own kernels have them.
-# ruff: noqa: N803, N806
+# ruff: noqa: N803
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, import-untyped, import-not-found"
 import triton
 import triton.language as tl
@@ -191,11 +192,10 @@ def _store_terms(terms, rows, counted, inside, length, most, total):
 
 
 @triton.jit
-def _load_terms(terms, tokens, kept, other, length, TOGETHER: tl.constexpr):
-    """The two terms of some rows' log-sum-exp, `other` and 0 where not kept; with `TOGETHER` their sum and 0."""
+def _load_terms(terms, tokens, kept, other, length):
+    """The two terms of some rows' log-sum-exp, `other` and 0 where not kept."""
     most = tl.load(terms + tokens, mask=kept, other=other)
-    log_sum = tl.load(terms + length + tokens, mask=kept, other=0.0)
-    return (most + log_sum, tl.zeros_like(log_sum)) if TOGETHER else (most, log_sum)
+    return most, tl.load(terms + length + tokens, mask=kept, other=0.0)
 
 
 @triton.jit
@@ -250,7 +250,6 @@ def relation_gradient_kernel(
     `own` are the vectors whose gradient is made and `other` those they meet. With `AS_ROWS` own is a (G · other),
     with `AS_COLUMNS` it is b (Gᵀ · other); with both it is a symmetric relation, whose logits serve both.
     """
-    TOGETHER: tl.constexpr = PRECISION == "halves"
     parts = tl.cdiv(STUDENT_SIZE, STUDENT_CHUNK)
     part, tile = (tl.program_id(0) % parts) * STUDENT_CHUNK, tl.program_id(0) // parts
     tiles = tl.cdiv(length, OWN)
@@ -275,8 +274,8 @@ def relation_gradient_kernel(
     student_left = _load(student_own, own, counted, student_own_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
     teacher_left = _load(teacher_own, own, counted, teacher_own_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
     if AS_ROWS:
-        student_most, student_log = _load_terms(student_terms, own, counted, 0.0, length, TOGETHER)
-        teacher_most, teacher_log = _load_terms(teacher_terms, own, counted, 0.0, length, TOGETHER)
+        student_most, student_log = _load_terms(student_terms, own, counted, 0.0, length)
+        teacher_most, teacher_log = _load_terms(teacher_terms, own, counted, 0.0, length)
     collected = tl.zeros([OWN, STUDENT_CHUNK], tl.float32)
     for start in range(begin, stop, OTHERS):
         others = start + tl.arange(0, OTHERS)
@@ -306,8 +305,8 @@ def relation_gradient_kernel(
             change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], ahead, CAUSAL)
         if AS_COLUMNS:
             ahead = own[:, None] > others[None, :]
-            student_top, student_rest = _load_terms(student_terms, others, seen, -MASKED_LOGIT, length, TOGETHER)
-            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, -MASKED_LOGIT, length, TOGETHER)
+            student_top, student_rest = _load_terms(student_terms, others, seen, -MASKED_LOGIT, length)
+            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, -MASKED_LOGIT, length)
             change += _probabilities(student, student_top[None, :], student_rest[None, :], ahead, CAUSAL)
             change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], ahead, CAUSAL)
         if STUDENT_CHUNK < STUDENT_SIZE:
@@ -324,6 +323,7 @@ def relation_gradient_kernel(
     collected *= tl.load(upstream) * factor
     coordinates = part + tl.arange(0, STUDENT_CHUNK)
     places = (sample * length + own)[:, None] * (heads * STUDENT_SIZE) + (head * STUDENT_SIZE + coordinates)[None, :]
-    # Exactly 0 at padding, even where the upstream gradient is not finite.
+    # Exactly 0 at padding, whatever lies there: not even the upstream gradient need be finite, nor what columns' terms
+    # make of rows that are not valid.
     collected = tl.where(counted[:, None], collected, 0.0).to(gradient.dtype.element_ty)
     tl.store(gradient + places, collected, mask=(own < length)[:, None] & (coordinates < STUDENT_SIZE)[None, :])
