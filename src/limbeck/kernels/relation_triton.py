@@ -213,7 +213,7 @@ def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.float(), b.float()
 
 
-def compute(
+def _forward(
     student_a: Tensor,
     student_b: Tensor | None,
     teacher_a: Tensor,
@@ -241,7 +241,7 @@ def compute(
 
 _forward_op = torch.library.custom_op(
     "limbeck::relation_kl_forward",
-    compute,
+    _forward,
     mutates_args=(),
     schema="(Tensor student_a, Tensor? student_b, Tensor teacher_a, Tensor? teacher_b, Tensor? valid, int heads, "
     "bool causal) -> (Tensor, Tensor, Tensor)",
@@ -257,7 +257,7 @@ def _(student_a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     return student_a.new_empty((), dtype=torch.float32), student_terms, teacher_terms
 
 
-def compute_gradient(
+def _gradient(
     upstream: Tensor,
     student_own: Tensor,
     student_other: Tensor | None,
@@ -294,7 +294,7 @@ def compute_gradient(
 
 _gradient_op = torch.library.custom_op(
     "limbeck::relation_kl_gradient",
-    compute_gradient,
+    _gradient,
     mutates_args=(),
     schema="(Tensor upstream, Tensor student_own, Tensor? student_other, Tensor teacher_own, Tensor? teacher_other, "
     "Tensor? valid, Tensor student_terms, Tensor teacher_terms, bool as_rows, bool as_columns, bool causal) -> Tensor",
@@ -343,11 +343,11 @@ class _RelationKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        output = compute(*inputs)
+        output = _forward(*inputs)
         _keep(ctx, inputs, output)
         return output[0]
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        make = torch.ops.limbeck.relation_kl_gradient if torch.compiler.is_compiling() else compute_gradient
+        make = torch.ops.limbeck.relation_kl_gradient if torch.compiler.is_compiling() else _gradient
         return _backward(ctx, upstream, make)
