@@ -202,8 +202,10 @@ def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
     """Whether more than autograd follows what is computed: a graph, a mode, a transform or a kind of tensor."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
         return True
-    plain = all(type(x) in (Tensor, torch.nn.Parameter) for x in vectors if x is not None)
-    return not plain or torch._C._are_functorch_transforms_active()
+    if torch._C._are_functorch_transforms_active():
+        return True
+    plain, is_batch = (Tensor, torch.nn.Parameter), torch._C._functorch.is_legacy_batchedtensor
+    return any(type(x) not in plain or is_batch(x) for x in vectors if x is not None)
 
 
 def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -349,5 +351,5 @@ class _RelationKL(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        make = torch.ops.limbeck.relation_kl_gradient if torch.compiler.is_compiling() else _gradient
+        make = torch.ops.limbeck.relation_kl_gradient if _is_watched([upstream]) else _gradient
         return _backward(ctx, upstream, make)

@@ -171,12 +171,16 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         resolved = str(fetch_modules(name_or_path, revision))
     root, found = sentence_modules(resolved)
     if not found:
+        if (root / "1_Pooling" / "config.json").is_file():
+            raise ModelError(
+                f"'{root}' has a '1_Pooling', but no {MODULES}, which names modules; copy or download the model again."
+            )
         return None
     places = [(kind.rpartition(".")[2], folder_inside(root, place, MODULES)) for kind, place in found]
     _check_kinds(name_or_path, [kind for kind, _ in found])
     if len(places) == 1:
         return None
-    transformer, pooling = places[0][1], read_json(places[1][1] / "config.json", {})
+    transformer, pooling = places[0][1], _read_config(places[1][1])
     _check_transformer(transformer, resolved)
     modules = [_read_module(kind, place) for kind, place in places[2:] if kind != "Dropout"]  # Training alone has it.
     _check_widths(name_or_path, modules)
@@ -342,13 +346,19 @@ def _lowers_case(tokenizer: Mapping[str, Any]) -> bool:
     return any(part.get("type") == "Lowercase" or part.get("lowercase") for part in parts if isinstance(part, dict))
 
 
+def _read_config(folder: Path) -> dict[str, Any]:
+    """Read the configuration that a module cannot be without."""
+    file = folder / "config.json"
+    if not file.is_file():
+        lost = file if folder.is_dir() else folder
+        raise ModelError(f"'{lost}' is missing, and {MODULES} names its module; copy or download the model again.")
+    return read_json(file, {})
+
+
 def _read_module(kind: str, folder: Path) -> SentenceModule:
     """Read the configuration of a module behind the pooling."""
     file = folder / "config.json"
-    if kind != "Normalize" and not file.is_file():
-        lost = file if folder.is_dir() else folder
-        raise ModelError(f"'{lost}' is missing, and {MODULES} names its module; copy or download the model again.")
-    config = read_json(file, {})
+    config = read_json(file, {}) if kind == "Normalize" else _read_config(folder)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, _VECTOR):
             raise ModelError(f"'{file}' says {key} {str(config[key])[:80]!r}; limbeck applies modules to {_VECTOR}.")
@@ -430,7 +440,7 @@ def _longest_input(transformer: Path) -> int | None:
 
 
 def _pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
-    # New folders name the modes; older ones have one flag a mode, and none means the mean.
+    # New folders name the modes; older ones have one flag a mode.
     named = config.get("pooling_mode")
     listed = [named] if isinstance(named, str) else named
     flags = {f"pooling_mode_{name}": name for name in ("lasttoken", "mean_sqrt_len_tokens")}
@@ -440,7 +450,7 @@ def _pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
         unknown = [key for key, on in config.items() if key.startswith("pooling_mode_") and on and key not in flags]
         order = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
         chosen = [name for name in order if any(config.get(key) for key, flag in flags.items() if flag == name)]
-        listed = unknown or chosen or ([] if config else ["mean"])
+        listed = unknown or chosen
     if not isinstance(listed, list) or not listed or not all(name in POOLINGS for name in listed):
         shown = " + ".join(map(str, listed))[:200] if isinstance(listed, list) and listed else "none"
         raise ModelError(f"The pooling in '{file}' is {shown}; limbeck knows {', '.join(POOLINGS)}.")
