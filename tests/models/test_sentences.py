@@ -187,7 +187,6 @@ def test_what_cannot_be_applied_is_refused(transformer, tmp_path):
     refused("modules.json", [*listed, listed[1]], "in this order")
     refused("1_Pooling/config.json", None, "config.json' is missing")
     refused("1_Pooling/config.json", {}, "The pooling in", "is none")
-    refused("modules.json", None, "has a '1_Pooling', but no modules.json")
     dense = json.loads((tmp_path / "3_Dense/config.json").read_text())
     for key, value, part in (
         ("activation_function", "os.system", "not one of torch.nn"),

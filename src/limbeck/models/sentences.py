@@ -171,10 +171,6 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         resolved = str(fetch_modules(name_or_path, revision))
     root, found = sentence_modules(resolved)
     if not found:
-        if (root / "1_Pooling" / "config.json").is_file():
-            raise ModelError(
-                f"'{root}' has a '1_Pooling', but no {MODULES}, which names modules; copy or download the model again."
-            )
         return None
     places = [(kind.rpartition(".")[2], folder_inside(root, place, MODULES)) for kind, place in found]
     _check_kinds(name_or_path, [kind for kind, _ in found])
