@@ -135,13 +135,8 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="wheels of packages that are not installed")
     parser.add_argument("--output", type=Path, metavar="FOLDER")
     parser.add_argument("--minutes", type=float, default=8.5, help="for all parts together")
-    parser.add_argument(
-        "--parts",
-        nargs="+",
-        default=[],
-        choices=[part.name for part in PARTS],
-        help="only these; a file keeps its others",
-    )
+    names = [part.name for part in PARTS]
+    parser.add_argument("--parts", nargs="+", default=[], choices=names, help="only these; rows of others are kept")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the tables of a result file")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
