@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -63,6 +64,21 @@ def evaluated(folder):
     tasks = f"{folder / 'search.yaml'},{folder / 'pairs.yaml'}"
     asked = {"teacher": folder / "teacher", "as_is": True, "overrides": ["widths=[12, 4]"]}
     return limbeck.evaluate(names, tasks, output=folder / "out", **asked)
+
+
+def test_a_models_own_widths_are_scored_of_all_unless_others_are_asked_for(folder, tmp_path):
+    own = shutil.copytree(folder / "student", tmp_path / "own")
+    config = json.loads((own / "config.json").read_text())
+    (own / "config.json").write_text(json.dumps(config | {"matryoshka_dimensions": [4, 12, 16]}))
+
+    def columns(place, *overrides):
+        asked = {"as_is": True, "output": tmp_path / place, "overrides": [*overrides]}
+        found = limbeck.evaluate([str(own), str(folder / "narrow")], str(folder / "pairs.yaml"), **asked).summary
+        return [[*model["columns"]] for model in found["models"]]
+
+    assert columns("unset") == [["pairs", "pairs@12", "pairs@4"], ["pairs", "pairs@4"]]
+    assert columns("none", "widths=[]") == [["pairs"]] * 2
+    assert columns("other", "widths=[7]") == [["pairs", "pairs@7"]] * 2
 
 
 def vectors(folder, name, texts, prompt=""):

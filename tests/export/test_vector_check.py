@@ -82,6 +82,19 @@ def test_without_the_library_or_vectors_nothing_is_compared(teacher, tmp_path, m
     assert compare_with_sentence_transformers(teacher) is None
 
 
+def test_vectors_that_change_with_the_texts_beside_them_are_refused(recipe, teacher, limbeck, tmp_path):
+    tokenizer = json.loads((teacher / "tokenizer_config.json").read_text())
+    (teacher / "tokenizer_config.json").write_text(json.dumps(tokenizer | {"padding_side": "left"}))
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps(recipe))
+    assert_one_line_error(limbeck("validate", path), 2, "pads texts on the left, which moves the positions")
+    done = limbeck("doctor", "--teacher", teacher, "--quiet")
+    *_, finding, end = done.stdout.splitlines()
+    assert done.returncode == 1 and "set padding_side in its tokenizer_config.json to right" in finding
+    assert end == "limbeck works here, but does not read this teacher's sentence vectors."
+    assert "prompt" not in done.stderr, "what the library says of a default prompt is not limbeck's to say"
+
+
 def test_a_run_compares_its_teacher_once(recipe, compared, teacher):
     difference = limbeck.distill(recipe).record["teacher_vectors"][str(teacher)]
     assert 0 < difference < 1e-5

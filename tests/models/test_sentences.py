@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import pytest
 import torch
@@ -10,10 +11,19 @@ import limbeck
 import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode
+from limbeck.evaluation.vectors import vectors_of as vectors_of_a_task
 from limbeck.export import write_sentence_transformers_files
 from limbeck.export.source import open_source
-from limbeck.models.loading import load_model, load_tokenizer
-from limbeck.models.sentences import POOLINGS, SentenceHead, pool, sentence_pooling
+from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.loading import load_config, load_model, load_tokenizer
+from limbeck.models.sentences import (
+    POOLINGS,
+    SentenceHead,
+    check_pooling_named,
+    pool,
+    sentence_pooling,
+    trained_widths,
+)
 from tests.support.models import HIDDEN, UNLISTED, make_teacher
 
 library = pytest.importorskip("sentence_transformers")
@@ -140,6 +150,49 @@ def test_vectors_of_a_family_are_those_of_sentence_transformers(family, tmp_path
         torch.testing.assert_close(found, torch.nn.functional.normalize(expected, dim=-1), rtol=0, atol=1e-5)
 
 
+def test_an_activation_that_needs_a_direction_takes_the_vectors(transformer, tmp_path):
+    model = build(transformer, "mean", "pooling alone", None, True, None)
+    model.append(base.Dense(HIDDEN, 12, activation_function=torch.nn.Softmax(dim=-1)))
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    expected = torch.nn.functional.normalize(model.encode(TEXTS, convert_to_tensor=True), dim=-1)
+    torch.testing.assert_close(vectors_of(tmp_path, TEXTS)[0], expected, rtol=0, atol=1e-5)
+
+
+def test_a_pooling_that_nothing_names_is_not_guessed(transformer, text_folder, tmp_path):
+    def folder(mode, flag):
+        place = shutil.copytree(transformer, tmp_path / mode)
+        (place / "1_Pooling").mkdir()
+        (place / "1_Pooling/config.json").write_text(json.dumps({flag: True}))
+        return str(place)
+
+    def plan(teacher):
+        stage = {"method": "aligned_embedding", "training": {"max_steps": 1}}
+        corpus = {"sources": [str(text_folder)], "length": 16}
+        recipe = {"teacher": {"model": teacher}, "student": {"shape": f"1x{HIDDEN}"}, "corpus": corpus}
+        return limbeck.validate(recipe | {"stages": [stage]})
+
+    mean, first = folder("mean", "pooling_mode_mean_tokens"), folder("cls", "pooling_mode_cls_token")
+    for read in (plan, lambda model: vectors_of_a_task(model, None), check_pooling_named):
+        read(mean)
+        with pytest.raises(ModelError, match=r"has no modules.json.* says cls: .*, or remove 1_Pooling\.$"):
+            read(first)
+    assert vectors_of_a_task(first, "mean").pooling == "mean", "it was asked for"
+    check_pooling_named("owner/model")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [([64, 128, 64], (128, 64)), (None, ()), (256, ()), ([0, -1, True, "8", 8.0, 4], (4,))],
+)
+def test_widths_are_read_of_anybody(transformer, tmp_path, said, expected):
+    folder = shutil.copytree(transformer, tmp_path / "copy")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"matryoshka_dimensions": said}))
+    found = load_config(folder)
+    assert trained_widths(found) == expected
+    assert not trained_widths(student_config(parse_blueprint("1x24"), found)), "a student's are its own"
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_padding_may_be_on_either_side_and_of_anything(pooling):
     hidden = torch.randn(3, 6, 4, dtype=torch.float64)
@@ -205,6 +258,7 @@ def test_what_cannot_be_applied_is_refused(transformer, tmp_path):
     prompts = "config_sentence_transformers.json"
     refused(prompts, {"prompts": {"query": 3}}, "do not have the expected structure")
     refused(prompts, {"prompts": {"query": "q"}, "default_prompt_name": "qury"}, "Did you mean 'query'?")
+    refused(prompts, {"truncate_dim": 8}, "by truncate_dim 8", "set it to null")
     refused("sentence_bert_config.json", {"transformer_task": "text-generation"}, "'text-generation'")
     refused("tokenizer_config.json", {"model_max_length": 0}, "model_max_length")
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())

@@ -17,8 +17,14 @@ from limbeck.evaluation import encode
 from limbeck.evaluation.cell import fingerprint_beside, model_fingerprint
 from limbeck.export import ExportRequest, export_model, write_sentence_transformers_files
 from limbeck.methods import LearnedMap, Term
-from limbeck.models.loading import load_model, load_tokenizer, quiet
-from limbeck.models.sentences import SentenceHead, SentenceModule, describe_pooling, sentence_pooling
+from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
+from limbeck.models.sentences import (
+    SentenceHead,
+    SentenceModule,
+    describe_pooling,
+    sentence_pooling,
+    trained_widths,
+)
 from limbeck.models.streams import StreamKey
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run, summarise
@@ -70,6 +76,7 @@ def test_the_student_keeps_its_map(aligned):
     assert_equal(kept, {f"linear.{part}": trained[f"maps.vector.{part}"] for part in ("weight", "bias")})
     card = (aligned.student / "README.md").read_text()
     assert "by mean + Dense 16 → 48, which" in card and "SentenceTransformer(" in card and "AutoModel" not in card
+    assert trained_widths(load_config(aligned.student)) == (8,)
     assert "truncate_dim=8)" in card and "**Method.** " in card
     stage = aligned.record["stages"][0]
     assert set(stage["final_terms"]) == {"vector", "vector_8", "hidden_mse"}

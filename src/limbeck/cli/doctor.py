@@ -18,6 +18,7 @@ _ENDS: dict[Status, str] = {
     "warning": "limbeck works here; the warnings say what could be better.",
     "failed": "limbeck does not work properly here.",
 }
+_END_OF_TEACHER = "limbeck works here, but does not read this teacher's sentence vectors."
 
 
 @command("limbeck doctor", "limbeck doctor --json", "limbeck doctor --teacher intfloat/e5-small-v2")
@@ -48,7 +49,8 @@ def doctor(
     if messages.as_json:
         print_json({"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in found]})
     else:
-        print_line(_ENDS[status], style=_STYLES[status])
+        only_teacher = worst(finding for part, finding in found if part != "teacher") != "failed"
+        print_line(_END_OF_TEACHER if status == "failed" and only_teacher else _ENDS[status], style=_STYLES[status])
     if status == "failed":
         raise typer.Exit(1)
 

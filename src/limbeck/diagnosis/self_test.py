@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
 from limbeck.diagnosis.checks import Finding
 from limbeck.diagnosis.machine import accelerator_kind
+from limbeck.errors import ModelError
 from limbeck.export import vector_check
 from limbeck.kernels.relation_triton import triton_obstacle
 from limbeck.models.loading import load_model, quiet
@@ -120,7 +121,12 @@ def _judge_losses(output: Path) -> Finding:
 
 def find_vectors(model: str) -> Iterator[Finding]:
     """Compare the sentence vectors of a model with those that sentence-transformers makes."""
-    name, difference = f"sentence vectors of {model}", vector_check.compare_with_sentence_transformers(model)
+    name = f"sentence vectors of {model}"
+    try:
+        difference = vector_check.compare_with_sentence_transformers(model)
+    except ModelError as error:  # Of the model, not of limbeck here.
+        yield Finding(name, "failed", str(error))
+        return
     if difference is None:
         text = "the model's files do not define any"
         if not vector_check.is_installed():

@@ -25,7 +25,7 @@ from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head, has_head
 from limbeck.models.loading import load_config, load_tokenizer
-from limbeck.models.sentences import check_no_prompt
+from limbeck.models.sentences import check_no_prompt, trained_widths
 
 
 def check_fine_tuned(models: Sequence[str], task: Task) -> None:
@@ -269,7 +269,7 @@ class Planner:
                 head = head_match.match_head(model.name, config, task, classes)
                 points, notes = [replace(points[0], classes=head.classes)], notes | dict.fromkeys(head.notes)
             elif isinstance(points[0], SimilarityPoint):
-                point, told = self._of_vectors(points[0], model, models[0], task)
+                point, told = self._of_vectors(points[0], model, models, task)
                 points, notes = [point], notes | dict.fromkeys(told)
             own = [Cell(model.name, name, point, seed) for point in points for seed in runs]
             planned = [_planned(cell, model, rows, training_set, models[0]) for cell in own]
@@ -288,10 +288,12 @@ class Planner:
         return PlannedTask(name, task, settings, rows, tuple(cells), prepared, tuple(notes))
 
     def _of_vectors(
-        self, base: SimilarityPoint, model: PlannedModel, first: PlannedModel, task: Task
+        self, base: SimilarityPoint, model: PlannedModel, models: Sequence[PlannedModel], task: Task
     ) -> tuple[SimilarityPoint, list[str]]:
         """Return the point of a model on a task of sentence vectors, and notes on scores that it cannot have."""
-        settings = self.protocol.settings(task, self._overrides)
+        settings, first = self.protocol.settings(task, self._overrides), models[0]
+        said = {width for each in models for width in trained_widths(load_config(each.queries))}
+        widths = tuple(sorted(said, reverse=True)) if settings.widths is None else settings.widths
         searched, teacher = KINDS[task.kind].has_queries, self._request.teacher
         read = [vectors_of(place, base.pooling) for place in dict.fromkeys((model.queries, model.documents))]
         width, other, notes = read[0].width(model.shape.hidden), 0, []
@@ -309,13 +311,13 @@ class Planner:
                     f"of '{first.name}' {other}"
                 )
             notes.append(told)
-        if wider := [one for one in settings.widths if one >= width]:
+        if wider := [one for one in settings.widths or () if one >= width]:
             sizes = ", ".join(map(str, wider))
             notes.append(f"{task.title}: not cut to {sizes}: the vectors of '{model.name}' have {width} components")
         prompts = tuple(each.prompt(role) for each in read for role in (agreement.ROLES if searched else (None,)))
         point = replace(
             base,
-            widths=tuple(one for one in settings.widths if one < width),
+            widths=tuple(one for one in widths if one < width),
             teacher=teacher,
             asymmetric=other == width,
             prompts=prompts if any(prompts) else (),

@@ -121,7 +121,8 @@ class FineTuning(Strict):
         pooling: Of sentence vectors; unset: as the model's folder says, else mean.
         class_weights: Weights of the classes in the loss: `balanced`, by name, or a list; see
             `limbeck.corpus.classes.balance`.
-        widths: Components that sentence vectors are cut to, for further columns.
+        widths: Components that sentence vectors are cut to, for further columns; unset: those that the configuration of
+            a model says it was trained for (`matryoshka_dimensions`).
         predict: Of models as they are, predict unlabelled splits too, for leaderboards; a task that has no others is
             predicted in any case.
         choose_thresholds: Where a row may have several classes, choose the probability from which each is given on the
@@ -148,7 +149,7 @@ class FineTuning(Strict):
     class_weights: Any = None
     predict: bool = False
     choose_thresholds: bool = False
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    widths: tuple[Annotated[int, Field(ge=1)], ...] | None = None
 
     @field_validator("learning_rates", "epochs", "widths", mode="before")
     @classmethod

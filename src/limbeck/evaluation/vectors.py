@@ -20,7 +20,7 @@ from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.metrics import RETRIEVAL_METRICS, score, score_places
 from limbeck.evaluation.tasks import TaskRow
 from limbeck.models import families, heads, loading
-from limbeck.models.sentences import SentenceHead, SentencePooling, routes_of, sentence_pooling
+from limbeck.models.sentences import SentenceHead, SentencePooling, check_pooling_named, routes_of, sentence_pooling
 
 _SCORES_AT_ONCE = 2**24
 """Cosines of queries and documents in memory."""
@@ -53,6 +53,8 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
     found = sentence_pooling(name) if pooling is None else None
     config = loading.load_config(name)
     if found is None:
+        if pooling is None:
+            check_pooling_named(name)
         head = kind_of(heads.head_of(config)).head
         if pooling is None and head is not None:
             raise ModelError(

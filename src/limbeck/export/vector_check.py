@@ -1,6 +1,7 @@
 """sentence-transformers beside limbeck: the sentence vectors of one model by both, on the same texts."""
 
 import importlib.util
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -44,7 +45,10 @@ class NotLoadedError(ModelError):
 def describe_difference(difference: float | None) -> str:
     """Say in words how far a model's sentence vectors are from those of sentence-transformers; None: not compared."""
     if difference is None:
-        return "not compared, since the installed sentence-transformers does not load the model"
+        return (
+            "not compared, since the installed sentence-transformers does not load the model (`limbeck doctor "
+            "--teacher` says why)"
+        )
     return f"at most {difference:.1e} from those of sentence-transformers, on {len(sample_texts())} texts"
 
 
@@ -77,7 +81,7 @@ def load_in_library(folder: Path) -> Any:
         return SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
 
 
-def library_vectors(model: Any, texts: Sequence[tuple[str, Role]]) -> Tensor:
+def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size: int = _BATCH) -> Tensor:
     """Return the vectors `[texts, width]` that sentence-transformers makes, by its method for each role.
 
     Version 6.2 fills an empty prompt in for `document` in every model, and `encode_document` takes that where its
@@ -91,8 +95,8 @@ def library_vectors(model: Any, texts: Sequence[tuple[str, Role]]) -> Tensor:
         if not places:
             continue
         chosen, options = [texts[place][0] for place in places], {"prompt_name": prompt} if prompt else {}
-        with quiet():
-            vectors = call(chosen, batch_size=_BATCH, convert_to_tensor=True, show_progress_bar=False, **options)
+        with quiet(), warnings.catch_warnings(action="ignore"):
+            vectors = call(chosen, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False, **options)
         found |= dict(zip(places, vectors.float().cpu(), strict=True))
     return torch.stack([found[place] for place in range(len(texts))])
 
@@ -112,7 +116,7 @@ def compare_with_sentence_transformers(
         sentence-transformers is not installed, or the model's files say nothing of sentence vectors.
 
     Raises:
-        ModelError: for a model that limbeck cannot load.
+        ModelError: for a model that limbeck cannot load, or whose vectors change with the texts beside them.
         NotLoadedError: for one that sentence-transformers cannot.
     """
     if not is_installed() or sentence_pooling(locate(name), revision) is None:
@@ -120,15 +124,29 @@ def compare_with_sentence_transformers(
     source = open_source(name, revision)
     texts = sample_texts() if texts is None else texts
     ours = own_vectors(source, texts)
-    folder = library_folder(source.name, revision)
+    folder, pads_left = library_folder(source.name, revision), source.tokenizer.padding_side == "left"
     del source  # Two copies of a large model need not be there at once.
     try:
-        theirs = library_vectors(load_in_library(folder), texts)
+        model = load_in_library(folder)
+        theirs = library_vectors(model, texts)
+        difference = _difference(ours, theirs)
+        changes = not difference <= LARGEST_DIFFERENCE and pads_left
+        alone = _difference(ours, library_vectors(model, texts, batch_size=1)) if changes else difference
     except Exception as error:  # Anything that a release of it raises.
         raise NotLoadedError(
             f"sentence-transformers cannot load '{name}', so its sentence vectors cannot be compared: "
             f"{describe_error(error)}"
         ) from error
+    if changes and alone <= LARGEST_DIFFERENCE:
+        raise ModelError(
+            f"'{name}' pads texts on the left, which moves the positions of their tokens, so that the vectors that "
+            "sentence-transformers makes change with the other texts of a batch; set padding_side in its "
+            "tokenizer_config.json to right."
+        )
+    return difference
+
+
+def _difference(ours: Tensor, theirs: Tensor) -> float:
     if ours.shape != theirs.shape:
         return float("inf")
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1.0))

@@ -21,6 +21,7 @@ from limbeck.models.families import (
     pooler_option,
     shape_of,
 )
+from limbeck.models.sentences import TRAINED_WIDTHS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -272,7 +273,9 @@ def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
 
 # Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
 # teacher saved in bfloat16 must not make the student train in bfloat16 weights.
-_NOT_INHERITED = ("architectures", "_name_or_path", "transformers_version", "dtype", "torch_dtype", "model_type")
+_NOT_INHERITED = (
+    "architectures", "_name_or_path", "transformers_version", "dtype", "torch_dtype", "model_type", TRAINED_WIDTHS,
+)  # fmt: skip
 
 
 def student_config(

@@ -65,16 +65,17 @@ _PROBES = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the log lines of `transformers` and `huggingface_hub`, and the former's progress bars, inside the block.
+    """Silence transformers', huggingface_hub's and sentence-transformers' logs, and the first's progress bars.
 
     The bars of downloads stay as they are: whoever has them on waits for gigabytes. The previous settings are put back
     at the end. Errors still raise.
     """
-    hub_logger = logging.getLogger("huggingface_hub")
-    level, hub_level = transformers_logging.get_verbosity(), hub_logger.level
+    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "sentence_transformers")]
+    level, levels = transformers_logging.get_verbosity(), [logger.level for logger in loggers]
     bars, hub_bars = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
     transformers_logging.set_verbosity(logging.CRITICAL)
-    hub_logger.setLevel(logging.CRITICAL)
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     with warnings.catch_warnings(action="ignore"):  # That HF_HUB_DISABLE_PROGRESS_BARS has priority.
         transformers_logging.disable_progress_bar()
         if hub_bars:  # Switched off too by that.
@@ -83,7 +84,8 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_verbosity(level)
-        hub_logger.setLevel(hub_level)
+        for logger, before in zip(loggers, levels, strict=True):
+            logger.setLevel(before)
         if bars and hub_bars:
             transformers_logging.enable_progress_bar()
 

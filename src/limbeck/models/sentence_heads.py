@@ -103,7 +103,8 @@ class _Dense(nn.Module):
         super().__init__()
         assert module.widths is not None
         self.linear = nn.Linear(*module.widths, bias=module.bias)
-        self.activation = getattr(nn, module.activation)()
+        along = {"dim": -1} if module.activation in ("Softmax", "Softmin", "LogSoftmax") else {}
+        self.activation = getattr(nn, module.activation)(**along)
         differ = module.widths[0] != module.widths[1]
         self.residual = nn.Linear(*module.widths, bias=False) if module.residual and differ else None
         self._adds_input = module.residual

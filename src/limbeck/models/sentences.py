@@ -30,6 +30,8 @@ _LONGEST_PROMPT = 100_000
 _VECTOR = "sentence_embedding"
 LIBRARY_CONFIG = "config_sentence_transformers.json"
 """The file in which sentence-transformers keeps prompts, similarity, and activations of cross-encoders."""
+TRAINED_WIDTHS = "matryoshka_dimensions"
+"""The key of `config.json` with the widths to which a model's vectors were trained to be cut, which vLLM reads too."""
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 # Modules of sentence-transformers that limbeck does not apply, with the reason.
 _NOT_APPLIED = {
@@ -182,7 +184,13 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     _check_widths(name_or_path, modules)
     normalize = bool(modules) and modules[-1].kind == "Normalize"
     prompts, default = _read_prompts(root / LIBRARY_CONFIG)
-    similarity = read_json(root / LIBRARY_CONFIG, {}).get("similarity_fn_name")
+    library = read_json(root / LIBRARY_CONFIG, {})
+    if library.get("truncate_dim") is not None:
+        raise ModelError(
+            f"'{root / LIBRARY_CONFIG}' cuts vectors by truncate_dim {str(library['truncate_dim'])[:80]}; limbeck "
+            "reads whole ones: set it to null. A student learns cut vectors too by the method's truncate."
+        )
+    similarity = library.get("similarity_fn_name")
     return SentencePooling(
         pooling=_pooling_mode(places[1][1] / "config.json", pooling),
         normalize=normalize,
@@ -193,6 +201,31 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         default_prompt=default,
         similarity=similarity if similarity in _SIMILARITIES else None,
     )
+
+
+def trained_widths(config: PreTrainedConfig) -> tuple[int, ...]:
+    """Return the widths to which a model's vectors were trained to be cut, if it names any; the widest first."""
+    said = getattr(config, TRAINED_WIDTHS, None)
+    widths = {width for width in said if type(width) is int and width > 0} if isinstance(said, list) else set()
+    return tuple(sorted(widths, reverse=True))
+
+
+def check_pooling_named(name_or_path: str | Path) -> None:
+    """Refuse a folder without `modules.json` whose `1_Pooling` says another pooling than the mean that would be taken.
+
+    Args:
+        name_or_path: The model; of a Hub name no pooling is fetched that nothing names.
+
+    Raises:
+        ModelError: for such a folder.
+    """
+    folder = Path(resolve_model(name_or_path)) / "1_Pooling"
+    config = read_json(folder / "config.json", {})
+    if config and (mode := _pooling_mode(folder / "config.json", config)) != "mean":
+        raise ModelError(
+            f"'{name_or_path}' has no {MODULES}, and without it vectors are the mean of tokens; but its '1_Pooling' "
+            f"says {mode}: copy or download the model again, or remove 1_Pooling."
+        )
 
 
 def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:

@@ -162,6 +162,12 @@ class RunPlan:
         """The stages that teach the recipe's student sentence vectors, pooled or finished."""
         return [s for s in self.own_stages if any(k.kind in ("pooled", "vector") for t in s.terms for k in t.student)]
 
+    @property
+    def trained_widths(self) -> list[int]:
+        """The widths below the whole to which those stages taught vectors to be cut, the widest first."""
+        given = (stage.spec.method.get("truncate") or () for stage in self.vector_stages)
+        return sorted({width for widths in given for width in widths}, reverse=True)
+
     def vectors_of_both(self, student: Path) -> tuple[str | SentenceHead, str | SentenceHead]:
         """How the teacher and its saved student make sentence vectors: as their folders say, unless the recipe does.
 

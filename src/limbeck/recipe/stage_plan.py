@@ -23,6 +23,7 @@ from limbeck.models.sentences import (
     SentenceHead,
     SentencePooling,
     check_no_prompt,
+    check_pooling_named,
     cross_encoder_settings,
     finished_pooling,
     sentence_pooling,
@@ -259,6 +260,8 @@ def _stage_vectors(
     """How a stage's student and teacher make vectors: as the teacher's folder says; else as asked, or by the mean."""
     given, said = stage.method.get("pooling"), pairing.sentence
     kinds = _kinds_read(terms)
+    if said is None and assistant is None and ("vector" in kinds or ("pooled" in kinds and given is None)):
+        check_pooling_named(taught_by.spec.model)
     if "vector" in kinds:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(

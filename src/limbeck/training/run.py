@@ -413,7 +413,10 @@ class Run:
 
         def write() -> None:
             learned = learned_in(self._stage_folder(aligned.spec.title), aligned) if aligned is not None else None
-            save_student(folder, whole, self.tokenizer, maker.choice, sentence=sentence, learned=learned)
+            save_student(
+                folder, whole, self.tokenizer, maker.choice,
+                sentence=sentence, learned=learned, widths=() if sentence is None else self.plan.trained_widths,
+            )  # fmt: skip
             sync_tree(folder)
 
         ranks.on_main_rank(write)

@@ -18,7 +18,7 @@ from limbeck.core.records import Initialisation, LayerLink, Stage, UnreadRows, U
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models import blueprint, families, heads, initialise, loading, narrowing
-from limbeck.models.sentences import SentenceHead, SentenceModule, SentencePooling
+from limbeck.models.sentences import TRAINED_WIDTHS, SentenceHead, SentenceModule, SentencePooling
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.training.module import Learned, read_ranges, write_ranges
@@ -218,6 +218,7 @@ def save_student(
     *,
     sentence: SentencePooling | None,
     learned: Learned | None = None,
+    widths: Sequence[int] = (),
 ) -> None:
     """Write the student's folder.
 
@@ -228,7 +229,10 @@ def save_student(
         choice: The student, whose dropout rates go into the configuration; those of training are the run's.
         sentence: How sentence vectors are made, if the student makes any.
         learned: What the stage learned that taught them, of which the student may keep a map.
+        widths: To which they were trained to be cut.
     """
+    if widths:
+        setattr(student.config, TRAINED_WIDTHS, list(widths))
     names = families.family_of(choice.config).fields.dropouts
     trained = {name: getattr(student.config, name) for name in names}
     with atomic_folder(folder) as partial:
