@@ -1,6 +1,7 @@
 """The compiled kernel computes attention as exactly as PyTorch, with masks of its own."""
 
 import math
+import platform
 
 import pytest
 import torch
@@ -63,6 +64,29 @@ def test_it_is_as_exact_as_pytorch(lengths, depth):
     ours = with_gradients(packed_attention(*inputs, lengths, scale=SCALE, dropout=0.0), inputs)
     for found, other, wanted in zip(ours, usual, expected, strict=True):
         assert (found - wanted).norm() <= 1.2 * (other - wanted).norm() + 1e-5
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of this processor")
+@pytest.mark.parametrize("without", ["-mno-avx512bf16", "-mno-avx512f"])
+def test_processors_without_these_instructions_compute_the_same(without, compiler, tmp_path, monkeypatch, request):
+    for cached in (module.kernel, module._divide):
+        request.addfinalizer(cached.cache_clear)
+    own = tmp_path / "cc"
+    own.write_text(f'#!/bin/sh\nexec {compiler} "$@" {without}\n')
+    own.chmod(0o755)
+    lengths = [21, 130, 1]
+    found = []
+    for named in (compiler, str(own)):
+        monkeypatch.setenv("CC", named)
+        module.kernel.cache_clear()
+        monkeypatch.setattr(module, "FORWARD_TO", 1 << 30)
+        module._divide.cache_clear()
+        torch.manual_seed(5)
+        inputs = operands(lengths, depth=33)
+        assert not isinstance(module.kernel(), str)
+        found.append(with_gradients(packed_attention(*inputs, lengths, scale=SCALE, dropout=0.1), inputs))
+    for ours, other in zip(*found, strict=True):
+        assert (ours - other).norm() <= 2e-3 * other.norm()
 
 
 def keep_factors(lengths, dropout, heads=3, depth=256):

@@ -1,9 +1,9 @@
-/* Attention of some samples of a packed row in bfloat16, computed in float32: see compiled_attention.py.
+/* Attention of some samples of a packed row in bfloat16, summed in float32: see compiled_attention.py.
  *
- * One head of one sample at a time, in memory that stays in a core's cache: its operands are widened to float32 rows of
- * whole vectors, and every product is the same loop over tiles of four rows by two vectors.
+ * One head of one sample at a time, in memory that stays in a core's cache. Every product is of pairs of bfloat16, see
+ * pairs.h: operands as they are, probabilities and their gradients rounded to it.
  */
-#include "vectors.h"
+#include "pairs.h"
 
 typedef struct {
     /* [tokens, heads, depth], bfloat16; strides of tokens and heads in elements, depth is dense. */
@@ -23,39 +23,74 @@ typedef struct {
     uint32_t seed;
 } attention;
 
-/* Operands of one head: rows of `width` floats, 0 behind depth. */
+/* Operands of one head, as pairs; what is behind `length` and `depth` is 0. */
 
-static void load(operand from, int64_t token, int64_t head, int length, int depth, int width, float *rows) {
+static int pairs_of(int64_t depth) { return (int)(depth + 1) / 2; }
+
+/* Rows of pairs along depth, `padded` of them. */
+static void load(operand from, int64_t token, int64_t head, int length, int depth, int padded, uint32_t *rows) {
+    int pairs = pairs_of(depth);
+    for (int t = 0; t < padded; t++, rows += pairs) {
+        rows[pairs - 1] = 0;
+        if (t < length) memcpy(rows, from.data + (token + t) * from.token + head * from.head, 2 * depth);
+        else memset(rows, 0, 4 * pairs);
+    }
+}
+
+/* The same turned: a row for each pair, `padded` long. */
+static void turn(const uint32_t *rows, int pairs, int padded, uint32_t *out) {
+    for (int p = 0; p < pairs; p++)
+        for (int t = 0; t < padded; t++) out[p * padded + t] = rows[t * pairs + p];
+}
+
+/* Rows of pairs along tokens, `width` long. */
+static void weave(operand from, int64_t token, int64_t head, int length, int depth, int width, uint32_t *out) {
+    for (int t = 0; t < length; t += 2, out += width) {
+        const uint16_t *low = from.data + (token + t) * from.token + head * from.head, *high = low + from.token;
+        int last = t + 1 == length;
+        for (int d = 0; d < depth; d++) out[d] = low[d] | (last ? 0 : (uint32_t)high[d] << 16);
+        for (int d = depth; d < width; d++) out[d] = 0;
+    }
+}
+
+static float inner(const uint32_t *left, const uint32_t *right, int pairs) {
+    lanes sum = {0};
+    float rest = 0;
+    int p = 0;
+    for (; p + LANES <= pairs; p += LANES) {
+        words a = *(words *)(left + p), b = *(words *)(right + p);
+        sum += (lanes)(a << 16) * (lanes)(b << 16);
+        sum += (lanes)(a & 0xffff0000u) * (lanes)(b & 0xffff0000u);
+    }
+    for (; p < pairs; p++) {
+        rest += widen((uint16_t)left[p]) * widen((uint16_t)right[p]);
+        rest += widen((uint16_t)(left[p] >> 16)) * widen((uint16_t)(right[p] >> 16));
+    }
+    return total(sum) + rest;
+}
+
+static void store(const float *rows, int length, int depth, int width, float factor, const float *factors, uint16_t *to,
+                  int64_t token) {
     for (int t = 0; t < length; t++) {
-        const uint16_t *own = from.data + (token + t) * from.token + head * from.head;
-        for (int d = 0; d < depth; d++) rows[t * width + d] = widen(own[d]);
-        for (int d = depth; d < width; d++) rows[t * width + d] = 0;
+        float by = factors ? factor * factors[t] : factor;
+        for (int d = 0; d < depth; d++) to[t * token + d] = narrow(by * rows[t * width + d]);
     }
 }
 
-static void store(const float *rows, int length, int depth, int width, float factor, uint16_t *to, int64_t token) {
-    for (int t = 0; t < length; t++)
-        for (int d = 0; d < depth; d++) to[t * token + d] = narrow(factor * rows[t * width + d]);
-}
-
-/* Rows of scores to probabilities, 0 behind `length`. */
-static void softmax(int rows, int length, int padded, float scale, float *scores) {
-    for (int r = 0; r < rows; r++) {
-        float *row = scores + (int64_t)r * padded;
-        for (int t = length; t < padded; t++) row[t] = row[0];
-        lanes top = *(lanes *)row, sum = {0};
-        for (int t = LANES; t < padded; t += LANES) top = greater(top, *(lanes *)(row + t));
-        float highest = largest(top);
-        for (int t = length; t < padded; t++) row[t] = -3e38f;
-        for (int t = 0; t < padded; t += LANES) {
-            lanes found = exponential((*(lanes *)(row + t) - highest) * scale);
-            *(lanes *)(row + t) = found;
-            sum += found;
-        }
-        float share = 1 / total(sum);
-        for (int t = 0; t < padded; t += LANES) *(lanes *)(row + t) *= share;
-        for (int t = length; t < padded; t++) row[t] = 0;
+/* A row of scores to the numerators of its probabilities, 0 behind `length`; returns one over their sum. */
+static float exponentials(int length, int padded, float scale, float *row) {
+    for (int t = length; t < padded; t++) row[t] = row[0];
+    lanes top = *(lanes *)row, sum = {0};
+    for (int t = LANES; t < padded; t += LANES) top = greater(top, *(lanes *)(row + t));
+    float highest = largest(top);
+    for (int t = length; t < padded; t++) row[t] = -3e38f;
+    for (int t = 0; t < padded; t += LANES) {
+        lanes found = exponential((*(lanes *)(row + t) - highest) * scale);
+        *(lanes *)(row + t) = found;
+        sum += found;
     }
+    for (int t = length; t < padded; t++) row[t] = 0;
+    return 1 / total(sum);
 }
 
 /* Keep factors, 0 or 1, of a vector of probabilities: bits of a hash of their place, the same whenever they are asked. */
@@ -81,91 +116,115 @@ static uint32_t stream_of(const attention *of, int64_t start, int64_t head) {
 }
 
 static int rows_at_once(const attention *of, int length) {
-    int64_t rows = of->block / whole(length);
-    return rows < length ? (int)rows : length;
+    int rows = (int)(of->block / whole(length)) / TILE * TILE;
+    return rows < length ? rows : length;
 }
 
-/* Samples `first` to before `last`. Scratch: 5 operands of the longest sample, and a block. */
+/* Samples `first` to before `last`. Scratch: 3 operands of the longest sample, its tokens, and two blocks. */
 void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
-    int depth = (int)of->depth, width = whole(depth);
+    int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
     float survivors = 65536.0f / (65536.0f - of->dropped);
     for (int64_t sample = first; sample < last; sample++) {
         int64_t start = of->samples[2 * sample];
         int length = (int)of->samples[2 * sample + 1], padded = whole(length), step = rows_at_once(of, length);
         int64_t size = (int64_t)padded * width;
-        float *query = scratch, *key = query + size, *value = key + size, *turned = value + size, *found = turned + size;
-        float *scores = found + size;
+        uint32_t *query = (uint32_t *)scratch, *key = query + size / 2, *turned = key + size / 2;
+        uint32_t *value = turned + size / 2;
+        float *found = (float *)(value + size / 2), *shares = found + size, *scores = shares + padded;
+        uint16_t *chances = (uint16_t *)(scores + of->block);
         for (int64_t head = 0; head < of->heads; head++) {
             uint32_t stream = stream_of(of, start, head);
-            load(of->query, start, head, length, depth, width, query);
-            load(of->key, start, head, length, depth, width, key);
-            load(of->value, start, head, length, depth, width, value);
-            transpose(key, length, depth, width, padded, turned);
+            load(of->query, start, head, length, depth, padded, query);
+            load(of->key, start, head, length, depth, padded, key);
+            turn(key, pairs, padded, turned);
+            weave(of->value, start, head, length, depth, width, value);
             for (int top = 0; top < length; top += step) {
                 int rows = length - top < step ? length - top : step;
-                multiply(rows, padded, depth, query + top * width, width, 1, turned, padded, scores, padded, 0);
-                softmax(rows, length, padded, of->scale, scores);
-                if (of->dropped)
-                    for (int at = 0; at < rows * padded; at += LANES)
-                        *(lanes *)(scores + at) *= kept(of, stream, (uint32_t)(top * padded + at));
-                multiply(rows, width, length, scores, padded, 1, value, width, found + top * width, width, 0);
+                multiply_pairs(rows, padded, pairs, query + top * pairs, pairs, 1, turned, padded, scores, padded, 0);
+                for (int r = 0; r < rows; r++) {
+                    float *row = scores + (int64_t)r * padded;
+                    shares[top + r] = exponentials(length, padded, of->scale, row);
+                    for (int t = 0; t < padded; t += LANES) {
+                        lanes chance = *(lanes *)(row + t);
+                        if (of->dropped) chance *= kept(of, stream, (uint32_t)((top + r) * padded + t));
+                        *(halves *)(chances + (int64_t)r * padded + t) = halved(chance);
+                    }
+                }
+                multiply_pairs(rows, width, pairs_of(length), (uint32_t *)chances, padded / 2, 1, value, width,
+                               found + top * width, width, 0);
             }
-            store(found, length, depth, width, survivors, of->context + (start * of->heads + head) * depth,
-                  of->heads * depth);
+            store(found, length, depth, width, survivors, shares,
+                  of->context + (start * of->heads + head) * depth, of->heads * depth);
         }
     }
 }
 
-/* Likewise. Scratch: 10 operands of the longest sample, and two blocks. */
+/* Likewise. Scratch: 8 operands of the longest sample, and three blocks. */
 void differentiate(const attention *of, int64_t first, int64_t last, float *scratch) {
-    int depth = (int)of->depth, width = whole(depth);
+    int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
     float survivors = 65536.0f / (65536.0f - of->dropped);
     operand context = {of->context, of->heads * depth, depth};
     for (int64_t sample = first; sample < last; sample++) {
         int64_t start = of->samples[2 * sample];
         int length = (int)of->samples[2 * sample + 1], padded = whole(length), step = rows_at_once(of, length);
-        int64_t size = (int64_t)padded * width;
-        float *query = scratch, *key = query + size, *value = key + size, *wanted = value + size;
-        float *found = wanted + size, *turned_key = found + size, *turned_value = turned_key + size;
-        float *of_query = turned_value + size, *of_key = of_query + size, *of_value = of_key + size;
-        float *scores = of_value + size, *gradient = scores + (int64_t)step * padded;
+        int64_t size = (int64_t)padded * width, half = size / 2;
+        uint32_t *query = (uint32_t *)scratch, *upstream = query + half, *found = upstream + half, *rows = found + half;
+        uint32_t *turned_key = rows + half, *turned_value = turned_key + half, *woven_query = turned_value + half;
+        uint32_t *woven_key = woven_query + half, *woven_upstream = woven_key + half;
+        float *of_query = (float *)(woven_upstream + half), *of_key = of_query + size, *of_value = of_key + size;
+        float *scores = of_value + size, *gradient = scores + of->block;
+        uint16_t *along = (uint16_t *)(gradient + of->block);
+        uint32_t *chances = (uint32_t *)scores, *changes = (uint32_t *)gradient;
         for (int64_t head = 0; head < of->heads; head++) {
             uint32_t stream = stream_of(of, start, head);
-            load(of->query, start, head, length, depth, width, query);
-            load(of->key, start, head, length, depth, width, key);
-            load(of->value, start, head, length, depth, width, value);
-            load(of->upstream, start, head, length, depth, width, wanted);
-            load(context, start, head, length, depth, width, found);
-            transpose(key, length, depth, width, padded, turned_key);
-            transpose(value, length, depth, width, padded, turned_value);
+            load(of->key, start, head, length, depth, padded, rows);
+            turn(rows, pairs, padded, turned_key);
+            load(of->value, start, head, length, depth, padded, rows);
+            turn(rows, pairs, padded, turned_value);
+            load(of->query, start, head, length, depth, padded, query);
+            load(of->upstream, start, head, length, depth, padded, upstream);
+            load(context, start, head, length, depth, padded, found);
+            weave(of->query, start, head, length, depth, width, woven_query);
+            weave(of->key, start, head, length, depth, width, woven_key);
+            weave(of->upstream, start, head, length, depth, width, woven_upstream);
             for (int top = 0; top < length; top += step) {
-                int rows = length - top < step ? length - top : step;
-                float *own = query + top * width, *upstream = wanted + top * width;
-                multiply(rows, padded, depth, own, width, 1, turned_key, padded, scores, padded, 0);
-                softmax(rows, length, padded, of->scale, scores);
-                multiply(rows, padded, depth, upstream, width, 1, turned_value, padded, gradient, padded, 0);
-                for (int r = 0; r < rows; r++) {
-                    lanes sum = {0};
-                    for (int d = 0; d < width; d += LANES)
-                        sum += *(lanes *)(found + (top + r) * width + d) * *(lanes *)(upstream + r * width + d);
-                    float expected = total(sum);
+                int count = length - top < step ? length - top : step, twos = pairs_of(count);
+                uint32_t *own = query + top * pairs, *wanted = upstream + top * pairs;
+                multiply_pairs(count, padded, pairs, own, pairs, 1, turned_key, padded, scores, padded, 0);
+                multiply_pairs(count, padded, pairs, wanted, pairs, 1, turned_value, padded, gradient, padded, 0);
+                for (int r = 0; r < 2 * twos; r += 2) {
+                    float share[2] = {0, 0}, expected[2] = {0, 0};
+                    for (int second = 0; second < 2 && r + second < count; second++) {
+                        expected[second] = inner(found + (top + r + second) * pairs, wanted + (r + second) * pairs, pairs);
+                        share[second] = exponentials(length, padded, of->scale, scores + (r + second) * padded);
+                    }
                     for (int t = 0; t < padded; t += LANES) {
-                        int at = r * padded + t;
-                        lanes keep = of->dropped ? kept(of, stream, (uint32_t)(top * padded + at)) * survivors
-                                                 : (lanes){0} + 1.0f;
-                        lanes probability = *(lanes *)(scores + at);
-                        *(lanes *)(gradient + at) = probability * (*(lanes *)(gradient + at) * keep - expected);
-                        *(lanes *)(scores + at) = probability * keep;
+                        lanes chance[2], change[2];
+                        for (int second = 0; second < 2; second++) {
+                            int at = (r + second) * padded + t;
+                            lanes keep = (lanes){0} + 1.0f, probability = *(lanes *)(scores + at) * share[second];
+                            if (of->dropped) keep = survivors * kept(of, stream, (uint32_t)(top * padded + at));
+                            chance[second] = probability * keep;
+                            change[second] = probability * (*(lanes *)(gradient + at) * keep - expected[second]);
+                            if (r + second >= count) chance[second] = change[second] = (lanes){0};
+                            *(halves *)(along + at) = halved(change[second]);
+                        }
+                        /* In place of the first of the two rows that they were made of. */
+                        *(words *)(chances + r * padded + t) = paired(chance[0], chance[1]);
+                        *(words *)(changes + r * padded + t) = paired(change[0], change[1]);
                     }
                 }
-                multiply(length, width, rows, scores, 1, padded, upstream, width, of_value, width, top > 0);
-                multiply(rows, width, length, gradient, padded, 1, key, width, of_query + top * width, width, 0);
-                multiply(length, width, rows, gradient, 1, padded, own, width, of_key, width, top > 0);
+                multiply_pairs(length, width, twos, chances, 1, 2 * padded, woven_upstream + top / 2 * width, width,
+                               of_value, width, top > 0);
+                multiply_pairs(length, width, twos, changes, 1, 2 * padded, woven_query + top / 2 * width, width,
+                               of_key, width, top > 0);
+                multiply_pairs(count, width, pairs_of(length), (uint32_t *)along, padded / 2, 1, woven_key, width,
+                               of_query + top * width, width, 0);
             }
             int64_t place = (start * of->heads + head) * depth, token = of->heads * depth;
-            store(of_query, length, depth, width, of->scale, of->of_query + place, token);
-            store(of_key, length, depth, width, of->scale, of->of_key + place, token);
-            store(of_value, length, depth, width, 1, of->of_value + place, token);
+            store(of_query, length, depth, width, of->scale, 0, of->of_query + place, token);
+            store(of_key, length, depth, width, of->scale, 0, of->of_key + place, token);
+            store(of_value, length, depth, width, 1, 0, of->of_value + place, token);
         }
     }
 }

@@ -1,8 +1,9 @@
 """Attention of packed samples in bfloat16 by a kernel in C, compiled at first use where a C compiler is found.
 
 Over short samples attention in PyTorch is a long chain of short operations, and starting them costs more than they do.
-The kernel computes a head of a sample at a time, in float32 and in memory that stays in cache; the backward pass
-computes probabilities anew, as in `packed_attention`.
+The kernel computes a head of a sample at a time, in memory that stays in cache: products of bfloat16 summed in float32,
+probabilities in float32 that are rounded before they meet values, as PyTorch's are. The backward pass computes them
+anew, as in `packed_attention`.
 """
 
 import ctypes
@@ -22,11 +23,16 @@ from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, divide_work, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
-# Longer samples without dropout go forward by PyTorch's fast attention. Its products run in bfloat16: with AMX at many
-# times the rate of float32's, elsewhere at twice.
-FORWARD_TO = 64 if torch.cpu._is_amx_tile_supported() else 160
+# Longer samples without dropout go forward by PyTorch's fast attention, whose products run with AMX at many times the
+# rate of the kernel's. Without instructions for bfloat16 these are as slow as float32's.
+_ANY = 1 << 30
+FORWARD_TO = 64 if torch.cpu._is_amx_tile_supported() else _ANY if torch.cpu._is_avx512_bf16_supported() else 160
+# Tokens that would take as long as what of a sample does not depend on its length squared.
+_SHARED = 160
 # Scores that a thread has in work.
 BLOCK = 1 << 15
+TILE = 4
+"""Rows that products take at once."""
 # Tasks of a thread, so that none waits long for another.
 TASKS = 4
 _SCRATCH = Scratch()
@@ -120,7 +126,7 @@ def _divide(lengths: tuple[int, ...], parts: int) -> _Division:
     """Divide samples into ranges that take about the same time, so many of each kind at most."""
     starts = accumulate(lengths, initial=0)
     samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
-    costs = [length * (length + FORWARD_TO) for _, length in samples]
+    costs = [length * (length + _SHARED) for _, length in samples]
     short = sum(length <= FORWARD_TO for length in lengths)
     of_short, of_all = divide_work(costs[:short], parts), divide_work(costs, parts)
     return _Division(torch.tensor(samples), max(lengths), short, of_short, of_all)
@@ -155,7 +161,7 @@ class CompiledWork:
         self.plan = plan
         division, (heads, _, depth) = plan.division, query.shape
         padded, width = whole_vectors(division.longest), whole_vectors(depth)
-        self.operand, self.block = padded * width, max(BLOCK, padded)
+        self.padded, self.operand, self.block = padded, padded * width, max(BLOCK, TILE * padded)
         self.given = _Attention(
             *map(_operand, self.operands),
             samples=division.samples.data_ptr(),
@@ -171,7 +177,7 @@ class CompiledWork:
         """Write the context, `[T, A, D]`."""
         self.given.context = context.data_ptr()
         division, fast = self.plan.division, not dropped_share(self.plan.dropout)
-        size = 5 * self.operand + self.block
+        size = 3 * self.operand + self.padded + 2 * self.block
         ranges = division.of_short if fast else division.of_all
         tasks = [partial(self._run, self.plan.made.attend, size, *own) for own in ranges]
         if fast:
@@ -185,7 +191,7 @@ class CompiledWork:
         upstream = _dense(upstream)
         self.given.context, self.given.upstream = context.data_ptr(), _operand(upstream)
         self.given.of_query, self.given.of_key, self.given.of_value = (x.data_ptr() for x in grads)
-        size = 10 * self.operand + 2 * self.block
+        size = 8 * self.operand + 3 * self.block
         run_tasks([partial(self._run, self.plan.made.differentiate, size, *own) for own in self.plan.division.of_all])
 
     def _run(self, function: Callable[..., None], scratch: int, first: int, last: int) -> None:

@@ -1,11 +1,14 @@
-/* Vectors of 16 numbers, products and exponentials for the kernels of this folder, in GNU C without a header of the
- * processor's: a compiler makes of them what the machine has.
+/* Vectors of 16 numbers, products and exponentials for the kernels of this folder, in GNU C: a compiler makes of them what
+ * the machine has. Instructions that it does not find are named where they exist.
  */
 #ifndef LIMBECK_VECTORS_H
 #define LIMBECK_VECTORS_H
 
 #include <stdint.h>
 #include <string.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #define LANES 16
 #define TILE 4 /* rows of a tile of two vectors; twice as many of one */
@@ -34,7 +37,13 @@ static inline lanes chosen(integers first, lanes x, lanes y) {
     return (lanes)((first & (integers)x) | (~first & (integers)y));
 }
 
-static inline lanes greater(lanes x, lanes y) { return chosen(y > x, y, x); } /* x where it is not a number */
+static inline lanes greater(lanes x, lanes y) { /* x where it is not a number */
+#if defined(__AVX512F__)
+    return (lanes)_mm512_max_ps((__m512)y, (__m512)x);
+#else
+    return chosen(y > x, y, x);
+#endif
+}
 
 /* The number n lanes further on in every lane; n is a constant. */
 #if defined(__clang__)
@@ -63,8 +72,11 @@ static inline float largest(lanes x) {
 /* exp(x) for x <= 0 within 2e-7 of itself, from a power of two and a polynomial; below -87 about 0. */
 static inline lanes exponential(lanes x) {
     x = greater(x, (lanes){0} - 87.0f);
-    /* Truncation rounds to the nearest, since x <= 0. */
+#if defined(__AVX512F__)
+    lanes power = (lanes)_mm512_roundscale_ps((__m512)(x * 1.44269504f), _MM_FROUND_TO_NEAREST_INT);
+#else /* Truncation rounds to the nearest, since x <= 0. */
     lanes power = __builtin_convertvector(__builtin_convertvector(x * 1.44269504f - 0.5f, integers), lanes);
+#endif
     lanes rest = (x - power * 0.693359375f) + power * 2.12194440e-4f;
     lanes found = rest * (1.0f / 5040) + 1.0f / 720;
     found = found * rest + 1.0f / 120;
@@ -72,8 +84,12 @@ static inline lanes exponential(lanes x) {
     found = found * rest + 1.0f / 6;
     found = found * rest + 0.5f;
     found = found * rest * rest + rest + 1.0f;
+#if defined(__AVX512F__)
+    return (lanes)_mm512_scalef_ps((__m512)found, (__m512)power);
+#else
     integers bits = (__builtin_convertvector(power, integers) + 127) << 23;
     return found * (lanes)bits;
+#endif
 }
 
 /* Products: C[m, n] = A[m, k] B[k, n], or added to C. n is whole vectors; A is read at row * down + column * along. */

@@ -1,0 +1,73 @@
+/* Products of bfloat16, two by two: a pair is neighbours along the axis that is summed over, the first in its low half.
+ *
+ * Processors with AVX512-BF16 multiply and add a vector of pairs at once, at twice the rate of float32; elsewhere pairs
+ * are widened. Sums are float32, and products of two bfloat16 exact in it.
+ */
+#ifndef LIMBECK_PAIRS_H
+#define LIMBECK_PAIRS_H
+
+#include "vectors.h"
+
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+static inline lanes dot(lanes sum, uint32_t a, words b) {
+#if defined(__AVX512BF16__)
+    return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)((words){0} + a), (__m512bh)b);
+#else
+    sum += widen((uint16_t)a) * (lanes)(b << 16);
+    return sum + widen((uint16_t)(a >> 16)) * (lanes)(b & 0xffff0000u);
+#endif
+}
+
+/* Numbers rounded to bfloat16, to the nearest, ties to even: a row of halves, and pairs of two rows. */
+
+static inline words rounded(lanes x) {
+    words bits = (words)x;
+    return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+static inline halves halved(lanes x) {
+#if defined(__AVX512BF16__)
+    return (halves)_mm512_cvtneps_pbh((__m512)x);
+#else
+    return __builtin_convertvector(rounded(x), halves);
+#endif
+}
+
+static inline words paired(lanes low, lanes high) { return rounded(low) | rounded(high) << 16; }
+
+/* C[m, n] = A[m, k] B[k, n] of `k` pairs, or added to C. n is whole vectors; A is read at row * down + pair * along. All
+ * rows of a last tile are read and written.
+ */
+static void multiply_pairs(int m, int n, int k, const uint32_t *a, int64_t down, int64_t along, const uint32_t *b,
+                           int64_t b_row, float *c, int64_t c_row, int add) {
+    int column = 0;
+    for (; column + 2 * LANES <= n; column += 2 * LANES)
+        for (int row = 0; row < m; row += TILE) {
+            lanes sums[TILE][2];
+            const uint32_t *left = a + row * down, *right = b + column;
+            float *out = c + row * c_row + column;
+            for (int r = 0; r < TILE; r++)
+                for (int v = 0; v < 2; v++) sums[r][v] = add ? *(lanes *)(out + r * c_row + v * LANES) : (lanes){0};
+            for (int i = 0; i < k; i++)
+                for (int r = 0; r < TILE; r++)
+                    for (int v = 0; v < 2; v++)
+                        sums[r][v] = dot(sums[r][v], left[r * down + i * along],
+                                         *(const words *)(right + i * b_row + v * LANES));
+            for (int r = 0; r < TILE; r++)
+                for (int v = 0; v < 2; v++) *(lanes *)(out + r * c_row + v * LANES) = sums[r][v];
+        }
+    if (column < n)
+        for (int row = 0; row < m; row += TILE) {
+            lanes sums[TILE];
+            const uint32_t *left = a + row * down, *right = b + column;
+            float *out = c + row * c_row + column;
+            for (int r = 0; r < TILE; r++) sums[r] = add ? *(lanes *)(out + r * c_row) : (lanes){0};
+            for (int i = 0; i < k; i++)
+                for (int r = 0; r < TILE; r++)
+                    sums[r] = dot(sums[r], left[r * down + i * along], *(const words *)(right + i * b_row));
+            for (int r = 0; r < TILE; r++) *(lanes *)(out + r * c_row) = sums[r];
+        }
+}
+
+#endif
