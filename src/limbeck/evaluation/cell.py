@@ -171,9 +171,7 @@ def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool, as_is: bool 
         RecipeError: for weights or thresholds of classes that cannot be.
     """
     if KINDS[task.kind].of_vectors:
-        return [
-            SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows, tuple(settings.widths or ()))
-        ]
+        return [SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows)]
     stride = settings.stride if KINDS[task.kind].has_answers else 0
     if as_is:
         predict = settings.predict and bool(task.scored)

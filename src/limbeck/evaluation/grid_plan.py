@@ -54,6 +54,7 @@ class PlannedModel:
             distilled on labelled rows, or it is scored as it is.
         queries: Where the model is that reads queries, of a router's folder one of its two; else the model itself.
         documents: The same of documents.
+        widths: To which the configuration of that of queries says that vectors were trained to be cut.
     """
 
     name: str
@@ -63,6 +64,7 @@ class PlannedModel:
     on_task: bool = False
     queries: str = ""
     documents: str = ""
+    widths: tuple[int, ...] = ()
 
     @property
     def published_as(self) -> tuple[str, int]:
@@ -145,12 +147,14 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
             name,
             fingerprint_of(name),
             grid_cell.tokenizer_fingerprint(readers[0]),
-            shape_of(load_config(readers[0])),
+            shape_of(config),
             as_is or _distilled_on_task(name),
             *readers,
+            trained_widths(config),
         )
         for name in names
         for readers in (readers_of(name),)
+        for config in (load_config(readers[0]),)
     ]
 
 
@@ -292,8 +296,9 @@ class Planner:
     ) -> tuple[SimilarityPoint, list[str]]:
         """Return the point of a model on a task of sentence vectors, and notes on scores that it cannot have."""
         settings, first = self.protocol.settings(task, self._overrides), models[0]
-        said = {width for each in models for width in trained_widths(load_config(each.queries))}
-        widths = tuple(sorted(said, reverse=True)) if settings.widths is None else settings.widths
+        widths = settings.widths
+        if widths is None:
+            widths = tuple(sorted({width for each in models for width in each.widths}, reverse=True))
         searched, teacher = KINDS[task.kind].has_queries, self._request.teacher
         read = [vectors_of(place, base.pooling) for place in dict.fromkeys((model.queries, model.documents))]
         width, other, notes = read[0].width(model.shape.hidden), 0, []

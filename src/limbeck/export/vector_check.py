@@ -130,14 +130,15 @@ def compare_with_sentence_transformers(
         model = load_in_library(folder)
         theirs = library_vectors(model, texts)
         difference = _difference(ours, theirs)
-        changes = not difference <= LARGEST_DIFFERENCE and pads_left
-        alone = _difference(ours, library_vectors(model, texts, batch_size=1)) if changes else difference
+        alone = None
+        if pads_left and not difference <= LARGEST_DIFFERENCE:
+            alone = _difference(ours, library_vectors(model, texts, batch_size=1))
     except Exception as error:  # Anything that a release of it raises.
         raise NotLoadedError(
             f"sentence-transformers cannot load '{name}', so its sentence vectors cannot be compared: "
             f"{describe_error(error)}"
         ) from error
-    if changes and alone <= LARGEST_DIFFERENCE:
+    if alone is not None and alone <= LARGEST_DIFFERENCE:
         raise ModelError(
             f"'{name}' pads texts on the left, which moves the positions of their tokens, so that the vectors that "
             "sentence-transformers makes change with the other texts of a batch; set padding_side in its "

@@ -36,37 +36,31 @@ static inline halves halved(lanes x) {
 
 static inline words paired(lanes low, lanes high) { return rounded(low) | rounded(high) << 16; }
 
+static inline __attribute__((always_inline)) void tile_pairs(int vectors, int k, const uint32_t *a, int64_t down,
+                                                             int64_t along, const uint32_t *b, int64_t b_row, float *c,
+                                                             int64_t c_row, int add) {
+    lanes sums[TILE][2];
+    for (int r = 0; r < TILE; r++)
+        for (int v = 0; v < vectors; v++) sums[r][v] = add ? *(lanes *)(c + r * c_row + v * LANES) : (lanes){0};
+    for (int i = 0; i < k; i++)
+        for (int r = 0; r < TILE; r++)
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = dot(sums[r][v], a[r * down + i * along], *(const words *)(b + i * b_row + v * LANES));
+    for (int r = 0; r < TILE; r++)
+        for (int v = 0; v < vectors; v++) *(lanes *)(c + r * c_row + v * LANES) = sums[r][v];
+}
+
 /* C[m, n] = A[m, k] B[k, n] of `k` pairs, or added to C. n is whole vectors; A is read at row * down + pair * along. All
  * rows of a last tile are read and written.
  */
 static void multiply_pairs(int m, int n, int k, const uint32_t *a, int64_t down, int64_t along, const uint32_t *b,
                            int64_t b_row, float *c, int64_t c_row, int add) {
-    int column = 0;
-    for (; column + 2 * LANES <= n; column += 2 * LANES)
+    for (int column = 0; column < n; column += 2 * LANES)
         for (int row = 0; row < m; row += TILE) {
-            lanes sums[TILE][2];
             const uint32_t *left = a + row * down, *right = b + column;
             float *out = c + row * c_row + column;
-            for (int r = 0; r < TILE; r++)
-                for (int v = 0; v < 2; v++) sums[r][v] = add ? *(lanes *)(out + r * c_row + v * LANES) : (lanes){0};
-            for (int i = 0; i < k; i++)
-                for (int r = 0; r < TILE; r++)
-                    for (int v = 0; v < 2; v++)
-                        sums[r][v] = dot(sums[r][v], left[r * down + i * along],
-                                         *(const words *)(right + i * b_row + v * LANES));
-            for (int r = 0; r < TILE; r++)
-                for (int v = 0; v < 2; v++) *(lanes *)(out + r * c_row + v * LANES) = sums[r][v];
-        }
-    if (column < n)
-        for (int row = 0; row < m; row += TILE) {
-            lanes sums[TILE];
-            const uint32_t *left = a + row * down, *right = b + column;
-            float *out = c + row * c_row + column;
-            for (int r = 0; r < TILE; r++) sums[r] = add ? *(lanes *)(out + r * c_row) : (lanes){0};
-            for (int i = 0; i < k; i++)
-                for (int r = 0; r < TILE; r++)
-                    sums[r] = dot(sums[r], left[r * down + i * along], *(const words *)(right + i * b_row));
-            for (int r = 0; r < TILE; r++) *(lanes *)(out + r * c_row) = sums[r];
+            if (n - column > LANES) tile_pairs(2, k, left, down, along, right, b_row, out, c_row, add);
+            else tile_pairs(1, k, left, down, along, right, b_row, out, c_row, add);
         }
 }
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.library import custom_op
+from torch import Tensor, library
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
@@ -242,7 +241,7 @@ def _forward(
     return divergence.sum(dtype=torch.float64).float(), terms[0], terms[1]
 
 
-_forward_op = custom_op(
+_forward_op = library.custom_op(
     "limbeck::relation_kl_forward",
     _forward,
     mutates_args=(),
@@ -295,7 +294,7 @@ def _gradient(
     return gradient.to(student_own.dtype)
 
 
-_gradient_op = custom_op(
+_gradient_op = library.custom_op(
     "limbeck::relation_kl_gradient",
     _gradient,
     mutates_args=(),
