@@ -69,8 +69,7 @@ def test_it_is_as_exact_as_pytorch(lengths, depth):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of this processor")
 @pytest.mark.parametrize("without", ["-mno-avx512bf16", "-mno-avx512f"])
 def test_processors_without_these_instructions_compute_the_same(without, compiler, tmp_path, monkeypatch, request):
-    for cached in (module.kernel, module._divide):
-        request.addfinalizer(cached.cache_clear)
+    request.addfinalizer(module.kernel.cache_clear)
     own = tmp_path / "cc"
     own.write_text(f'#!/bin/sh\nexec {compiler} "$@" {without}\n')
     own.chmod(0o755)
@@ -79,8 +78,7 @@ def test_processors_without_these_instructions_compute_the_same(without, compile
     for named in (compiler, str(own)):
         monkeypatch.setenv("CC", named)
         module.kernel.cache_clear()
-        monkeypatch.setattr(module, "FORWARD_TO", 1 << 30)
-        module._divide.cache_clear()
+        monkeypatch.setattr(module, "_forward_to", lambda library: 1 << 30)
         torch.manual_seed(5)
         inputs = operands(lengths, depth=33)
         assert not isinstance(module.kernel(), str)

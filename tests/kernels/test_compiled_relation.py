@@ -73,6 +73,20 @@ def test_threads_do_not_change_a_bit(two_threads, symmetric):
         torch.testing.assert_close(each, found[0], rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("length", [2, 15, 17, 18])
+@pytest.mark.parametrize("far", ["student", "teacher", "both"])
+def test_rows_whose_logits_all_lie_far_below_zero(far, length, computed):
+    tensors = draw(length, sizes=(16, 16), symmetric=False, dtype=torch.bfloat16)
+    for number, name in enumerate(("student", "teacher")):
+        if far in (name, "both"):  # logits of about -16 * 36 / 4
+            tensors[2 * number].copy_(tensors[2 * number] / 8 + 6)
+            tensors[2 * number + 1].copy_(tensors[2 * number + 1] / 8 - 6)
+    found, wanted = run(relation_kl_blocked, tensors), run(relation_kl_reference, doubles(tensors))
+    assert computed
+    for ours, exact in zip(found, wanted, strict=True):
+        assert (ours.double() - exact).norm() <= 1e-2 * exact.norm()
+
+
 @pytest.mark.parametrize("wants", [0, 1])
 def test_a_gradient_of_one_side_alone(wants):
     tensors = draw(20, dtype=torch.bfloat16)

@@ -120,42 +120,42 @@ static int rows_at_once(const attention *of, int length) {
     return rows < length ? rows : length;
 }
 
-/* Samples `first` to before `last`. Scratch: 3 operands of the longest sample, its tokens, and two blocks. */
+/* Heads of samples, `first` to before `last`: head h of sample s is s * heads + h. Scratch: 3 operands of the longest
+ * sample, its tokens, and two blocks. */
 void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
     int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
     float survivors = 65536.0f / (65536.0f - of->dropped);
-    for (int64_t sample = first; sample < last; sample++) {
-        int64_t start = of->samples[2 * sample];
-        int length = (int)of->samples[2 * sample + 1], padded = whole(length), step = rows_at_once(of, length);
+    for (int64_t unit = first; unit < last; unit++) {
+        int64_t head = unit % of->heads, start = of->samples[unit / of->heads * 2];
+        int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
+        int step = rows_at_once(of, length);
         int64_t size = (int64_t)padded * width;
         uint32_t *query = (uint32_t *)scratch, *key = query + size / 2, *turned = key + size / 2;
         uint32_t *value = turned + size / 2;
         float *found = (float *)(value + size / 2), *shares = found + size, *scores = shares + padded;
         uint16_t *chances = (uint16_t *)(scores + of->block);
-        for (int64_t head = 0; head < of->heads; head++) {
-            uint32_t stream = stream_of(of, start, head);
-            load(of->query, start, head, length, depth, padded, query);
-            load(of->key, start, head, length, depth, padded, key);
-            turn(key, pairs, padded, turned);
-            weave(of->value, start, head, length, depth, width, value);
-            for (int top = 0; top < length; top += step) {
-                int rows = length - top < step ? length - top : step;
-                multiply_pairs(rows, padded, pairs, query + top * pairs, pairs, 1, turned, padded, scores, padded, 0);
-                for (int r = 0; r < rows; r++) {
-                    float *row = scores + (int64_t)r * padded;
-                    shares[top + r] = exponentials(length, padded, of->scale, row);
-                    for (int t = 0; t < padded; t += LANES) {
-                        lanes chance = *(lanes *)(row + t);
-                        if (of->dropped) chance *= kept(of, stream, (uint32_t)((top + r) * padded + t));
-                        *(halves *)(chances + (int64_t)r * padded + t) = halved(chance);
-                    }
+        uint32_t stream = stream_of(of, start, head);
+        load(of->query, start, head, length, depth, padded, query);
+        load(of->key, start, head, length, depth, padded, key);
+        turn(key, pairs, padded, turned);
+        weave(of->value, start, head, length, depth, width, value);
+        for (int top = 0; top < length; top += step) {
+            int rows = length - top < step ? length - top : step;
+            multiply_pairs(rows, padded, pairs, query + top * pairs, pairs, 1, turned, padded, scores, padded, 0);
+            for (int r = 0; r < rows; r++) {
+                float *row = scores + (int64_t)r * padded;
+                shares[top + r] = exponentials(length, padded, of->scale, row);
+                for (int t = 0; t < padded; t += LANES) {
+                    lanes chance = *(lanes *)(row + t);
+                    if (of->dropped) chance *= kept(of, stream, (uint32_t)((top + r) * padded + t));
+                    *(halves *)(chances + (int64_t)r * padded + t) = halved(chance);
                 }
-                multiply_pairs(rows, width, pairs_of(length), (uint32_t *)chances, padded / 2, 1, value, width,
-                               found + top * width, width, 0);
             }
-            store(found, length, depth, width, survivors, shares,
-                  of->context + (start * of->heads + head) * depth, of->heads * depth);
+            multiply_pairs(rows, width, pairs_of(length), (uint32_t *)chances, padded / 2, 1, value, width,
+                           found + top * width, width, 0);
         }
+        store(found, length, depth, width, survivors, shares,
+              of->context + (start * of->heads + head) * depth, of->heads * depth);
     }
 }
 
@@ -164,9 +164,10 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
     int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
     float survivors = 65536.0f / (65536.0f - of->dropped);
     operand context = {of->context, of->heads * depth, depth};
-    for (int64_t sample = first; sample < last; sample++) {
-        int64_t start = of->samples[2 * sample];
-        int length = (int)of->samples[2 * sample + 1], padded = whole(length), step = rows_at_once(of, length);
+    for (int64_t unit = first; unit < last; unit++) {
+        int64_t head = unit % of->heads, start = of->samples[unit / of->heads * 2];
+        int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
+        int step = rows_at_once(of, length);
         int64_t size = (int64_t)padded * width, half = size / 2;
         uint32_t *query = (uint32_t *)scratch, *upstream = query + half, *found = upstream + half, *rows = found + half;
         uint32_t *turned_key = rows + half, *turned_value = turned_key + half, *woven_query = turned_value + half;
@@ -175,56 +176,63 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
         float *scores = of_value + size, *gradient = scores + of->block;
         uint16_t *along = (uint16_t *)(gradient + of->block);
         uint32_t *chances = (uint32_t *)scores, *changes = (uint32_t *)gradient;
-        for (int64_t head = 0; head < of->heads; head++) {
-            uint32_t stream = stream_of(of, start, head);
-            load(of->key, start, head, length, depth, padded, rows);
-            turn(rows, pairs, padded, turned_key);
-            load(of->value, start, head, length, depth, padded, rows);
-            turn(rows, pairs, padded, turned_value);
-            load(of->query, start, head, length, depth, padded, query);
-            load(of->upstream, start, head, length, depth, padded, upstream);
-            load(context, start, head, length, depth, padded, found);
-            weave(of->query, start, head, length, depth, width, woven_query);
-            weave(of->key, start, head, length, depth, width, woven_key);
-            weave(of->upstream, start, head, length, depth, width, woven_upstream);
-            for (int top = 0; top < length; top += step) {
-                int count = length - top < step ? length - top : step, twos = pairs_of(count);
-                uint32_t *own = query + top * pairs, *wanted = upstream + top * pairs;
-                multiply_pairs(count, padded, pairs, own, pairs, 1, turned_key, padded, scores, padded, 0);
-                multiply_pairs(count, padded, pairs, wanted, pairs, 1, turned_value, padded, gradient, padded, 0);
-                for (int r = 0; r < 2 * twos; r += 2) {
-                    float share[2] = {0, 0}, expected[2] = {0, 0};
-                    for (int second = 0; second < 2 && r + second < count; second++) {
-                        expected[second] = inner(found + (top + r + second) * pairs, wanted + (r + second) * pairs, pairs);
-                        share[second] = exponentials(length, padded, of->scale, scores + (r + second) * padded);
-                    }
-                    for (int t = 0; t < padded; t += LANES) {
-                        lanes chance[2], change[2];
-                        for (int second = 0; second < 2; second++) {
-                            int at = (r + second) * padded + t;
-                            lanes keep = (lanes){0} + 1.0f, probability = *(lanes *)(scores + at) * share[second];
-                            if (of->dropped) keep = survivors * kept(of, stream, (uint32_t)(top * padded + at));
-                            chance[second] = probability * keep;
-                            change[second] = probability * (*(lanes *)(gradient + at) * keep - expected[second]);
-                            if (r + second >= count) chance[second] = change[second] = (lanes){0};
-                            *(halves *)(along + at) = halved(change[second]);
-                        }
-                        /* In place of the first of the two rows that they were made of. */
-                        *(words *)(chances + r * padded + t) = paired(chance[0], chance[1]);
-                        *(words *)(changes + r * padded + t) = paired(change[0], change[1]);
-                    }
+        uint32_t stream = stream_of(of, start, head);
+        load(of->key, start, head, length, depth, padded, rows);
+        turn(rows, pairs, padded, turned_key);
+        load(of->value, start, head, length, depth, padded, rows);
+        turn(rows, pairs, padded, turned_value);
+        load(of->query, start, head, length, depth, padded, query);
+        load(of->upstream, start, head, length, depth, padded, upstream);
+        load(context, start, head, length, depth, padded, found);
+        weave(of->query, start, head, length, depth, width, woven_query);
+        weave(of->key, start, head, length, depth, width, woven_key);
+        weave(of->upstream, start, head, length, depth, width, woven_upstream);
+        for (int top = 0; top < length; top += step) {
+            int count = length - top < step ? length - top : step, twos = pairs_of(count);
+            uint32_t *own = query + top * pairs, *wanted = upstream + top * pairs;
+            multiply_pairs(count, padded, pairs, own, pairs, 1, turned_key, padded, scores, padded, 0);
+            multiply_pairs(count, padded, pairs, wanted, pairs, 1, turned_value, padded, gradient, padded, 0);
+            for (int r = 0; r < 2 * twos; r += 2) {
+                float share[2] = {0, 0}, expected[2] = {0, 0};
+                for (int second = 0; second < 2 && r + second < count; second++) {
+                    expected[second] = inner(found + (top + r + second) * pairs, wanted + (r + second) * pairs, pairs);
+                    share[second] = exponentials(length, padded, of->scale, scores + (r + second) * padded);
                 }
-                multiply_pairs(length, width, twos, chances, 1, 2 * padded, woven_upstream + top / 2 * width, width,
-                               of_value, width, top > 0);
-                multiply_pairs(length, width, twos, changes, 1, 2 * padded, woven_query + top / 2 * width, width,
-                               of_key, width, top > 0);
-                multiply_pairs(count, width, pairs_of(length), (uint32_t *)along, padded / 2, 1, woven_key, width,
-                               of_query + top * width, width, 0);
+                for (int t = 0; t < padded; t += LANES) {
+                    lanes chance[2], change[2];
+                    for (int second = 0; second < 2; second++) {
+                        int at = (r + second) * padded + t;
+                        lanes keep = (lanes){0} + 1.0f, probability = *(lanes *)(scores + at) * share[second];
+                        if (of->dropped) keep = survivors * kept(of, stream, (uint32_t)(top * padded + at));
+                        chance[second] = probability * keep;
+                        change[second] = probability * (*(lanes *)(gradient + at) * keep - expected[second]);
+                        if (r + second >= count) chance[second] = change[second] = (lanes){0};
+                        *(halves *)(along + at) = halved(change[second]);
+                    }
+                    /* In place of the first of the two rows that they were made of. */
+                    *(words *)(chances + r * padded + t) = paired(chance[0], chance[1]);
+                    *(words *)(changes + r * padded + t) = paired(change[0], change[1]);
+                }
             }
-            int64_t place = (start * of->heads + head) * depth, token = of->heads * depth;
-            store(of_query, length, depth, width, of->scale, 0, of->of_query + place, token);
-            store(of_key, length, depth, width, of->scale, 0, of->of_key + place, token);
-            store(of_value, length, depth, width, 1, 0, of->of_value + place, token);
+            multiply_pairs(length, width, twos, chances, 1, 2 * padded, woven_upstream + top / 2 * width, width,
+                           of_value, width, top > 0);
+            multiply_pairs(length, width, twos, changes, 1, 2 * padded, woven_query + top / 2 * width, width,
+                           of_key, width, top > 0);
+            multiply_pairs(count, width, pairs_of(length), (uint32_t *)along, padded / 2, 1, woven_key, width,
+                           of_query + top * width, width, 0);
         }
+        int64_t place = (start * of->heads + head) * depth, token = of->heads * depth;
+        store(of_query, length, depth, width, of->scale, 0, of->of_query + place, token);
+        store(of_key, length, depth, width, of->scale, 0, of->of_key + place, token);
+        store(of_value, length, depth, width, 1, 0, of->of_value + place, token);
     }
+}
+
+/* Whether products take the processor's instructions for bfloat16. */
+int multiplies_pairs(void) {
+#if defined(__AVX512BF16__)
+    return 1;
+#else
+    return 0;
+#endif
 }

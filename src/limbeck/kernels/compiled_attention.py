@@ -23,10 +23,7 @@ from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, divide_work, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
-# Longer samples without dropout go forward by PyTorch's fast attention, whose products run with AMX at many times the
-# rate of the kernel's. Without instructions for bfloat16 these are as slow as float32's.
 _ANY = 1 << 30
-FORWARD_TO = 64 if torch.cpu._is_amx_tile_supported() else _ANY if torch.cpu._is_avx512_bf16_supported() else 160
 # Tokens that would take as long as what of a sample does not depend on its length squared.
 _SHARED = 160
 # Scores that a thread has in work.
@@ -58,12 +55,14 @@ class Kernel(NamedTuple):
     """The compiled functions.
 
     Attributes:
-        attend: Computes contexts of some samples.
-        differentiate: Computes gradients of some samples.
+        attend: Computes contexts of heads of some samples.
+        differentiate: Computes gradients of heads of some samples.
+        forward_to: Tokens of the longest sample that goes forward by it without dropout.
     """
 
     attend: Callable[..., None]
     differentiate: Callable[..., None]
+    forward_to: int
 
 
 @lru_cache(maxsize=1)
@@ -74,7 +73,18 @@ def kernel() -> Kernel | str:
 
 def _read(library: ctypes.CDLL) -> Kernel:
     arguments = ctypes.POINTER(_Attention), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-    return Kernel(*(read_function(library, name, *arguments) for name in Kernel._fields))
+    attend, differentiate = (read_function(library, name, *arguments) for name in ("attend", "differentiate"))
+    return Kernel(attend, differentiate, _forward_to(library))
+
+
+def _forward_to(library: ctypes.CDLL) -> int:
+    """Return from where on PyTorch's fast attention goes forward, whose products run with AMX at many times the rate.
+
+    Products of a library without instructions for bfloat16 are as slow as float32's.
+    """
+    if torch.cpu._is_amx_tile_supported():
+        return 64
+    return _ANY if library.multiplies_pairs() else 160
 
 
 def _is_right(made: Kernel) -> bool:
@@ -85,7 +95,7 @@ def _is_right(made: Kernel) -> bool:
         context = F.scaled_dot_product_attention(query, key, value, scale=0.4)
         wanted = [context.detach(), *torch.autograd.grad(context, (query, key, value), row)]
     found = [row.new_full((19, 2, 5), torch.nan) for _ in wanted]
-    work = CompiledPlan(made, _divide((19,), 1), 0.4, 0.0, 0).work(row, row, row)
+    work = CompiledPlan(made, _divide((19,), 2, made.forward_to, 1), 0.4, 0.0, 0).work(row, row, row)
     work.attend(found[0])
     work.differentiate(found[0], row.transpose(0, 1), found[1:])
     return all(bool((x.transpose(0, 1) - y).abs().max() < 0.05) for x, y in zip(found, wanted, strict=True))
@@ -98,20 +108,20 @@ def compiled_plan(
     alike = {x.dtype for x in (query, key, value)} == {torch.bfloat16} and query.shape == value.shape
     if not alike or isinstance(made := kernel(), str):
         return None
-    division = _divide(tuple(lengths), TASKS * torch.get_num_threads())
+    division = _divide(tuple(lengths), query.shape[0], made.forward_to, TASKS * torch.get_num_threads())
     return CompiledPlan(made, division, scale, dropout, draw_seed() if dropped_share(dropout) else 0)
 
 
 @dataclass(frozen=True)
 class _Division:
-    """Samples, the short ones first, and what of them a thread does at once.
+    """Samples, the short ones first, and which of their heads, numbered sample by sample, a thread takes at once.
 
     Attributes:
         samples: First token and length of each, int64 `[samples, 2]`.
         longest: Length of the last.
-        short: How many have at most `FORWARD_TO` tokens.
-        of_short: Ranges of the short ones.
-        of_all: Ranges of all.
+        short: How many are short enough to go forward by the kernel.
+        of_short: Ranges of heads of the short ones.
+        of_all: Ranges of heads of all.
     """
 
     samples: Tensor
@@ -122,13 +132,13 @@ class _Division:
 
 
 @lru_cache(maxsize=8)
-def _divide(lengths: tuple[int, ...], parts: int) -> _Division:
-    """Divide samples into ranges that take about the same time, so many of each kind at most."""
+def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -> _Division:
+    """Divide heads of samples into ranges that take about the same time, so many of each kind at most."""
     starts = accumulate(lengths, initial=0)
     samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
-    costs = [length * (length + _SHARED) for _, length in samples]
-    short = sum(length <= FORWARD_TO for length in lengths)
-    of_short, of_all = divide_work(costs[:short], parts), divide_work(costs, parts)
+    costs = [length * (length + _SHARED) for _, length in samples for _ in range(heads)]
+    short = sum(length <= forward_to for length in lengths)
+    of_short, of_all = divide_work(costs[: short * heads], parts), divide_work(costs, parts)
     return _Division(torch.tensor(samples), max(lengths), short, of_short, of_all)
 
 

@@ -69,9 +69,12 @@ static void compare(int rows, int length, int padded, float own_scale, float oth
         float own_tops[ROWS], other_tops[ROWS];
         lanes own_sums[ROWS], other_sums[ROWS], weighted[ROWS];
         for (int r = 0; r < some; r++) {
-            const float *x = own + r * padded, *y = other + r * padded;
+            float *x = own + r * padded, *y = other + r * padded;
+            /* Padding gets a logit of the row, since its own may lie far above all of them. */
             lanes top = chosen(filled, *(lanes *)(x + last), (lanes){0} + x[last]);
             lanes other_top = chosen(filled, *(lanes *)(y + last), (lanes){0} + y[last]);
+            *(lanes *)(x + last) = top;
+            *(lanes *)(y + last) = other_top;
             for (int t = 0; t < last; t += LANES) {
                 top = greater(top, *(lanes *)(x + t));
                 other_top = greater(other_top, *(lanes *)(y + t));
