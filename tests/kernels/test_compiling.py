@@ -53,7 +53,7 @@ def test_a_library_is_compiled_once(ask, module, compiler, tmp_path):
 @each_kernel
 def test_a_library_that_computes_something_else_is_not_used(ask, module, compiler, tmp_path):
     wrong = tmp_path / "wrong.c"
-    names = ("attend", "differentiate", "multiplies_pairs", "relate", "update")
+    names = ("attend", "differentiate", "join", "multiplies_pairs", "relate", "update")
     wrong.write_text("".join(f"int {name}() {{ return 0; }}" for name in names))
     found = ask(module, f'for last; do :; done; exec {compiler} -fPIC -shared {wrong} -o "$last"')
     assert "computes something else" in found

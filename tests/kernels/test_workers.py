@@ -1,13 +1,17 @@
-"""Tasks on threads: results in order, settings left as they were, gradients recorded nowhere."""
+"""Tasks on threads: results in order, settings left as they were, gradients recorded nowhere; parts computed once."""
 
+import ctypes
 import threading
 import time
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference, workers
-from limbeck.kernels.workers import Scratch, run_tasks
+from limbeck.kernels.compiling import compile_kernel
+from limbeck.kernels.workers import Scratch, TeamKernel, run_tasks
 from tests.kernels.relation_cases import draw, run
 from tests.support.masks import make_mask
 
@@ -55,3 +59,61 @@ def test_scratch_is_used_again():
     assert scratch.take("a", (2, 3), like, torch.float32).data_ptr() == first.data_ptr()
     assert scratch.take("b", (4, 5), like, torch.float32).data_ptr() != first.data_ptr()
     assert scratch.take("a", (7, 5), like, torch.float32).shape == (7, 5)
+
+
+# Each thread writes its scratch, waits for others to do so, and reads it again.
+SOURCE = """
+#include "team.h"
+typedef struct { int64_t *times; float *kept; } counts;
+void count(const void *given, int64_t first, int64_t last, float *scratch) {
+    const counts *of = given;
+    for (int64_t unit = first; unit < last; unit++) {
+        scratch[0] = scratch[15] = (float)unit;
+        for (volatile int wait = 0; wait < 20000; wait++);
+        of->kept[unit] = scratch[0] == scratch[15] ? scratch[0] : -1;
+        __atomic_fetch_add(of->times + unit, 1, __ATOMIC_RELAXED);
+    }
+}
+"""
+
+
+class Counts(ctypes.Structure):
+    _fields_ = (("times", ctypes.c_void_p), ("kept", ctypes.c_void_p))
+
+
+@pytest.fixture(scope="module")
+def count(tmp_path_factory):
+    source = tmp_path_factory.mktemp("kernel") / "count.c"
+    source.write_text(SOURCE)
+    headers = ("-I", str(Path(workers.__file__).parent))
+    made = compile_kernel(source, lambda library: TeamKernel.read(library, "count"), lambda _: True, headers)
+    if isinstance(made, str):
+        pytest.skip(made)
+    return made
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("openmp", [True, False], ids=["OpenMP", "a pool"])
+def test_every_part_is_computed_once(count, threads, openmp, two_threads, monkeypatch):
+    torch.set_num_threads(threads)
+    if openmp and workers._openmp() is None:
+        pytest.skip("PyTorch runs on other threads")
+    if not openmp:
+        monkeypatch.setattr(workers, "_openmp", lambda: None)
+    ends = [0, 1, 5, 6, 30, 200]
+    parts = torch.tensor(list(pairwise(ends)))
+    for number in (0, 1, len(parts)):
+        times, kept = torch.zeros(200, dtype=torch.int64), torch.zeros(200)
+        count.run(Counts(times.data_ptr(), kept.data_ptr()), parts[:number], 16, Scratch())
+        assert times.tolist() == [1] * ends[number] + [0] * (200 - ends[number])
+        assert kept[: ends[number]].tolist() == list(range(ends[number]))
+
+
+def test_a_library_without_it_is_told(count):
+    with pytest.raises(AttributeError, match="undefined symbol"):
+        TeamKernel.read(ctypes.CDLL(None), "no_such_kernel")
+
+
+def test_pytorch_has_openmp_here():
+    """All wheels for Linux do, and kernels would be slower otherwise."""
+    assert workers._openmp() is not None or not torch.backends.openmp.is_available()

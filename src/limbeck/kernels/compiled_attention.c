@@ -4,6 +4,10 @@
  * pairs.h: operands as they are, probabilities and their gradients rounded to it.
  */
 #include "pairs.h"
+#include "team.h"
+
+#define ROWS 8  /* that go through a step together */
+#define LINE 32 /* numbers of a line of the cache */
 
 typedef struct {
     /* [tokens, heads, depth], bfloat16; strides of tokens and heads in elements, depth is dense. */
@@ -27,14 +31,24 @@ typedef struct {
 
 static int pairs_of(int64_t depth) { return (int)(depth + 1) / 2; }
 
+/* A head of a token; that of the next head is asked for, since no processor foresees it. */
+static const uint16_t *head_of(operand from, int64_t token, int64_t head, int depth) {
+    const uint16_t *found = from.data + token * from.token + head * from.head;
+    for (int d = 0; d < depth; d += LINE) __builtin_prefetch(found + from.head + d);
+    return found;
+}
+
 /* Rows of pairs along depth, `padded` of them. */
 static void load(operand from, int64_t token, int64_t head, int length, int depth, int padded, uint32_t *rows) {
-    int pairs = pairs_of(depth);
-    for (int t = 0; t < padded; t++, rows += pairs) {
+    int pairs = pairs_of(depth), whole_depth = depth / LANES * LANES;
+    for (int t = 0; t < length; t++, rows += pairs) {
+        const uint16_t *own = head_of(from, token + t, head, depth);
+        uint16_t *to = (uint16_t *)rows;
         rows[pairs - 1] = 0;
-        if (t < length) memcpy(rows, from.data + (token + t) * from.token + head * from.head, 2 * depth);
-        else memset(rows, 0, 4 * pairs);
+        for (int d = 0; d < whole_depth; d += LANES) *(halves *)(to + d) = *(const halves *)(own + d);
+        for (int d = whole_depth; d < depth; d++) to[d] = own[d];
     }
+    memset(rows, 0, 4 * (int64_t)pairs * (padded - length));
 }
 
 /* The same turned: a row for each pair, `padded` long. */
@@ -46,8 +60,9 @@ static void turn(const uint32_t *rows, int pairs, int padded, uint32_t *out) {
 /* Rows of pairs along tokens, `width` long. */
 static void weave(operand from, int64_t token, int64_t head, int length, int depth, int width, uint32_t *out) {
     for (int t = 0; t < length; t += 2, out += width) {
-        const uint16_t *low = from.data + (token + t) * from.token + head * from.head, *high = low + from.token;
         int last = t + 1 == length;
+        const uint16_t *low = head_of(from, token + t, head, depth);
+        const uint16_t *high = last ? low : head_of(from, token + t + 1, head, depth);
         for (int d = 0; d < depth; d++) out[d] = low[d] | (last ? 0 : (uint32_t)high[d] << 16);
         for (int d = depth; d < width; d++) out[d] = 0;
     }
@@ -73,24 +88,43 @@ static void store(const float *rows, int length, int depth, int width, float fac
                   int64_t token) {
     for (int t = 0; t < length; t++) {
         float by = factors ? factor * factors[t] : factor;
-        for (int d = 0; d < depth; d++) to[t * token + d] = narrow(by * rows[t * width + d]);
+        const float *row = rows + t * width;
+        uint16_t *out = to + t * token;
+        int d = 0;
+        for (; d + LANES <= depth; d += LANES) *(halves *)(out + d) = halved(by * *(const lanes *)(row + d));
+        for (; d < depth; d++) out[d] = narrow(by * row[d]);
     }
 }
 
-/* A row of scores to the numerators of its probabilities, 0 behind `length`; returns one over their sum. */
-static float exponentials(int length, int padded, float scale, float *row) {
-    for (int t = length; t < padded; t++) row[t] = row[0];
-    lanes top = *(lanes *)row, sum = {0};
-    for (int t = LANES; t < padded; t += LANES) top = greater(top, *(lanes *)(row + t));
-    float highest = largest(top);
-    for (int t = length; t < padded; t++) row[t] = -3e38f;
-    for (int t = 0; t < padded; t += LANES) {
-        lanes found = exponential((*(lanes *)(row + t) - highest) * scale);
-        *(lanes *)(row + t) = found;
-        sum += found;
+/* Rows of scores to the numerators of their probabilities, 0 behind `length`, and one over the sum of each. A few rows go
+ * through each step together, so that no step waits for the sums of one. */
+static void exponentials(int rows, int length, int padded, float scale, float *scores, float *shares) {
+    int last = padded - LANES;
+    integers filled;
+    for (int t = 0; t < LANES; t++) filled[t] = -(last + t < length);
+    for (int first = 0; first < rows; first += ROWS, scores += ROWS * padded, shares += ROWS) {
+        int some = rows - first < ROWS ? rows - first : ROWS;
+        float tops[ROWS];
+        lanes sums[ROWS];
+        for (int r = 0; r < some; r++) {
+            float *row = scores + r * padded;
+            lanes top = chosen(filled, *(lanes *)(row + last), (lanes){0} + row[last]);
+            *(lanes *)(row + last) = top;
+            for (int t = 0; t < last; t += LANES) top = greater(top, *(lanes *)(row + t));
+            tops[r] = largest(top);
+        }
+        for (int r = 0; r < some; r++) {
+            float *row = scores + r * padded;
+            sums[r] = (lanes){0};
+            for (int t = 0; t < padded; t += LANES) {
+                lanes found = exponential((*(lanes *)(row + t) - tops[r]) * scale);
+                if (t == last) found = chosen(filled, found, (lanes){0});
+                *(lanes *)(row + t) = found;
+                sums[r] += found;
+            }
+        }
+        for (int r = 0; r < some; r++) shares[r] = 1 / total(sums[r]);
     }
-    for (int t = length; t < padded; t++) row[t] = 0;
-    return 1 / total(sum);
 }
 
 /* Keep factors, 0 or 1, of a vector of probabilities: bits of a hash of their place, the same whenever they are asked. */
@@ -142,11 +176,10 @@ void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
         for (int top = 0; top < length; top += step) {
             int rows = length - top < step ? length - top : step;
             multiply_pairs(rows, padded, pairs, query + top * pairs, pairs, 1, turned, padded, scores, padded, 0);
+            exponentials(rows, length, padded, of->scale, scores, shares + top);
             for (int r = 0; r < rows; r++) {
-                float *row = scores + (int64_t)r * padded;
-                shares[top + r] = exponentials(length, padded, of->scale, row);
                 for (int t = 0; t < padded; t += LANES) {
-                    lanes chance = *(lanes *)(row + t);
+                    lanes chance = *(lanes *)(scores + (int64_t)r * padded + t);
                     if (of->dropped) chance *= kept(of, stream, (uint32_t)((top + r) * padded + t));
                     *(halves *)(chances + (int64_t)r * padded + t) = halved(chance);
                 }
@@ -159,7 +192,7 @@ void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
     }
 }
 
-/* Likewise. Scratch: 8 operands of the longest sample, and three blocks. */
+/* Likewise. Scratch: 8 operands of the longest sample, its tokens, and three blocks. */
 void differentiate(const attention *of, int64_t first, int64_t last, float *scratch) {
     int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
     float survivors = 65536.0f / (65536.0f - of->dropped);
@@ -173,7 +206,7 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
         uint32_t *turned_key = rows + half, *turned_value = turned_key + half, *woven_query = turned_value + half;
         uint32_t *woven_key = woven_query + half, *woven_upstream = woven_key + half;
         float *of_query = (float *)(woven_upstream + half), *of_key = of_query + size, *of_value = of_key + size;
-        float *scores = of_value + size, *gradient = scores + of->block;
+        float *shares = of_value + size, *scores = shares + padded, *gradient = scores + of->block;
         uint16_t *along = (uint16_t *)(gradient + of->block);
         uint32_t *chances = (uint32_t *)scores, *changes = (uint32_t *)gradient;
         uint32_t stream = stream_of(of, start, head);
@@ -192,11 +225,12 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
             uint32_t *own = query + top * pairs, *wanted = upstream + top * pairs;
             multiply_pairs(count, padded, pairs, own, pairs, 1, turned_key, padded, scores, padded, 0);
             multiply_pairs(count, padded, pairs, wanted, pairs, 1, turned_value, padded, gradient, padded, 0);
+            exponentials(count, length, padded, of->scale, scores, shares);
             for (int r = 0; r < 2 * twos; r += 2) {
                 float share[2] = {0, 0}, expected[2] = {0, 0};
                 for (int second = 0; second < 2 && r + second < count; second++) {
                     expected[second] = inner(found + (top + r + second) * pairs, wanted + (r + second) * pairs, pairs);
-                    share[second] = exponentials(length, padded, of->scale, scores + (r + second) * padded);
+                    share[second] = shares[r + second];
                 }
                 for (int t = 0; t < padded; t += LANES) {
                     lanes chance[2], change[2];

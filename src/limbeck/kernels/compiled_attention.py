@@ -7,7 +7,7 @@ anew, as in `packed_attention`.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.kernels.compiling import compile_kernel, read_function, whole_vectors
+from limbeck.kernels.compiling import compile_kernel, whole_vectors
 from limbeck.kernels.dropout import draw_seed, dropped_share
-from limbeck.kernels.workers import Scratch, divide_work, run_tasks
+from limbeck.kernels.workers import Scratch, TeamKernel, divide_work, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
 _ANY = 1 << 30
@@ -60,8 +60,8 @@ class Kernel(NamedTuple):
         forward_to: Tokens of the longest sample that goes forward by it without dropout.
     """
 
-    attend: Callable[..., None]
-    differentiate: Callable[..., None]
+    attend: TeamKernel
+    differentiate: TeamKernel
     forward_to: int
 
 
@@ -72,8 +72,7 @@ def kernel() -> Kernel | str:
 
 
 def _read(library: ctypes.CDLL) -> Kernel:
-    arguments = ctypes.POINTER(_Attention), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-    attend, differentiate = (read_function(library, name, *arguments) for name in ("attend", "differentiate"))
+    attend, differentiate = (TeamKernel.read(library, name) for name in ("attend", "differentiate"))
     return Kernel(attend, differentiate, _forward_to(library))
 
 
@@ -120,15 +119,15 @@ class _Division:
         samples: First token and length of each, int64 `[samples, 2]`.
         longest: Length of the last.
         short: How many are short enough to go forward by the kernel.
-        of_short: Ranges of heads of the short ones.
+        of_short: Ranges of heads of the short ones, int64 `[ranges, 2]`.
         of_all: Ranges of heads of all.
     """
 
     samples: Tensor
     longest: int
     short: int
-    of_short: Sequence[tuple[int, int]]
-    of_all: Sequence[tuple[int, int]]
+    of_short: Tensor
+    of_all: Tensor
 
 
 @lru_cache(maxsize=8)
@@ -138,7 +137,9 @@ def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -
     samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
     costs = [length * (length + _SHARED) for _, length in samples for _ in range(heads)]
     short = sum(length <= forward_to for length in lengths)
-    of_short, of_all = divide_work(costs[: short * heads], parts), divide_work(costs, parts)
+    of_short, of_all = (
+        torch.tensor(divide_work(own, parts), dtype=torch.int64).view(-1, 2) for own in (costs[: short * heads], costs)
+    )
     return _Division(torch.tensor(samples), max(lengths), short, of_short, of_all)
 
 
@@ -187,26 +188,20 @@ class CompiledWork:
         """Write the context, `[T, A, D]`."""
         self.given.context = context.data_ptr()
         division, fast = self.plan.division, not dropped_share(self.plan.dropout)
-        size = 3 * self.operand + self.padded + 2 * self.block
-        ranges = division.of_short if fast else division.of_all
-        tasks = [partial(self._run, self.plan.made.attend, size, *own) for own in ranges]
         if fast:
             long = division.samples[division.short :].tolist()
             slices = (slice(start, start + length) for start, length in long)
-            tasks = [partial(self._attend_fast, context, tokens) for tokens in slices] + tasks
-        run_tasks(tasks)
+            run_tasks([partial(self._attend_fast, context, tokens) for tokens in slices])
+        size = 3 * self.operand + self.padded + 2 * self.block
+        self.plan.made.attend.run(self.given, division.of_short if fast else division.of_all, size, _SCRATCH)
 
     def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of the operands, each `[T, A, D]`."""
         upstream = _dense(upstream)
         self.given.context, self.given.upstream = context.data_ptr(), _operand(upstream)
         self.given.of_query, self.given.of_key, self.given.of_value = (x.data_ptr() for x in grads)
-        size = 8 * self.operand + 3 * self.block
-        run_tasks([partial(self._run, self.plan.made.differentiate, size, *own) for own in self.plan.division.of_all])
-
-    def _run(self, function: Callable[..., None], scratch: int, first: int, last: int) -> None:
-        memory = _SCRATCH.take("attention", (scratch,), self.operands[0], torch.float32)
-        function(ctypes.byref(self.given), first, last, memory.data_ptr())
+        size = 8 * self.operand + self.padded + 3 * self.block
+        self.plan.made.differentiate.run(self.given, self.plan.division.of_all, size, _SCRATCH)
 
     def _attend_fast(self, context: Tensor, tokens: slice) -> None:
         query, key, value = (x[tokens].transpose(0, 1)[None] for x in self.operands)

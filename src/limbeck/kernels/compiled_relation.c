@@ -3,6 +3,7 @@
  * One head of one sample at a time, in memory that stays in a core's cache: both models' logits of some rows, one pass
  * for the exponentials and the sums of a row, one for its gradient.
  */
+#include "team.h"
 #include "vectors.h"
 
 #define ROWS 8 /* that go through a step together */

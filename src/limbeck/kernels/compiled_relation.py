@@ -7,17 +7,17 @@ in cache, value and gradient in one go; the formulas are those of `relation_bloc
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from limbeck.kernels.compiling import compile_kernel, read_function, whole_vectors
+from limbeck.kernels.compiling import compile_kernel, whole_vectors
 from limbeck.kernels.relation_reference import relation_kl_reference
-from limbeck.kernels.workers import Scratch, divide_work, run_tasks
+from limbeck.kernels.workers import Scratch, TeamKernel, divide_work
 
 SOURCE = Path(__file__).with_suffix(".c")
 # Wider heads are products above all, which PyTorch has faster.
@@ -45,20 +45,17 @@ class _Relation(ctypes.Structure):
     )
 
 
-Kernel = Callable[..., None]
-
-
 @lru_cache(maxsize=1)
-def kernel() -> Kernel | str:
+def kernel() -> TeamKernel | str:
     """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
     return compile_kernel(SOURCE, _read, _is_right)
 
 
-def _read(library: ctypes.CDLL) -> Kernel:
-    return read_function(library, "relate", ctypes.POINTER(_Relation), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+def _read(library: ctypes.CDLL) -> TeamKernel:
+    return TeamKernel.read(library, "relate")
 
 
-def _is_right(made: Kernel) -> bool:
+def _is_right(made: TeamKernel) -> bool:
     """Whether the kernel computes a relation and its gradients, by two samples."""
     drawn = [x.bfloat16() for x in torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)]
     valid = torch.arange(19) < torch.tensor([[17], [5]])
@@ -99,7 +96,7 @@ def compiled_relation(
 
 
 def _compute(
-    made: Kernel,
+    made: TeamKernel,
     student: Sequence[Tensor],
     teacher: Sequence[Tensor],
     grads: Sequence[Tensor | None],
@@ -136,12 +133,7 @@ def _compute(
         block=block,
     )
     memory = padded * (5 * whole_vectors(sizes[0]) + 2 * whole_vectors(sizes[1])) + 2 * block
-
-    def run(first: int, last: int) -> None:
-        scratch = _SCRATCH.take("relation", (memory,), sums, torch.float32)
-        made(ctypes.byref(given), first, last, scratch.data_ptr())
-
-    run_tasks([partial(run, *part) for part in division.parts])
+    made.run(given, division.parts, memory, _SCRATCH)
     return (sums[:, 0] + sums[:, 1].log() + sums[:, 2] * math.log(2)).sum()
 
 
@@ -159,12 +151,12 @@ class _Division(NamedTuple):
     Attributes:
         samples: Index and length of each that has tokens, int64 `[samples, 2]`.
         longest: Length of the longest.
-        parts: Ranges of heads.
+        parts: Ranges of heads, int64 `[ranges, 2]`.
     """
 
     samples: Tensor
     longest: int
-    parts: Sequence[tuple[int, int]]
+    parts: Tensor
 
 
 @lru_cache(maxsize=8)
@@ -172,4 +164,5 @@ def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
     """Divide all heads into ranges that take about the same time, so many at most."""
     samples = [(sample, length) for sample, length in enumerate(lengths) if length]
     ranges = divide_work([length**2 for _, length in samples for _ in range(heads)], parts)
-    return _Division(torch.tensor(samples, dtype=torch.int64).view(-1, 2), max(lengths, default=0), ranges)
+    places, divided = (torch.tensor(pairs, dtype=torch.int64).view(-1, 2) for pairs in (samples, ranges))
+    return _Division(places, max(lengths, default=0), divided)

@@ -40,10 +40,10 @@ def hidden_mse(
     """
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     with autocast_off(student.device):
-        mapped = project(inputs.masked(student), projection, teacher.shape[-1])
-        # A bias moves blank rows: they are wiped once more.
-        total = (inputs.masked(mapped) - inputs.masked(teacher.detach())).square().sum()
-        return inputs.term(total, teacher.shape[-1])
+        # Blank rows are wiped before a map, whose gradient sums over all, and after it, since a bias moves them.
+        own = student.to(inputs.dtype) if projection is None else inputs.masked(student)
+        error = project(own, projection, teacher.shape[-1]) - teacher.detach().to(inputs.dtype)
+        return inputs.term(inputs.masked(error).square().sum(), teacher.shape[-1])
 
 
 @register_as_objective(unit="token")
