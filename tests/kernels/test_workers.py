@@ -1,6 +1,8 @@
 """Tasks on threads: results in order, settings left as they were, gradients recorded nowhere; parts computed once."""
 
 import ctypes
+import subprocess
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -107,6 +109,27 @@ def test_every_part_is_computed_once(count, threads, openmp, two_threads, monkey
         count.run(Counts(times.data_ptr(), kept.data_ptr()), parts[:number], 16, Scratch())
         assert times.tolist() == [1] * ends[number] + [0] * (200 - ends[number])
         assert kept[: ends[number]].tolist() == list(range(ends[number]))
+
+
+FORKED = """
+import os
+import torch
+from limbeck.kernels.packed_attention import packed_attention
+
+torch.set_num_threads(2)
+given = [torch.ones(2, 40, 16, dtype=torch.bfloat16)] * 3
+whole = packed_attention(*given, [30, 10], scale=1.0)
+child = os.fork()
+if child == 0:
+    os._exit(0 if torch.equal(packed_attention(*given, [30, 10], scale=1.0), whole) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_library_without_it_is_told(count):

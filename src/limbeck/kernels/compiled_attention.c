@@ -46,7 +46,7 @@ static void load(operand from, int64_t token, int64_t head, int length, int dept
         uint16_t *to = (uint16_t *)rows;
         rows[pairs - 1] = 0;
         for (int d = 0; d < whole_depth; d += LANES) *(halves *)(to + d) = *(const halves *)(own + d);
-        for (int d = whole_depth; d < depth; d++) to[d] = own[d];
+        if (whole_depth < depth) memcpy(to + whole_depth, own + whole_depth, 2 * (depth - whole_depth));
     }
     memset(rows, 0, 4 * (int64_t)pairs * (padded - length));
 }

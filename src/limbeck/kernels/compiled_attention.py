@@ -137,10 +137,12 @@ def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -
     samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
     costs = [length * (length + _SHARED) for _, length in samples for _ in range(heads)]
     short = sum(length <= forward_to for length in lengths)
-    of_short, of_all = (
-        torch.tensor(divide_work(own, parts), dtype=torch.int64).view(-1, 2) for own in (costs[: short * heads], costs)
-    )
-    return _Division(torch.tensor(samples), max(lengths), short, of_short, of_all)
+    of_short, of_all = (_pairs(divide_work(own, parts)) for own in (costs[: short * heads], costs))
+    return _Division(_pairs(samples), max(lengths), short, of_short, of_all)
+
+
+def _pairs(rows: Sequence[tuple[int, int]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.int64, device="cpu").view(-1, 2)
 
 
 class CompiledPlan(NamedTuple):

@@ -164,5 +164,5 @@ def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
     """Divide all heads into ranges that take about the same time, so many at most."""
     samples = [(sample, length) for sample, length in enumerate(lengths) if length]
     ranges = divide_work([length**2 for _, length in samples for _ in range(heads)], parts)
-    places, divided = (torch.tensor(pairs, dtype=torch.int64).view(-1, 2) for pairs in (samples, ranges))
+    places, divided = (torch.tensor(pairs, dtype=torch.int64, device="cpu").view(-1, 2) for pairs in (samples, ranges))
     return _Division(places, max(lengths, default=0), divided)

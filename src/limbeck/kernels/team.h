@@ -13,12 +13,14 @@ typedef struct {
     int64_t taken, threads; /* so far */
 } team;
 
-/* What each thread of a team runs. */
+/* What each thread of a team runs. One that finds no part takes no scratch. */
 void join(team *of) {
-    float *scratch = of->scratch + of->size * __atomic_fetch_add(&of->threads, 1, __ATOMIC_RELAXED);
+    float *scratch = 0;
     int64_t part;
-    while ((part = __atomic_fetch_add(&of->taken, 1, __ATOMIC_RELAXED)) < of->count)
+    while ((part = __atomic_fetch_add(&of->taken, 1, __ATOMIC_RELAXED)) < of->count) {
+        if (!scratch) scratch = of->scratch + of->size * __atomic_fetch_add(&of->threads, 1, __ATOMIC_RELAXED);
         of->compute(of->of, of->parts[2 * part], of->parts[2 * part + 1], scratch);
+    }
 }
 
 #endif

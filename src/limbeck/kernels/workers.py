@@ -26,8 +26,10 @@ P = ParamSpec("P")
 
 _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
-# A child process inherits the pool but not its threads.
+# A child process inherits pools but not their threads, and waits forever for those of OpenMP.
+_forked = threading.Event()
 os.register_at_fork(after_in_child=_pools.clear)
+os.register_at_fork(after_in_child=_forked.set)
 
 
 def left_uncompiled(kernel: Callable[P, T]) -> Callable[P, T]:
@@ -181,15 +183,16 @@ class TeamKernel(NamedTuple):
             size: Numbers of scratch that a thread needs.
             scratch: Where they are taken from.
         """
-        threads = min(torch.get_num_threads(), len(parts))
-        memory = scratch.take("team", (threads * size,), parts, torch.float32)
+        threads = torch.get_num_threads()
+        busy = min(threads, len(parts))
+        memory = scratch.take("team", (busy * size,), parts, torch.float32)
         team = _Team(self.compute, ctypes.addressof(given), parts.data_ptr(), memory.data_ptr(), len(parts), size)
-        if threads < 2:
+        if busy < 2:
             self.join(ctypes.byref(team))
-        elif (start := _openmp()) is not None:
+        elif (start := _openmp()) is None or _forked.is_set():
+            run_tasks([partial(self.join, ctypes.byref(team))] * busy)
+        else:  # As many as PyTorch has: GNU's library would end the others, and make them anew.
             start(_address(self.join), ctypes.byref(team), threads, 0)
-        else:
-            run_tasks([partial(self.join, ctypes.byref(team))] * threads)
 
 
 def _address(function: Any) -> int:
