@@ -91,7 +91,7 @@ def test_vectors_that_change_with_the_texts_beside_them_are_refused(recipe, teac
     done = limbeck("doctor", "--teacher", teacher, "--quiet")
     *_, finding, end = done.stdout.splitlines()
     assert done.returncode == 1 and "set padding_side in its tokenizer_config.json to right" in finding
-    assert end == "limbeck works here, but does not read this teacher's sentence vectors."
+    assert end == "limbeck works here, but this teacher's sentence vectors are not confirmed."
     assert "prompt" not in done.stderr, "what the library says of a default prompt is not limbeck's to say"
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -158,6 +159,14 @@ def test_an_activation_that_needs_a_direction_takes_the_vectors(transformer, tmp
     torch.testing.assert_close(vectors_of(tmp_path, TEXTS)[0], expected, rtol=0, atol=1e-5)
 
 
+def plan(teacher, text_folder, method="aligned_embedding"):
+    """Validate a recipe whose teacher teaches vectors, or by another method."""
+    stage = {"method": method, "training": {"max_steps": 1}}
+    corpus = {"sources": [str(text_folder)], "length": 16}
+    recipe = {"teacher": {"model": str(teacher)}, "student": {"shape": f"1x{HIDDEN}"}, "corpus": corpus}
+    return limbeck.validate(recipe | {"stages": [stage]})
+
+
 def test_a_pooling_that_nothing_names_is_not_guessed(transformer, text_folder, tmp_path):
     def folder(mode, flag):
         place = shutil.copytree(transformer, tmp_path / mode)
@@ -165,17 +174,23 @@ def test_a_pooling_that_nothing_names_is_not_guessed(transformer, text_folder, t
         (place / "1_Pooling/config.json").write_text(json.dumps({flag: True}))
         return str(place)
 
-    def plan(teacher):
-        stage = {"method": "aligned_embedding", "training": {"max_steps": 1}}
-        corpus = {"sources": [str(text_folder)], "length": 16}
-        recipe = {"teacher": {"model": teacher}, "student": {"shape": f"1x{HIDDEN}"}, "corpus": corpus}
-        return limbeck.validate(recipe | {"stages": [stage]})
-
     mean, first = folder("mean", "pooling_mode_mean_tokens"), folder("cls", "pooling_mode_cls_token")
-    for read in (plan, lambda model: vectors_of_a_task(model, None), check_pooling_named):
+    for read in (
+        lambda model: plan(model, text_folder),
+        lambda model: vectors_of_a_task(model, None),
+        check_pooling_named,
+    ):
         read(mean)
-        with pytest.raises(ModelError, match=r"has no modules.json.* says cls: .*, or remove 1_Pooling\.$"):
+        with pytest.raises(ModelError, match=r"has no modules.json.* says cls: .*, or ask for a pooling"):
             read(first)
+        (Path(mean) / "2_Dense").mkdir()
+        with pytest.raises(ModelError, match=r"is followed by '2_Dense'"):
+            read(mean)
+        (Path(mean) / "2_Dense").rmdir()
+    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    (Path(first) / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(ModelError, match=r"names no pooling in modules.json"):
+        plan(first, text_folder)
     assert vectors_of_a_task(first, "mean").pooling == "mean", "it was asked for"
     check_pooling_named("owner/model")
 
@@ -208,7 +223,19 @@ def test_padding_may_be_on_either_side_and_of_anything(pooling):
     assert pool(spoilt, torch.zeros_like(right), pooling).isfinite().all() or pooling in ("cls", "lasttoken")
 
 
-def test_what_cannot_be_applied_is_refused(transformer, tmp_path):
+def test_vectors_that_are_cut_to_their_width_or_not_read_are_whole(transformer, text_folder, tmp_path):
+    build(transformer, "mean", "pooling alone", None, True, None).save_pretrained(str(tmp_path))
+    file = tmp_path / "config_sentence_transformers.json"
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps(said | {"truncate_dim": HIDDEN}))
+    assert plan(tmp_path, text_folder) and open_source(tmp_path).sentence.truncate_dim == HIDDEN
+    file.write_text(json.dumps(said | {"truncate_dim": HIDDEN - 1}))
+    assert plan(tmp_path, text_folder, "minilmv2")
+    with pytest.raises(ModelError, match="cuts its vectors"):
+        plan(tmp_path, text_folder)
+
+
+def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
     model = build(transformer, "mean", "several", None, True, None)
     model.save_pretrained(str(tmp_path), create_model_card=False)
     listed = json.loads((tmp_path / "modules.json").read_text())
@@ -258,7 +285,12 @@ def test_what_cannot_be_applied_is_refused(transformer, tmp_path):
     prompts = "config_sentence_transformers.json"
     refused(prompts, {"prompts": {"query": 3}}, "do not have the expected structure")
     refused(prompts, {"prompts": {"query": "q"}, "default_prompt_name": "qury"}, "Did you mean 'query'?")
-    refused(prompts, {"truncate_dim": 8}, "by truncate_dim 8", "set it to null")
+
+    def taught(folder):
+        return plan(folder, text_folder)
+
+    for read in (open_source, taught, lambda folder: vectors_of_a_task(str(folder), None)):
+        refused(prompts, {"truncate_dim": 3}, "by truncate_dim 3", "set it to null", read=read)
     refused("sentence_bert_config.json", {"transformer_task": "text-generation"}, "'text-generation'")
     refused("tokenizer_config.json", {"model_max_length": 0}, "model_max_length")
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())

@@ -76,7 +76,7 @@ def test_the_student_keeps_its_map(aligned):
     assert_equal(kept, {f"linear.{part}": trained[f"maps.vector.{part}"] for part in ("weight", "bias")})
     card = (aligned.student / "README.md").read_text()
     assert "by mean + Dense 16 → 48, which" in card and "SentenceTransformer(" in card and "AutoModel" not in card
-    assert trained_widths(load_config(aligned.student)) == (8,)
+    assert trained_widths(load_config(aligned.student)) == (48, 8)
     assert "truncate_dim=8)" in card and "**Method.** " in card
     stage = aligned.record["stages"][0]
     assert set(stage["final_terms"]) == {"vector", "vector_8", "hidden_mse"}

@@ -18,7 +18,7 @@ _ENDS: dict[Status, str] = {
     "warning": "limbeck works here; the warnings say what could be better.",
     "failed": "limbeck does not work properly here.",
 }
-_END_OF_TEACHER = "limbeck works here, but does not read this teacher's sentence vectors."
+_END_OF_TEACHER = "limbeck works here, but this teacher's sentence vectors are not confirmed."
 
 
 @command("limbeck doctor", "limbeck doctor --json", "limbeck doctor --teacher intfloat/e5-small-v2")

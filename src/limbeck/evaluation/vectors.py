@@ -63,7 +63,9 @@ def vectors_of(name: str, pooling: str | None) -> SentencePooling:
                 "--set pooling=mean."
             )
         return SentencePooling(pooling or "mean", normalize=False, max_length=None)
-    found.check_fits(name, families.shape_of(config).hidden)
+    hidden = families.shape_of(config).hidden
+    found.check_fits(name, hidden)
+    found.check_whole(name, hidden)
     return found
 
 

@@ -126,7 +126,9 @@ def open_source(name: str | Path, revision: str | None = None) -> Source:
     config = load_config(located, revision)
     sentence = sentence_pooling(located, revision)
     if sentence is not None:
-        sentence.check_fits(located, shape_of(config).hidden)
+        hidden = shape_of(config).hidden
+        sentence.check_fits(located, hidden)
+        sentence.check_whole(located, hidden)
     head = None if sentence is not None else head_of(config)
     model, tokenizer = load_model(located, revision=revision, head=head), load_tokenizer(located, revision=revision)
     check_fits_model(tokenizer, config.vocab_size)

@@ -87,6 +87,7 @@ class SentencePooling:
         prompts: Text that is put before a text, by the name of its use, such as `query`.
         default_prompt: The use where none is named; None puts nothing before a text.
         similarity: How sentence-transformers compares vectors (`similarity_fn_name`); None where no file says it.
+        truncate_dim: To how many components sentence-transformers cuts its vectors; None where no file says it.
     """
 
     pooling: str
@@ -97,6 +98,7 @@ class SentencePooling:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     similarity: str | None = None
+    truncate_dim: int | None = None
 
     def width(self, hidden: int) -> int:
         """Return the width of the vectors, given that of the hidden states."""
@@ -122,6 +124,18 @@ class SentencePooling:
             raise ModelError(
                 f"The modules of '{name}' ({self}) do not fit its Transformer of width {hidden}; copy or download the "
                 "model again."
+            )
+
+    def check_whole(self, name: str | Path, hidden: int) -> None:
+        """Refuse vectors that sentence-transformers cuts, where they are read: limbeck's are whole.
+
+        Raises:
+            ModelError: naming the model.
+        """
+        if self.truncate_dim is not None and self.truncate_dim < self.width(hidden):
+            raise ModelError(
+                f"'{name}' cuts its vectors by truncate_dim {self.truncate_dim}, and limbeck reads whole ones: set it "
+                f"to null in {LIBRARY_CONFIG} of a copy. A student learns cut vectors too by the method's truncate."
             )
 
     def without_prompts(self) -> SentencePooling:
@@ -185,11 +199,7 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     normalize = bool(modules) and modules[-1].kind == "Normalize"
     prompts, default = _read_prompts(root / LIBRARY_CONFIG)
     library = read_json(root / LIBRARY_CONFIG, {})
-    if library.get("truncate_dim") is not None:
-        raise ModelError(
-            f"'{root / LIBRARY_CONFIG}' cuts vectors by truncate_dim {str(library['truncate_dim'])[:80]}; limbeck "
-            "reads whole ones: set it to null. A student learns cut vectors too by the method's truncate."
-        )
+    cut = library.get("truncate_dim")
     similarity = library.get("similarity_fn_name")
     return SentencePooling(
         pooling=_pooling_mode(places[1][1] / "config.json", pooling),
@@ -200,6 +210,7 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
         prompts=prompts,
         default_prompt=default,
         similarity=similarity if similarity in _SIMILARITIES else None,
+        truncate_dim=cut if type(cut) is int else None,
     )
 
 
@@ -211,7 +222,7 @@ def trained_widths(config: PreTrainedConfig) -> tuple[int, ...]:
 
 
 def check_pooling_named(name_or_path: str | Path) -> None:
-    """Refuse a folder without `modules.json` whose `1_Pooling` says another pooling than the mean that would be taken.
+    """Refuse a folder whose `modules.json` names no pooling, or is not there, beside one that the mean is not.
 
     Args:
         name_or_path: The model; of a Hub name no pooling is fetched that nothing names.
@@ -219,12 +230,17 @@ def check_pooling_named(name_or_path: str | Path) -> None:
     Raises:
         ModelError: for such a folder.
     """
-    folder = Path(resolve_model(name_or_path)) / "1_Pooling"
-    config = read_json(folder / "config.json", {})
-    if config and (mode := _pooling_mode(folder / "config.json", config)) != "mean":
+    root = Path(resolve_model(name_or_path))
+    place = root / "1_Pooling" / "config.json"
+    mode = _pooling_mode(place, config) if (config := read_json(place, {})) else "mean"
+    behind = [each.name for each in sorted(root.glob("[2-9]_*")) if not each.name.endswith("_Normalize")]
+    if mode != "mean" or behind:
+        lacks = f"names no pooling in {MODULES}" if (root / MODULES).is_file() else f"has no {MODULES}"
+        says = f"says {mode}" if mode != "mean" else f"is followed by '{behind[0]}'"
         raise ModelError(
-            f"'{name_or_path}' has no {MODULES}, and without it vectors are the mean of tokens; but its '1_Pooling' "
-            f"says {mode}: copy or download the model again, or remove 1_Pooling."
+            f"'{name_or_path}' {lacks}, so that its vectors would be the mean of tokens, but its '1_Pooling' {says}: "
+            "copy or download the model again, or ask for a pooling (method.pooling in a recipe of "
+            "sentence_embedding, `evaluate --set pooling=…`)."
         )
 
 

@@ -262,6 +262,8 @@ def _stage_vectors(
     kinds = _kinds_read(terms)
     if said is None and assistant is None and ("vector" in kinds or ("pooled" in kinds and given is None)):
         check_pooling_named(taught_by.spec.model)
+    if said is not None and kinds & {"vector", "pooled"}:
+        said.check_whole(taught_by.spec.model, taught_by.shape.hidden)
     if "vector" in kinds:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(

@@ -229,13 +229,15 @@ def save_student(
         choice: The student, whose dropout rates go into the configuration; those of training are the run's.
         sentence: How sentence vectors are made, if the student makes any.
         learned: What the stage learned that taught them, of which the student may keep a map.
-        widths: To which they were trained to be cut.
+        widths: Below the whole, to which they were trained to be cut.
     """
-    if widths:
-        setattr(student.config, TRAINED_WIDTHS, list(widths))
     names = families.family_of(choice.config).fields.dropouts
     trained = {name: getattr(student.config, name) for name in names}
     with atomic_folder(folder) as partial:
+        if learned is not None and sentence is not None and (kept := write_kept_map(partial, learned)) is not None:
+            sentence = replace(sentence, modules=(kept,))
+        if sentence is not None and widths:  # The whole may be asked for too.
+            setattr(student.config, TRAINED_WIDTHS, [sentence.width(student.config.hidden_size), *widths])
         try:
             for name in names:
                 setattr(student.config, name, getattr(choice.config, name))
@@ -247,8 +249,6 @@ def save_student(
         give_ordinary_mode(partial.glob("*.safetensors"))
         loading.save_tokenizer(partial, tokenizer, student, None if sentence is None else sentence.max_length)
         if sentence is not None:
-            kept = None if learned is None else write_kept_map(partial, learned)
-            sentence = sentence if kept is None else replace(sentence, modules=(kept,))
             write_sentence_transformers_files(
                 partial,
                 width=student.config.hidden_size,
