@@ -339,7 +339,7 @@ def _explain_one(item: Any) -> str:
         message = "is missing"
     if wanted := wanted_of(item):
         given = item["input"]
-        alone = item["type"] == "list_type" and isinstance(given, str | int | float)
+        alone = item["type"] in ("list_type", "tuple_type") and isinstance(given, str | int | float)
         return f"{place} is {show_value(given)}; give {wanted}{f': [{str(given)[:80]}]' if alone else ''}"
     shown = "" if item["type"] in ("missing", "value_error") else f" (got {str(item.get('input'))[:80]!r})"
     return f"{place}: {message}{shown}"
@@ -353,6 +353,7 @@ _WANTED = {
     "finite": "a finite number",
     "literal": "{expected}",
     "list": "a list",
+    "tuple": "a list",
     "dict": "a mapping",
     "model": "a mapping",
     "greater_than": "a number above {gt}",
