@@ -270,6 +270,7 @@ def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
     dense = json.loads((tmp_path / "3_Dense/config.json").read_text())
     for key, value, part in (
         ("activation_function", "os.system", "not one of torch.nn"),
+        ("activation_function", "torch.nn.modules.activation.PReLU", "without arguments and weights"),
         ("activation_function", "torch.nn.modules.activation.Tanhh", "Did you mean 'Tanh'?"),
         ("in_features", 10**9, "in_features 1000000000"),
         ("module_output_name", "token_embeddings", "to sentence_embedding"),
@@ -292,6 +293,14 @@ def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
     for read in (open_source, taught, lambda folder: vectors_of_a_task(str(folder), None)):
         refused(prompts, {"truncate_dim": 3}, "by truncate_dim 3", "set it to null", read=read)
     refused("sentence_bert_config.json", {"transformer_task": "text-generation"}, "'text-generation'")
+    for key, value in (
+        ("query_length", 6),
+        ("document_length", 9),
+        ("processing_kwargs", {"text": {"truncation": True, "add_special_tokens": False}}),
+        ("processing_kwargs", {"common": {"max_length": 8}}),
+        ("modality_config", {"text": {"method": "forward", "method_output_name": "pooler_output"}}),
+    ):
+        refused("sentence_bert_config.json", {key: value}, f"says {key}", "of a copy of the folder")
     refused("tokenizer_config.json", {"model_max_length": 0}, "model_max_length")
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": None}))

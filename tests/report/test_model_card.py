@@ -17,6 +17,7 @@ from limbeck.core.exports import Export
 from limbeck.core.kinds import KIND_NAMES, KINDS
 from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
+from limbeck.errors import ModelError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.methods.composition import Term
@@ -419,6 +420,23 @@ def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
     done = export_model(ExportRequest(student, "onnx", output=tmp_path / "out"), finish=cards.card_writer(student))
     (printed,) = run_snippets((done.folder / "README.md").read_text(), done.folder, capsys)
     assert printed
+
+
+def test_the_code_of_a_graph_reads_prompts(tmp_path: Path):
+    library = pytest.importorskip("sentence_transformers")
+    student = sentence_student(tmp_path, normalize=False)
+    prompts = {"prompts": {"query": "the model: ", "document": ""}, "default_prompt_name": "query"}
+    (student / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
+    card = (export_model(request, finish=cards.card_writer(str(student))).folder / "README.md").read_text()
+    (code,), found = re.findall(r"```python\n(.*?)```", card, re.DOTALL), {}
+    exec(code.replace("path/to/student", str(tmp_path / "out")), found)
+    wanted = library.SentenceTransformer(str(student), device="cpu").encode(["A first sentence.", "A second one."])
+    assert abs(found["vectors"] - wanted).max() < 1e-5
+    pooling = student / "1_Pooling" / "config.json"
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": False}))
+    with pytest.raises(ModelError, match="leaves the tokens of its prompts out"):
+        export_model(ExportRequest(str(student), "onnx", output=tmp_path / "other"))
 
 
 def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):

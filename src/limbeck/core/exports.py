@@ -61,7 +61,7 @@ class Export(File):
 
     Attributes:
         documents: Of a router, the model that reads documents.
-        prompts: Of a router, what is put before a text, by its role.
+        prompts: Of a router, what is put before a text, by its role; of sentence vectors in ONNX, by its use.
         found: Of a router, the share of sample texts whose vector as a query, by the student, is nearest to that of the
             same text as a document.
     """

@@ -296,7 +296,16 @@ class Onnx(Format):
     onnx_file = "onnx/model.onnx"
 
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
-        """Write the folder."""
+        """Write the folder.
+
+        Raises:
+            ModelError: for vectors without the tokens of their prompts, which the graph cannot tell from the text's.
+        """
+        if source.sentence is not None and source.sentence.prompts and not source.sentence.include_prompt:
+            raise ModelError(
+                f"'{source.name}' leaves the tokens of its prompts out of its vectors (include_prompt), which a graph "
+                "cannot; export it with --format sentence-transformers."
+            )
         path, module = folder / self.onnx_file, OutputModule(source)
         write_small_files(source, folder)
         path.parent.mkdir()

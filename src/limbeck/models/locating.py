@@ -170,9 +170,17 @@ def _config_folder(path: Path) -> Path:
         if (inside / "config.json").is_file():
             return inside
     if any(str(module.get("type")).endswith((".Router", ".Asym")) for module in modules):
+        way_out = "load it with sentence-transformers, save the modules of one of them as a model, and give that"
+        if (path / "query" / MODULES).is_file():
+            way_out = "give the folder of one of them, such as its query or document"
         raise ModelError(
             f"'{path}' encodes queries and documents with different models (a Router of sentence-transformers); "
-            "give the folder of one of them, such as its query or document."
+            f"{way_out}."
+        )
+    if modules and not transformers:
+        kind = str(modules[0].get("type")).rpartition(".")[2][:80]
+        raise ModelError(
+            f"'{path}' has no Transformer to distil: its vectors begin with {kind}; give a model with a Transformer."
         )
     student = path / "student"
     if (student / "config.json").is_file():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -32,6 +32,9 @@ LIBRARY_CONFIG = "config_sentence_transformers.json"
 """The file in which sentence-transformers keeps prompts, similarity, and activations of cross-encoders."""
 TRAINED_WIDTHS = "matryoshka_dimensions"
 """The key of `config.json` with the widths to which a model's vectors were trained to be cut, which vLLM reads too."""
+_HIDDEN = "last_hidden_state"
+# Arguments of a tokenizer by which a text has the same tokens.
+_HARMLESS, _USUAL = ("padding", "pad_to_multiple_of", "return_tensors"), [("truncation", True)]
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 # Modules of sentence-transformers that limbeck does not apply, with the reason.
 _NOT_APPLIED = {
@@ -378,11 +381,37 @@ def _check_transformer(folder: Path, resolved: str) -> None:
             f"'{file}' says transformer_task {str(task)[:80]!r} and module_output_name {str(output)[:80]!r}; limbeck "
             "reads the last hidden states of a feature-extraction model."
         )
+    for key, said in _unread(config):
+        raise ModelError(
+            f"'{file}' says {key} {str(said)[:80]}; limbeck reads texts as the tokenizer alone gives them, and the "
+            "last hidden states: take that out of a copy of the folder, if its vectors may be others."
+        )
     if config.get("do_lower_case") and not _lowers_case(read_json(Path(resolved) / "tokenizer.json", {})):
         raise ModelError(
             f"'{file}' says do_lower_case, but the tokenizer beside it keeps capitals; load the model once with "
             "sentence-transformers 5 or later and save it again, which puts it into the tokenizer."
         )
+
+
+def _unread(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield settings of sentence-transformers 6 by which other tokens are read, or another output."""
+    for key in ("query_length", "document_length", "query_expansion"):
+        if config.get(key):
+            yield key, config[key]
+    given, modalities = (_mapping(config.get(key)) for key in ("processing_kwargs", "modality_config"))
+    for modality in ("text", "common"):
+        said = _mapping(given.get(modality))
+        if changed := {
+            key: value for key, value in said.items() if (key, value) not in _USUAL and key not in _HARMLESS
+        }:
+            yield "processing_kwargs", changed
+    text = _mapping(modalities.get("text"))
+    if (text.get("method", "forward"), text.get("method_output_name") or _HIDDEN) != ("forward", _HIDDEN):
+        yield "modality_config", text
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _lowers_case(tokenizer: Mapping[str, Any]) -> bool:
@@ -415,8 +444,8 @@ def _read_module(kind: str, folder: Path) -> SentenceModule:
     path, _, activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")
     if not (path == "torch.nn" or path.startswith("torch.nn.modules.")) or activation not in _activations():
         raise ModelError(
-            f"'{file}' names the activation '{path[:80]}.{activation[:80]}', which is not one of torch.nn."
-            f"{suggestion(activation, _activations())}"
+            f"'{file}' names the activation '{path[:80]}.{activation[:80]}', which is not one of torch.nn without "
+            f"arguments and weights.{suggestion(activation, _activations())}"
         )
     flags = {key: config.get(key, default) for key, default in (("bias", True), ("use_residual", False))}
     if wrong := [key for key, value in flags.items() if not isinstance(value, bool)]:
@@ -426,10 +455,10 @@ def _read_module(kind: str, folder: Path) -> SentenceModule:
 
 
 def _activations() -> list[str]:
-    """Names of the activations in `torch.nn` that need no argument, and of none at all."""
+    """Names of the activations in `torch.nn` that need no argument and have no weights, and of none at all."""
     from torch.nn.modules import activation
 
-    with_arguments = {"MultiheadAttention", "Threshold"}
+    with_arguments = {"MultiheadAttention", "PReLU", "Threshold"}
     names = (name for name in activation.__all__ if name not in with_arguments)
     return ["Identity", *names]
 
