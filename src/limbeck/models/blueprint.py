@@ -239,7 +239,7 @@ def _usual_heads(hidden: int) -> int:
         return hidden // USUAL_HEAD_SIZE
     raise ModelError(
         f"Neither {USUAL_HEADS} heads nor heads of {USUAL_HEAD_SIZE} divide hidden {hidden}; give their "
-        f"number, for example {{layers: …, hidden: {hidden}, heads: {_nearest_heads(hidden)}}}."
+        f"number behind the shape, as in 6x{hidden}h{_nearest_heads(hidden)}."
     )
 
 

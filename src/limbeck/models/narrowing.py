@@ -207,9 +207,11 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
                 f"copied; set {key} to at most {theirs}, {way_out}."
             )
     if student.head_size > teacher.head_size:
+        width = max(teacher.heads, student.hidden - student.hidden % teacher.heads)
+        wider = "" if width == student.hidden else f"hidden to {width} and "
         raise ModelError(
             f"The student's heads are {student.head_size} wide and the teacher's {teacher.head_size}, so a "
-            f"copy would cut across heads; set heads to {teacher.heads}, {way_out}."
+            f"copy would cut across heads; set {wider}heads to {teacher.heads}, {way_out}."
         )
     if teacher.embedding < student.hidden < teacher.hidden:
         raise ModelError(
