@@ -15,6 +15,7 @@ from limbeck.evaluation import encode
 from limbeck.evaluation.vectors import vectors_of as vectors_of_a_task
 from limbeck.export import write_sentence_transformers_files
 from limbeck.export.source import open_source
+from limbeck.export.vector_check import own_vectors
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.loading import load_config, load_model, load_tokenizer
 from limbeck.models.sentences import (
@@ -89,9 +90,11 @@ def vectors_of(folder, texts, roles=None):
 def test_vectors_are_those_of_sentence_transformers(transformer, tmp_path, pooling, chain, default, included, length):
     model = build(transformer, pooling, chain, default, included, length)
     model.save_pretrained(str(tmp_path), create_model_card=False)
-    expected = torch.nn.functional.normalize(model.encode(TEXTS, convert_to_tensor=True), dim=-1)
+    whole = model.encode(TEXTS, convert_to_tensor=True)
     found, sentence = vectors_of(tmp_path, TEXTS)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, torch.nn.functional.normalize(whole, dim=-1), rtol=0, atol=1e-5)
+    lengths = own_vectors(open_source(tmp_path), [(text, None) for text in TEXTS])
+    torch.testing.assert_close(lengths, whole, rtol=1e-5, atol=1e-5)
     assert sentence.default_prompt == default and sentence.max_length == model.max_seq_length
 
 
