@@ -88,6 +88,11 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     if recipe is None and resume and set(given) == {"output"} and saved.is_file():
         return read_recipe(saved) | {"output": given["output"]}
     if recipe is not None:
+        if "corpus" in given and recipe.suffix not in (".yaml", ".yml", ".json"):  # A shell made several of one.
+            raise RecipeError(
+                f"'{recipe}' would be the recipe, behind the first file of --corpus; quote the pattern, as in "
+                f"--corpus '{recipe.parent}/*{recipe.suffix}', or repeat --corpus."
+            )
         data = read_recipe(recipe)
     elif resume and not given:
         raise RecipeError("--resume continues the run in a folder: give that folder as --output, or the recipe.")
