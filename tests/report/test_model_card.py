@@ -425,7 +425,7 @@ def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
 def test_the_code_of_a_graph_reads_prompts(tmp_path: Path):
     library = pytest.importorskip("sentence_transformers")
     student = sentence_student(tmp_path, normalize=False)
-    prompts = {"prompts": {"query": "the model: ", "document": ""}, "default_prompt_name": "query"}
+    prompts = {"prompts": {"document": "", "query": "layers: ", "own": "the model: "}, "default_prompt_name": "own"}
     (student / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
     card = (export_model(request, finish=cards.card_writer(str(student))).folder / "README.md").read_text()

@@ -88,12 +88,15 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     if recipe is None and resume and set(given) == {"output"} and saved.is_file():
         return read_recipe(saved) | {"output": given["output"]}
     if recipe is not None:
-        if "corpus" in given and recipe.suffix not in (".yaml", ".yml", ".json"):  # A shell made several of one.
-            raise RecipeError(
-                f"'{recipe}' would be the recipe, behind the first file of --corpus; quote the pattern, as in "
-                f"--corpus '{recipe.parent}/*{recipe.suffix}', or repeat --corpus."
-            )
-        data = read_recipe(recipe)
+        try:
+            data = read_recipe(recipe)
+        except RecipeError:
+            if "corpus" not in given or recipe.suffix in (".yaml", ".yml", ".json"):
+                raise
+            raise RecipeError(  # A shell made several files of one pattern.
+                f"'{recipe}' would be the recipe, behind the first file of --corpus, and is none; quote the pattern, "
+                f"as in --corpus '{recipe.parent}/*{recipe.suffix}', or repeat --corpus."
+            ) from None
     elif resume and not given:
         raise RecipeError("--resume continues the run in a folder: give that folder as --output, or the recipe.")
     elif resume and set(given) == {"output"}:

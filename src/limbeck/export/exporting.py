@@ -193,7 +193,7 @@ def _describe(
         "head": source.head,
         "pooling": None if sentence is None else sentence.pooling,
         "normalize": None if sentence is None else sentence.normalize,
-        **({"prompts": dict(sentence.prompts)} if sentence is not None and chosen.onnx_file else {}),
+        **({"prompts": sentence.said_prompts} if sentence is not None and chosen.onnx_file else {}),
         "longest": source.longest,
         "megabytes": sum(size for name, size in list_files(folder).items() if name.endswith(".safetensors")) / 1e6,
         "differences": found,

@@ -301,7 +301,7 @@ class Onnx(Format):
         Raises:
             ModelError: for vectors without the tokens of their prompts, which the graph cannot tell from the text's.
         """
-        if source.sentence is not None and source.sentence.prompts and not source.sentence.include_prompt:
+        if source.sentence is not None and source.sentence.said_prompts and not source.sentence.include_prompt:
             raise ModelError(
                 f"'{source.name}' leaves the tokens of its prompts out of its vectors (include_prompt), which a graph "
                 "cannot; export it with --format sentence-transformers."

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from limbeck.kernels.compiling import compile_kernel, whole_vectors
 from limbeck.kernels.dropout import draw_seed, dropped_share
-from limbeck.kernels.workers import Scratch, TeamKernel, divide_work, run_tasks
+from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs, divide_work, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
 _ANY = 1 << 30
@@ -137,12 +137,8 @@ def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -
     samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
     costs = [length * (length + _SHARED) for _, length in samples for _ in range(heads)]
     short = sum(length <= forward_to for length in lengths)
-    of_short, of_all = (_pairs(divide_work(own, parts)) for own in (costs[: short * heads], costs))
-    return _Division(_pairs(samples), max(lengths), short, of_short, of_all)
-
-
-def _pairs(rows: Sequence[tuple[int, int]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.int64, device="cpu").view(-1, 2)
+    of_short, of_all = (divide_work(own, parts) for own in (costs[: short * heads], costs))
+    return _Division(as_pairs(samples), max(lengths), short, of_short, of_all)
 
 
 class CompiledPlan(NamedTuple):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from limbeck.kernels.compiling import compile_kernel, whole_vectors
 from limbeck.kernels.relation_reference import relation_kl_reference
-from limbeck.kernels.workers import Scratch, TeamKernel, divide_work
+from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs, divide_work
 
 SOURCE = Path(__file__).with_suffix(".c")
 # Wider heads are products above all, which PyTorch has faster.
@@ -164,5 +164,4 @@ def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
     """Divide all heads into ranges that take about the same time, so many at most."""
     samples = [(sample, length) for sample, length in enumerate(lengths) if length]
     ranges = divide_work([length**2 for _, length in samples for _ in range(heads)], parts)
-    places, divided = (torch.tensor(pairs, dtype=torch.int64, device="cpu").view(-1, 2) for pairs in (samples, ranges))
-    return _Division(places, max(lengths, default=0), divided)
+    return _Division(as_pairs(samples), max(lengths, default=0), ranges)

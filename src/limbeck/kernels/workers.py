@@ -67,7 +67,7 @@ def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:
     return list(_pool_of(threads).map(_without_gradient, tasks))
 
 
-def divide_work(costs: Sequence[int], parts: int) -> list[tuple[int, int]]:
+def divide_work(costs: Sequence[int], parts: int) -> Tensor:
     """Divide a row of things into ranges that cost about the same.
 
     Args:
@@ -75,7 +75,7 @@ def divide_work(costs: Sequence[int], parts: int) -> list[tuple[int, int]]:
         parts: The most ranges.
 
     Returns:
-        First and last (exclusive) of each range.
+        First and last (exclusive) of each range, int64 `[ranges, 2]`.
     """
     ranges, first, taken, whole = [], 0, 0, sum(costs)
     for last, cost in enumerate(costs, 1):
@@ -83,7 +83,12 @@ def divide_work(costs: Sequence[int], parts: int) -> list[tuple[int, int]]:
         if taken * parts >= whole or last == len(costs):
             ranges.append((first, last))
             first, taken = last, 0
-    return ranges
+    return as_pairs(ranges)
+
+
+def as_pairs(rows: Sequence[tuple[int, int]]) -> Tensor:
+    """Return pairs as a kernel in C reads them, int64 `[pairs, 2]`."""
+    return torch.tensor(rows, dtype=torch.int64, device="cpu").view(-1, 2)
 
 
 def _without_gradient(task: Callable[[], T]) -> T:

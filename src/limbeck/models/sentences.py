@@ -154,6 +154,12 @@ class SentencePooling:
         """The pooling, and the modules behind it."""
         return " + ".join([self.pooling, *map(str, self.modules)])
 
+    @property
+    def said_prompts(self) -> dict[str, str]:
+        """The prompts that are not empty, the default one first."""
+        names = sorted(self.prompts, key=lambda name: name != self.default_prompt)
+        return {name: self.prompts[name] for name in names if self.prompts[name]}
+
     def prompt(self, role: str | None = None) -> str:
         """Return what is put before a text.
 
