@@ -54,7 +54,6 @@ SHORT_FILES: dict[str, str] = {
     "export/compared_vectors.py": "read before anything heavy",
     "export/pushing.py": "the only file that writes to the Hub",
     "kernels/compiling.py": "shared by the kernels in C",
-    "kernels/dropout.py": KERNEL,
     "kernels/int8_linear.py": KERNEL,
     "kernels/varlen_attention.py": KERNEL,
     "kernels/precision.py": "shared by all kernels, below them",

@@ -34,6 +34,10 @@ static inline halves halved(lanes x) {
 #endif
 }
 
+static inline lanes widened(const uint16_t *row) {
+    return (lanes)(__builtin_convertvector(*(const halves *)row, words) << 16);
+}
+
 static inline words paired(lanes low, lanes high) { return rounded(low) | rounded(high) << 16; }
 
 static inline __attribute__((always_inline)) void tile_pairs(int vectors, int k, const uint32_t *a, int64_t down,

@@ -14,8 +14,7 @@ static inline __attribute__((always_inline)) void look_up_lanes(lookup of, int64
     float found[LANES];
     for (int lane = 0; lane < LANES; lane++) found[lane] = of.table[of.x[i + lane]];
     lanes numbers = *(lanes *)found;
-    if (with_upstream)
-        numbers *= (lanes)(__builtin_convertvector(*(const halves *)(of.upstream + i), words) << 16);
+    if (with_upstream) numbers *= widened(of.upstream + i);
     *(halves *)(of.out + i) = halved(numbers);
 }
 
