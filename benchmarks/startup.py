@@ -64,8 +64,9 @@ LOG = Path("run", "stages", "2-sentence-vectors", "log.jsonl")
 
 
 def environment_of(source: Path) -> dict[str, str]:
-    """Return the variables under which a checkout's package is run."""
-    return os.environ | {"PYTHONPATH": str(source / "src"), "HF_HUB_OFFLINE": "1"}
+    """Return the variables under which a checkout's package is run; Python keeps what it compiles, as if installed."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPATH": str(source / "src"), "HF_HUB_OFFLINE": "1"}
 
 
 def seconds_of(source: Path, run: Callable[[Path], object]) -> tuple[float, float]:
