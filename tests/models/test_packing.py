@@ -173,7 +173,7 @@ def test_another_attention_of_the_users_choice_stays():
 
 def test_dropout_modules_are_given_back():
     model, x = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Dropout(0.5, inplace=True)), torch.ones(2, 4)
-    tap_points.attach_elementwise(model)
+    tap_points.attach_dropout(model)
     assert ["forward" in module.__dict__ for module in model] == [False, True, False]
     assert set(model[1](x).unique().tolist()) <= {0.0, 2.0}
     assert torch.equal(model.eval()[1](x), x)

@@ -3,27 +3,24 @@
 One registered attention function hands out query, key, value and context of any family. It wraps SDPA, so fast
 attention stays on and no projection is computed twice. Families that do not go through
 `transformers.AttentionInterface` are tapped by hooks on their maps, or refused, never silently left out. Plain dropout
-and GELU modules run by limbeck's own, which are faster on a CPU.
+modules draw by limbeck's own dropout, which is faster on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.activations import GELUActivation
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
-from limbeck.kernels.tabulated_gelu import fast_gelu
 from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.families import Projections
 from limbeck.models.packing import Packing
@@ -204,28 +201,19 @@ def _record_context(recorder: Recorder, module: nn.Module, args: tuple[Tensor, .
     recorder.stop_if_done("context")
 
 
-def attach_elementwise(model: nn.Module) -> None:
-    """Let the plain dropout and GELU modules of a model run by `fast_dropout` and `fast_gelu`; nothing else changes."""
+def attach_dropout(model: nn.Module) -> None:
+    """Let the plain dropout modules of a model draw by `fast_dropout`; nothing else of them changes."""
     for module in model.modules():
-        if (fast := _fast_forward(module)) is not None:
-            module.__dict__["forward"] = fast
+        if type(module) is nn.Dropout and not module.inplace:
+            module.__dict__["forward"] = partial(_drop, module)
 
 
 def detach(model: nn.Module) -> None:
-    """Undo `attach_attention` and `attach_elementwise`."""
+    """Undo `attach_attention` and `attach_dropout`."""
     for module in model.modules():
         module.__dict__.pop(_RECORDER, None)
-        if _fast_forward(module) is not None:
+        if type(module) is nn.Dropout:
             module.__dict__.pop("forward", None)
-
-
-def _fast_forward(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
-    if type(module) is nn.Dropout and not module.inplace:
-        return partial(_drop, module)
-    if type(module) is nn.GELU:
-        return partial(fast_gelu, approximate=module.approximate)
-    # transformers' own holds what it calls.
-    return fast_gelu if type(module) is GELUActivation and module.act is F.gelu else None
 
 
 def _drop(module: nn.Dropout, x: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                 for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
                     last.set_submodule(path, nn.Identity().train(last.training))
         self._blocks = list(dict.fromkeys(blocks(model)))
-        tap_points.attach_elementwise(model)
+        tap_points.attach_dropout(model)
         self._install()
         if whole is not None:
             try:
