@@ -82,6 +82,19 @@ def test_padding_changes_nothing(name, before, after):
         assert not outside.any()
 
 
+@pytest.mark.parametrize("name", [n for n in NAMES if OBJECTIVES[n].by_token])
+def test_real_tokens_in_one_row_are_the_same(name):
+    case = make_case(name)
+    assert not case.valid.all()
+    rows = replace(case.map(lambda x: x[case.valid][None]), valid=None)
+    term, gradients = case.gradients(name)
+    found, found_gradients = rows.gradients(name)
+    assert_close(found.total, term.total, rtol=1e-12, atol=0)
+    assert found.count == term.count
+    for row, gradient in zip(found_gradients, gradients, strict=True):
+        assert_close(row[0], gradient[case.valid], rtol=1e-10, atol=1e-14)
+
+
 @every_masked
 def test_what_lies_at_padding_does_not_matter(name):
     case = make_case(name)

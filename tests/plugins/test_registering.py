@@ -117,6 +117,8 @@ def test_an_objective_without_a_teacher_is_no_divergence_and_further_facts_are_g
     assert flags_of(OBJECTIVES["labelled"]) == {"takes_labels", "takes_valid"}
     register_as_objective(unit="sample", name="another", batch_coupled=True, is_divergence=False)(absolute)
     assert flags_of(OBJECTIVES["another"]) == {"takes_teacher", "takes_valid", "batch_coupled"}
+    register_as_objective(unit="token", name="apart", by_token=True)(absolute)
+    assert flags_of(OBJECTIVES["apart"]) == {"takes_teacher", "takes_valid", "is_divergence", "by_token"}
     assert "absolute" not in OBJECTIVES
 
 

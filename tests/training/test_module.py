@@ -18,7 +18,8 @@ from limbeck.methods.terms import hard_label_term, soft_label_term
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import embedding_tables, shape_of
 from limbeck.models.heads import has_head
-from limbeck.models.packing import PackedLinear
+from limbeck.models.packing import PackedLinear, Packing, RowStreams, plan_packing, rows_of_tokens
+from limbeck.models.streams import StreamKey
 from limbeck.training.data import LengthGroupedSampler
 from limbeck.training.module import (
     FILLER,
@@ -33,7 +34,14 @@ from limbeck.training.module import (
 from tests.objectives import reference
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import ALL_FAMILIES, FAMILIES, tiny_config, tiny_model
-from tests.support.training import assert_accumulation_changes_nothing, collate, make_module, make_rows, make_trainer
+from tests.support.training import (
+    NO_DROPOUT,
+    assert_accumulation_changes_nothing,
+    collate,
+    make_module,
+    make_rows,
+    make_trainer,
+)
 
 
 def test_the_teacher_is_outside_and_stays_in_eval():
@@ -318,3 +326,54 @@ def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
 
 def packed_maps(module):
     return [part for part in module.reader.teacher.modules() if isinstance(part, PackedLinear)]
+
+
+BY_TOKEN = [("hidden_states", {}), ("sentence_embedding", {"layer_mapping": {1: 2}}), ("direct_minilm", {})]
+
+
+@pytest.mark.parametrize(("method", "options"), BY_TOKEN, ids=[name for name, _ in BY_TOKEN])
+def test_tokens_are_compared_in_the_row_that_both_models_ran_as(method, options, monkeypatch):
+    """In bfloat16: the same loss and gradients as in padded batches, of which no stream by token is made."""
+    module = make_module(method, options=options, **NO_DROPOUT)
+    module.reader.teacher.bfloat16()
+    batch, found = collate(make_rows(5)), []
+    unpacked, unpack = [], Packing.unpack
+    monkeypatch.setattr(Packing, "unpack", lambda self, row: unpacked.append(row.shape) or unpack(self, row))
+    for rows_of in (rows_of_tokens, lambda *_: None):
+        monkeypatch.setattr("limbeck.training.module.rows_of_tokens", rows_of)
+        unpacked.clear()
+        module.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            terms = module(**batch)
+        torch.stack([total for total, _ in terms.values()]).sum().backward()
+        grads = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+        found.append((terms, grads, len(unpacked)))
+    (terms, grads, few), (wanted, wanted_grads, many) = found
+    assert few == (2 if method == "sentence_embedding" else 0) < many  # Pooled of each model.
+    for name, (total, count) in wanted.items():
+        torch.testing.assert_close(terms[name][0], total, rtol=1e-5, atol=1e-6)
+        assert torch.equal(terms[name][1], count)
+    assert grads.keys() == wanted_grads.keys()
+    for name, grad in wanted_grads.items():
+        assert (grads[name] - grad).norm() <= 2e-2 * grad.norm() + 1e-6, name
+
+
+def test_rows_hold_the_same_tokens_in_16_bits():
+    key = StreamKey("hidden", 1)
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
+
+    def streams(mask, dtype=torch.bfloat16):
+        packing = plan_packing(mask, torch.bfloat16)
+        return RowStreams(packing, {key: torch.ones(1, len(packing.index), 3, dtype=dtype)}, {})
+
+    own = streams(mask, torch.float32)
+    assert rows_of_tokens(own, streams(mask))[1][key].shape == (1, 5, 3)
+    for other in (
+        streams(mask, torch.float32),
+        streams(mask.flip(1)),
+        streams(mask.flip(0)),
+        streams(torch.nn.functional.pad(mask, (0, 1))),
+        {key: torch.ones(2, 4, 3, dtype=torch.bfloat16)},
+    ):
+        assert rows_of_tokens(own, other) is None
+    assert rows_of_tokens({key: torch.ones(2, 4, 3)}, streams(mask)) is None

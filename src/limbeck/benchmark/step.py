@@ -28,8 +28,9 @@ from limbeck.models.blueprint import build_student, names_shape, parse_blueprint
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
-from limbeck.models.packing import send_batch
+from limbeck.models.packing import RowStreams, send_batch
 from limbeck.models.sentences import SentenceHead
+from limbeck.models.streams import Streams
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.model_choices import needed_head
@@ -408,14 +409,15 @@ class Step:
         with self._clock(spent, "student forward"), self.trainer.accelerator.autocast():
             student = module.student_tap(**inputs, scored=scored)
         # The loss ends at the streams, so that its backward pass is timed apart from the student's.
-        cut = {key: x.detach().requires_grad_(x.requires_grad) for key, x in student.items()}
+        cut = student.changed(_cut) if isinstance(student, RowStreams) else {key: _cut(x) for key, x in student.items()}
+        pairs = list(zip(_tensors(student), _tensors(cut), strict=True))
         with self._clock(spent, "loss"):
             terms = module.compute_terms(cut, teacher, batch["attention_mask"], labels, groups)
             given: Any = lambda **_: terms  # noqa: E731 - stands in for the model
             loss = self.trainer.compute_loss(given, batch, num_items_in_batch=window)
             scaler = getattr(self.trainer.accelerator, "scaler", None)
             (loss if scaler is None else scaler.scale(loss)).backward()
-        reached = [(x, cut[key].grad) for key, x in student.items() if cut[key].grad is not None]
+        reached = [(x, leaf.grad) for x, leaf in pairs if leaf.grad is not None]
         with self._clock(spent, "student backward"):
             torch.autograd.backward([x for x, _ in reached], [grad for _, grad in reached])
 
@@ -558,3 +560,11 @@ def measure_step(
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _cut(x: Tensor) -> Tensor:
+    return x.detach().requires_grad_(x.requires_grad)
+
+
+def _tensors(streams: Streams) -> list[Tensor]:
+    return streams.tensors() if isinstance(streams, RowStreams) else list(streams.values())

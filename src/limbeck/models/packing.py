@@ -8,7 +8,7 @@ tokens only, attention keeps samples apart by their lengths, and streams are put
 a batch packs whose lengths were read before it left the host, see `send_batch`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from limbeck.kernels import varlen_attention
 from limbeck.kernels.packed_attention import HALVES
+from limbeck.models.streams import StreamKey, Streams
 
 _FORMATS = (torch.float32, torch.bfloat16)
 
@@ -129,6 +130,53 @@ class Packing:
             return packed[0].unflatten(0, self.shape)
         rows = packed.new_zeros(batch * length, *packed.shape[2:])
         return rows.index_copy(0, self.index, packed[0]).unflatten(0, self.shape)
+
+
+class RowStreams(Mapping[StreamKey, Tensor]):
+    """Streams of a batch that ran as one row, each put back to `[B, L, ...]` when it is asked for.
+
+    Args:
+        packing: Where the tokens of the row were.
+        rows: Streams by token, `[1, T, ...]`.
+        made: All others, as they are.
+    """
+
+    def __init__(self, packing: Packing, rows: Streams, made: Streams) -> None:
+        self.packing, self.rows, self._made = packing, dict(rows), dict(made)
+
+    def __getitem__(self, key: StreamKey) -> Tensor:
+        if key not in self._made:
+            self._made[key] = self.packing.unpack(self.rows[key])
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[StreamKey]:
+        return iter(self.rows | self._made)
+
+    def __len__(self) -> int:
+        return len(self.rows | self._made)
+
+    def tensors(self) -> list[Tensor]:
+        """Return all that it holds: streams that were asked for in both shapes."""
+        return [*self.rows.values(), *self._made.values()]
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "RowStreams":
+        """Make the same of changed tensors, which keep their shapes."""
+        rows, made = ({key: change(x) for key, x in streams.items()} for streams in (self.rows, self._made))
+        return RowStreams(self.packing, rows, made)
+
+
+def rows_of_tokens(student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:
+    """Return the streams of both models as rows of the same tokens, `[1, T, ...]`; None where they ran otherwise.
+
+    In float32 as well: sums over tokens then keep the order of the batch, with padding or without.
+    """
+    if not isinstance(student, RowStreams) or not isinstance(teacher, RowStreams):
+        return None
+    own, other = student.packing, teacher.packing
+    if own is not other and not (own.shape == other.shape and torch.equal(own.index, other.index)):
+        return None
+    in_half = any(x.dtype in HALVES for x in teacher.rows.values())
+    return (student.rows, teacher.rows) if in_half else None
 
 
 GPUS = ("cuda",)

@@ -16,7 +16,7 @@ from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import loading, tap_points
 from limbeck.models.families import base_model, blocks, depth, families, family_of, shape_of
-from limbeck.models.packing import Packing, padded_batch_positions, plan_packing
+from limbeck.models.packing import Packing, RowStreams, padded_batch_positions, plan_packing
 from limbeck.models.sentences import SentenceHead, pool
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, SENTENCE_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
@@ -144,46 +144,41 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             found = self.recorder.finish()
             picked = None if self._decoder is not None else self._scored
             unmade, self._scored, self._unmade = self._unmade, None, {}
-        if packing is not None:
-            found = {key: packing.unpack(stream) for key, stream in found.items()}
+        last = StreamKey("hidden", self.depth)
+        if any(_reads_last_hidden(key, self.depth) for key in self.keys):
+            # Families with a final norm apply it here.
+            found[last] = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
+        streams = found if packing is None else RowStreams(packing, found, {})
         keys = {key for key in self.keys if key.kind != "logits" or not unmade}
         skipped = None if self.sentence_head.sentence.include_prompt else skipped
-        return self._finished(keys, found, output, attention_mask.bool(), packing, picked, skipped) | unmade
+        made = self._made(keys, streams, output, attention_mask.bool(), picked, skipped) | unmade
+        recorded = {key: found[key] for key in keys - made.keys()}
+        return recorded | made if packing is None else RowStreams(packing, recorded, made)
 
-    def _finished(
+    def _made(
         self,
         keys: Iterable[StreamKey],
-        found: dict[StreamKey, Tensor],
+        found: Streams,
         output: Any,
         valid: Tensor,
-        packing: Packing | None,
         picked: Tensor | None,
         skipped: Tensor | None,
     ) -> dict[StreamKey, Tensor]:
-        """Add the streams made of the model's output and of the recorded streams; return those of `keys`.
+        """Make those of `keys` that are made of the model's output or of recorded streams.
 
         A head without a decoder has scored all tokens: `picked` are those that are wanted.
         """
-
-        def states(layer: int) -> Tensor:
-            if layer < self.depth:
-                return found[_recorded(StreamKey("cls", layer))]
-            # Families with a final norm apply it here.
-            last: Tensor = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
-            return last if packing is None else packing.unpack(last)
-
+        made, last = {}, StreamKey("hidden", self.depth)
         for key in keys:
             if key.kind == "logits":
-                found[key] = _logits(output, valid) if picked is None else output.logits[picked]
-            elif key.kind == "hidden" and key.layer == self.depth:
-                found[key] = states(key.layer)
+                made[key] = _logits(output, valid) if picked is None else output.logits[picked]
             elif key.kind == "vector":
-                found[key] = self._vectors(states(key.layer), valid, skipped)
+                made[key] = self._vectors(found[last], valid, skipped)
             elif key.kind == "cls":
-                found[key] = pool(states(key.layer), valid, "cls")
+                made[key] = pool(found[last if key.layer == self.depth else _recorded(key)], valid, "cls")
             elif key.kind == "pooled":
-                found[key] = pool(states(key.layer), valid, self.sentence_head.sentence.pooling, skipped)
-        return {key: found[key] for key in keys}
+                made[key] = pool(found[last], valid, self.sentence_head.sentence.pooling, skipped)
+        return made
 
     def _vectors(self, hidden: Tensor, valid: Tensor, skipped: Tensor | None) -> Tensor:
         """Finished sentence vectors, in float32: the head's weights are no part of the model, nor of its precision."""

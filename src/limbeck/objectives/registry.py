@@ -94,6 +94,8 @@ class Objective:
             pass.
         batch_coupled: Samples of a batch act on each other: the sum over two halves is not the whole.
         is_divergence: 0 when student equals teacher, above 0 otherwise.
+        by_token: Compares token with token, whichever sample they are of: all real tokens of a batch in one row,
+            `[1, T, width]`, give the same sum, and training gives them so where models ran so.
         takes_valid: Has the keyword `valid`, `[B, L]`.
         takes_projection: Has the keyword `projection`, a learned map from the student's width to the teacher's, or
             `projections`, one map a head.
@@ -118,6 +120,7 @@ class Objective:
     unit: Unit
     batch_coupled: bool = False
     is_divergence: bool = True
+    by_token: bool = False
     takes_valid: bool = False
     takes_projection: bool = False
     takes_heads: bool = False
@@ -268,6 +271,7 @@ def register_as_objective(
     name: str | None = None,
     batch_coupled: bool = False,
     is_divergence: bool = True,
+    by_token: bool = False,
     replace: bool = False,
     layers: int | None = None,
     operations: Callable[[Workload], int] | None = None,
@@ -285,6 +289,7 @@ def register_as_objective(
         name: As methods write it; None is the name of the function.
         batch_coupled: Samples of a batch act on each other.
         is_divergence: 0 when student equals teacher, above 0 otherwise; never without a teacher.
+        by_token: As in `Objective`.
         replace: As `register_objective`'s.
         layers: Streams of each layer, for a function over any number of layers, which takes two lists; None for a
             function of single streams.
@@ -303,7 +308,7 @@ def register_as_objective(
             read |= {"student_streams": layers, "takes_layers": True}
         read["is_divergence"] = is_divergence and read["takes_teacher"]
         read |= {"operations": operations, "benchmark": benchmark, "from_hidden": from_hidden}
-        objective = Objective(own, function, unit=unit, batch_coupled=batch_coupled, **read)
+        objective = Objective(own, function, unit=unit, batch_coupled=batch_coupled, by_token=by_token, **read)
         OBJECTIVES.add(own, objective, replace=replace, own=is_own(function))
         return function
 

@@ -193,7 +193,7 @@ def attention_score_mse(
     return LossTerm(total, count_pairs(inputs) * heads)
 
 
-@register_as_objective(unit="token")
+@register_as_objective(unit="token", by_token=True)
 def direct_mse(
     student: Tensor, teacher: Tensor, *, heads: int, valid: Tensor | None = None, projections: Tensor | None = None
 ) -> LossTerm:

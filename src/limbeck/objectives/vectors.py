@@ -13,7 +13,7 @@ from limbeck.objectives.registry import register_as_objective
 from limbeck.objectives.terms import LossTerm, Projection, check_inputs, check_labels, check_temperature, project
 
 
-@register_as_objective(unit="token")
+@register_as_objective(unit="token", by_token=True)
 def hidden_mse(
     student: Tensor, teacher: Tensor, *, valid: Tensor | None = None, projection: Projection | None = None
 ) -> LossTerm:
@@ -46,7 +46,7 @@ def hidden_mse(
         return inputs.term(inputs.masked(error).square().sum(), teacher.shape[-1])
 
 
-@register_as_objective(unit="token")
+@register_as_objective(unit="token", by_token=True)
 def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = None) -> LossTerm:
     """Angle between the student's vectors and the teacher's.
 

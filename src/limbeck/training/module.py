@@ -18,7 +18,7 @@ from limbeck.corpus.batches import SKIPPED, TEACHER_IDS, TEACHER_MASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.families import embedding_tables, family_of
-from limbeck.models.packing import padded_batch_positions
+from limbeck.models.packing import padded_batch_positions, rows_of_tokens
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
@@ -395,6 +395,9 @@ class DistillationModule(nn.Module):
         learned: nn.Module | None = None
         if term.learned_map is not None:
             learned = self.maps[term.map_name]
+        counted = self._counted(term, valid, labels)
+        if objective.by_token and term.target is None and (rows := rows_of_tokens(student, teacher)) is not None:
+            (student, teacher), counted = rows, None
         own, other = [student[key] for key in term.student], [teacher[key] for key in term.teacher]
         if term.teacher_heads is not None:
             other = [term.teacher_heads.merge(tensor) for tensor in other]
@@ -409,7 +412,7 @@ class DistillationModule(nn.Module):
         if objective.gathers_rows and self.training:  # Measured per batch, whichever process measures it.
             own, other = ([gather_rows(tensor) for tensor in tensors] for tensors in (own, other))
             labels = gather_rows(labels) if labels is not None and objective.takes_labels else labels
-        offered = {"valid": self._counted(term, valid, labels), "groups": groups, **map_arguments(learned)}
+        offered = {"valid": counted, "groups": groups, **map_arguments(learned)}
         if self.layer_weights is not None:
             weights = {"student_weights": self.layer_weights.student, "teacher_weights": self.layer_weights.teacher}
             offered |= {**weights, "across": sum_over_ranks if self.training else None}
