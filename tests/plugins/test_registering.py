@@ -173,6 +173,8 @@ def test_arguments_of_other_names_are_refused(function):
         (OBJECTIVE, {"name": "Absolute"}, "lower-case letters"),
         (OBJECTIVE, {"student_streams": 0}, "takes 0 streams"),
         (OBJECTIVE, {"unit": "word"}, "unit is 'word'; give one of token"),
+        (OBJECTIVE, {"by_token": True, "batch_coupled": True}, "by_token; its unit has to be 'token', without labels"),
+        (OBJECTIVE, {"by_token": True, "unit": "pair"}, "by_token; its unit has to be 'token', without labels"),
         (OBJECTIVE, {"student_streams": 2}, "cannot be called with 4 tensors"),
         (OBJECTIVE, {"takes_labels": True}, "cannot be called with 3 tensors"),
         (OBJECTIVE, {"takes_heads": True}, "2 tensors, valid, heads: got an unexpected keyword argument 'heads'"),

@@ -377,3 +377,7 @@ def test_rows_hold_the_same_tokens_in_16_bits():
     ):
         assert rows_of_tokens(own, other) is None
     assert rows_of_tokens({key: torch.ones(2, 4, 3)}, streams(mask)) is None
+    assert key in own
+    assert own[key].shape == (2, 4, 3)
+    assert key in own
+    assert key not in own.rows, "a stream is kept in one shape"

@@ -44,6 +44,7 @@ void drop_float(const draw *given, const float *restrict x, float *restrict out,
     }
 }
 
+/* Rounded by whole numbers, as by PyTorch: the processor's own instruction makes 0 of subnormal numbers. */
 void drop_half(const draw *given, const uint16_t *restrict x, uint16_t *restrict out, int64_t count) {
     draw of = *given;
     uint64_t bits[BLOCK / 4];
@@ -51,7 +52,8 @@ void drop_half(const draw *given, const uint16_t *restrict x, uint16_t *restrict
         int64_t size = count - start < BLOCK ? count - start : BLOCK, i = 0;
         draw_bits(&of, bits, BLOCK / 4);
         for (; i + LANES <= size; i += LANES)
-            *(halves *)(out + start + i) = halved(factors(&of, bits + i / 4) * widened(x + start + i));
+            *(halves *)(out + start + i) =
+                __builtin_convertvector(rounded(factors(&of, bits + i / 4) * widened(x + start + i)), halves);
         for (; i < size; i++) out[start + i] = narrow(factor(&of, bits, i) * widen(x[start + i]));
     }
 }

@@ -105,6 +105,8 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():  # It is differentiated again.
+            return _Dropout.apply(upstream, ctx.p, ctx.seed), None, None
         return _scaled(upstream, ctx.p, ctx.seed), None, None
 
 
@@ -147,8 +149,8 @@ def _read(library: ctypes.CDLL) -> Kernel:
 
 
 def _is_right(made: Kernel) -> bool:
-    """Whether the kernel drops and scales as PyTorch does by the same stream, by a few numbers."""
-    rows = [torch.arange(1, 39).mul(0.37).to(dtype) for dtype in made]
+    """Whether the kernel drops and scales as PyTorch does by the same stream, by some hundred numbers."""
+    rows = [torch.arange(1, 300, device="cpu").mul(0.37).to(dtype) for dtype in made]
     return all(torch.equal(_scale(made, x, 0.3, 5), _scale_by_pytorch(x, 0.3, 5)) for x in rows)
 
 

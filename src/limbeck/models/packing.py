@@ -146,8 +146,11 @@ class RowStreams(Mapping[StreamKey, Tensor]):
 
     def __getitem__(self, key: StreamKey) -> Tensor:
         if key not in self._made:
-            self._made[key] = self.packing.unpack(self.rows[key])
+            self._made[key] = self.packing.unpack(self.rows.pop(key))
         return self._made[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._made or key in self.rows
 
     def __iter__(self) -> Iterator[StreamKey]:
         return iter(self.rows | self._made)
@@ -156,24 +159,25 @@ class RowStreams(Mapping[StreamKey, Tensor]):
         return len(self.rows | self._made)
 
     def tensors(self) -> list[Tensor]:
-        """Return all that it holds: streams that were asked for in both shapes."""
+        """Return all that it holds, each stream in the shape that it has by now."""
         return [*self.rows.values(), *self._made.values()]
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "RowStreams":
-        """Make the same of changed tensors, which keep their shapes."""
+        """Return a copy in which `change` has replaced every tensor by one of its shape."""
         rows, made = ({key: change(x) for key, x in streams.items()} for streams in (self.rows, self._made))
         return RowStreams(self.packing, rows, made)
 
 
 def rows_of_tokens(student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:
-    """Return the streams of both models as rows of the same tokens, `[1, T, ...]`; None where they ran otherwise.
+    """Return the streams of both models that are rows of the same tokens, `[1, T, ...]`.
 
-    In float32 as well: sums over tokens then keep the order of the batch, with padding or without.
+    None where the models did not run so, or the teacher ran in float32, where sums over tokens keep the batch's order.
     """
     if not isinstance(student, RowStreams) or not isinstance(teacher, RowStreams):
         return None
     own, other = student.packing, teacher.packing
-    if own is not other and not (own.shape == other.shape and torch.equal(own.index, other.index)):
+    alike = own.shape == other.shape and own.lengths == other.lengths
+    if own is not other and not (alike and torch.equal(own.index, other.index)):
         return None
     in_half = any(x.dtype in HALVES for x in teacher.rows.values())
     return (student.rows, teacher.rows) if in_half else None

@@ -94,8 +94,8 @@ class Objective:
             pass.
         batch_coupled: Samples of a batch act on each other: the sum over two halves is not the whole.
         is_divergence: 0 when student equals teacher, above 0 otherwise.
-        by_token: Compares token with token, whichever sample they are of: all real tokens of a batch in one row,
-            `[1, T, width]`, give the same sum, and training gives them so where models ran so.
+        by_token: Compares token with token, whichever sample they belong to. Where both models ran packed in 16 bits,
+            training gives it all real tokens of a batch as one row, `[1, T, width]`.
         takes_valid: Has the keyword `valid`, `[B, L]`.
         takes_projection: Has the keyword `projection`, a learned map from the student's width to the teacher's, or
             `projections`, one map a head.
@@ -226,6 +226,9 @@ def _problem(objective: Objective) -> str | None:
     """Say why training could not call an objective as its fields say; None where it can."""
     if objective.student_streams < 1:
         return f"it takes {objective.student_streams} streams of the student; give 1 or more"
+    coupled = objective.batch_coupled or objective.takes_labels or objective.takes_groups or objective.takes_layers
+    if objective.by_token and (coupled or objective.unit != "token"):
+        return "it is by_token; its unit has to be 'token', without labels, groups, layers or batch_coupled"
     if objective.unit not in get_args(Unit):
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
     streams = objective.student_streams * (2 if objective.takes_teacher else 1)

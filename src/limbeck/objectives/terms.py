@@ -64,7 +64,7 @@ class Inputs:
         """Return `per_unit` × the number of valid units as a scalar, without reading it back."""
         if self.mask is None:
             number = self.first.shape[: self.units].numel() * per_unit
-            return torch.tensor(number, dtype=self.dtype, device=self.first.device)
+            return self.first.new_full((), number, dtype=self.dtype)  # Filled there: nothing is sent to a GPU.
         return self.mask.sum().to(self.dtype) * per_unit
 
     def term(self, total: Tensor, per_unit: int = 1) -> LossTerm:
