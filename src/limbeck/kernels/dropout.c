@@ -32,28 +32,29 @@ static inline lanes factors(const draw *of, const uint64_t *bits) {
     return chosen(kept, (lanes){0} + of->scale, (lanes){0});
 }
 
-void drop_float(const draw *given, const float *restrict x, float *restrict out, int64_t count) {
-    draw of = *given;
+/* Halves are rounded by whole numbers, as by PyTorch: the processor's own instruction makes 0 of subnormal numbers. */
+static inline __attribute__((always_inline)) void drop(draw of, const void *from, void *to, int64_t count, int half) {
     uint64_t bits[BLOCK / 4];
     for (int64_t start = 0; start < count; start += BLOCK) {
+        const float *x = (const float *)from + start;
+        const uint16_t *half_x = (const uint16_t *)from + start;
+        float *out = (float *)to + start;
+        uint16_t *half_out = (uint16_t *)to + start;
         int64_t size = count - start < BLOCK ? count - start : BLOCK, i = 0;
         draw_bits(&of, bits, BLOCK / 4);
-        for (; i + LANES <= size; i += LANES)
-            *(lanes *)(out + start + i) = factors(&of, bits + i / 4) * *(const lanes *)(x + start + i);
-        for (; i < size; i++) out[start + i] = factor(&of, bits, i) * x[start + i];
+        for (; i + LANES <= size; i += LANES) {
+            lanes found = factors(&of, bits + i / 4) * (half ? widened(half_x + i) : *(const lanes *)(x + i));
+            if (half) *(halves *)(half_out + i) = __builtin_convertvector(rounded(found), halves);
+            else *(lanes *)(out + i) = found;
+        }
+        for (; i < size; i++) {
+            float found = factor(&of, bits, i) * (half ? widen(half_x[i]) : x[i]);
+            if (half) half_out[i] = narrow(found);
+            else out[i] = found;
+        }
     }
 }
 
-/* Rounded by whole numbers, as by PyTorch: the processor's own instruction makes 0 of subnormal numbers. */
-void drop_half(const draw *given, const uint16_t *restrict x, uint16_t *restrict out, int64_t count) {
-    draw of = *given;
-    uint64_t bits[BLOCK / 4];
-    for (int64_t start = 0; start < count; start += BLOCK) {
-        int64_t size = count - start < BLOCK ? count - start : BLOCK, i = 0;
-        draw_bits(&of, bits, BLOCK / 4);
-        for (; i + LANES <= size; i += LANES)
-            *(halves *)(out + start + i) =
-                __builtin_convertvector(rounded(factors(&of, bits + i / 4) * widened(x + start + i)), halves);
-        for (; i < size; i++) out[start + i] = narrow(factor(&of, bits, i) * widen(x[start + i]));
-    }
-}
+void drop_float(const draw *given, const float *x, float *out, int64_t count) { drop(*given, x, out, count, 0); }
+
+void drop_half(const draw *given, const uint16_t *x, uint16_t *out, int64_t count) { drop(*given, x, out, count, 1); }

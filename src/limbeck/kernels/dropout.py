@@ -156,7 +156,7 @@ def _is_right(made: Kernel) -> bool:
 
 def _scale(made: Kernel, x: Tensor, p: float, seed: int) -> Tensor:
     out = torch.empty_like(x)
-    scale = torch.tensor(1 / (1 - dropped_share(p)), dtype=x.dtype).item()
+    scale = torch.tensor(1 / (1 - dropped_share(p)), dtype=x.dtype, device="cpu").item()
     state = [int(word) for word in _stream(seed).state["state"]["state"]]
     made[x.dtype](_Draw(*state, _kept_from(p), scale), x.data_ptr(), out.data_ptr(), x.numel())
     return out

@@ -264,10 +264,6 @@ class ReadRows:
             read[:-1] = torch.from_numpy(~found).to(read.device)
 
 
-def _has_all(streams: Streams, keys: Iterable[StreamKey]) -> bool:
-    return all(key in streams for key in keys)
-
-
 class DistillationModule(nn.Module):
     """Student and learned maps as parameters; the frozen teacher beside them, outside the state dict.
 
@@ -401,7 +397,7 @@ class DistillationModule(nn.Module):
             learned = self.maps[term.map_name]
         counted = self._counted(term, valid, labels)
         rows = rows_of_tokens(student, teacher) if objective.by_token and term.target is None else None
-        if rows is not None and _has_all(rows[0], term.student) and _has_all(rows[1], term.teacher):
+        if rows is not None and rows[0].keys() >= set(term.student) and rows[1].keys() >= set(term.teacher):
             (student, teacher), counted = rows, None
         own, other = [student[key] for key in term.student], [teacher[key] for key in term.teacher]
         if term.teacher_heads is not None:
