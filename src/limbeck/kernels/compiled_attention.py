@@ -77,10 +77,13 @@ def _read(library: ctypes.CDLL) -> Kernel:
 
 
 def _forward_to(library: ctypes.CDLL) -> int:
-    """Return from where on PyTorch's fast attention goes forward, whose products run with AMX at many times the rate.
+    """Return from where on PyTorch's fast attention goes forward: where its products are faster than the library's.
 
-    Products of a library without instructions for bfloat16 are as slow as float32's.
+    Those of a library without instructions for bfloat16 are as slow as float32's, and oneDNN's with AMX many times as
+    fast as those of a compiler that does not know it.
     """
+    if library.multiplies_tiles():
+        return _ANY
     if torch.cpu._is_amx_tile_supported():
         return 64
     return _ANY if library.multiplies_pairs() else 160

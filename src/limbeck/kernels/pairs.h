@@ -1,11 +1,12 @@
 /* Products of bfloat16, two by two: a pair is neighbours along the axis that is summed over, the first in its low half.
  *
  * Processors with AVX512-BF16 multiply and add a vector of pairs at once, at twice the rate of float32; elsewhere pairs
- * are widened. Sums are float32, and products of two bfloat16 exact in it.
+ * are widened; matrix units multiply tiles of them, see tiles.h. Sums are float32, and products of two bfloat16 exact in it.
  */
 #ifndef LIMBECK_PAIRS_H
 #define LIMBECK_PAIRS_H
 
+#include "tiles.h"
 #include "vectors.h"
 
 typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
@@ -59,6 +60,10 @@ static inline __attribute__((always_inline)) void tile_pairs(int vectors, int k,
  */
 static void multiply_pairs(int m, int n, int k, const uint32_t *a, int64_t down, int64_t along, const uint32_t *b,
                            int64_t b_row, float *c, int64_t c_row, int add) {
+    if (has_tiles()) {
+        multiply_by_tiles(m, n, k, a, down, along, b, b_row, c, c_row, add);
+        return;
+    }
     for (int column = 0; column < n; column += 2 * LANES)
         for (int row = 0; row < m; row += TILE) {
             const uint32_t *left = a + row * down, *right = b + column;
