@@ -12,7 +12,7 @@ from limbeck.kernels.compiled_attention import compiled_plan
 from limbeck.kernels.packed_attention import packed_attention
 
 SCALE = 0.4
-LENGTHS = [[1], [16, 17, 15], [64] * 4, [60, 5, 40, 22, 21, 3, 1], [130, 4, 97], [1030]]
+LENGTHS = [[1], [301], [16, 17, 15], [64] * 4, [60, 5, 40, 22, 21, 3, 1], [130, 4, 97], [1030]]
 
 
 def operands(lengths, heads=3, depth=20, seed=0):
@@ -56,7 +56,9 @@ def in_float64(inputs):
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("depth", [5, 32, 64, 80])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-def test_it_is_as_exact_as_pytorch(lengths, depth):
+@pytest.mark.parametrize("block", [module.BLOCK, 1 << 18], ids=lambda size: f"block {size}")
+def test_it_is_as_exact_as_pytorch(lengths, depth, block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
     inputs = operands(lengths, depth=depth)
     exact = in_float64(inputs)
     expected = with_gradients(plain(exact, lengths), exact)
@@ -67,7 +69,7 @@ def test_it_is_as_exact_as_pytorch(lengths, depth):
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of this processor")
-@pytest.mark.parametrize("without", ["-mno-avx512bf16", "-mno-avx512f"])
+@pytest.mark.parametrize("without", ["-mno-amx-bf16", "-mno-avx512bf16", "-mno-avx512f"])
 def test_processors_without_these_instructions_compute_the_same(without, compiler, tmp_path, monkeypatch, request):
     request.addfinalizer(module.kernel.cache_clear)
     own = tmp_path / "cc"

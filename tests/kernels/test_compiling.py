@@ -3,13 +3,23 @@
 import pytest
 import torch
 
-from limbeck.kernels import compiled_attention, compiled_relation, relation_kl_blocked, relation_kl_reference
+from limbeck.kernels import (
+    compiled_attention,
+    compiled_relation,
+    relation_kl_blocked,
+    relation_kl_reference,
+    tile_linear,
+)
 from limbeck.kernels import rounded_adamw as adamw
 from limbeck.kernels.packed_attention import packed_attention
 from tests.kernels.relation_cases import doubles, draw, run
 
-MODULES = (compiled_attention, compiled_relation, adamw)
-each_kernel = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.SOURCE.stem)
+MODULES = (compiled_attention, compiled_relation, adamw, tile_linear)
+no_unit = pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="no matrix unit (AMX)")
+each_kernel = pytest.mark.parametrize(
+    "module",
+    [pytest.param(module, id=module.SOURCE.stem, marks=[no_unit] * (module is tile_linear)) for module in MODULES],
+)
 
 
 @pytest.fixture
@@ -53,8 +63,10 @@ def test_a_library_is_compiled_once(ask, module, compiler, tmp_path):
 @each_kernel
 def test_a_library_that_computes_something_else_is_not_used(ask, module, compiler, tmp_path):
     wrong = tmp_path / "wrong.c"
-    names = ("attend", "differentiate", "join", "multiplies_pairs", "relate", "update")
-    wrong.write_text("".join(f"int {name}() {{ return 0; }}" for name in names))
+    names = ("attend", "differentiate", "join", "map", "multiplies_pairs", "relate", "update")
+    wrong.write_text(
+        "".join(f"int {name}() {{ return 0; }}" for name in names) + "int multiplies_tiles() { return 1; }"
+    )
     found = ask(module, f'for last; do :; done; exec {compiler} -fPIC -shared {wrong} -o "$last"')
     assert "computes something else" in found
 

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define TILES
 #define SIDE 16      /* rows of a tile, and its 32-bit numbers along a row */
 #define TURNED 128   /* pairs of a left operand that are turned at once */
 
@@ -21,8 +22,8 @@ static int has_tiles(void) {
     static int known; /* 0: not yet */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!answer) {
-        enum { ASK = 0x1023, TILES = 18 };
-        answer = syscall(SYS_arch_prctl, ASK, TILES) == 0 ? 1 : -1;
+        enum { ASK = 0x1023, DATA = 18 };
+        answer = syscall(SYS_arch_prctl, ASK, DATA) == 0 ? 1 : -1;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
     return answer > 0;
