@@ -29,8 +29,6 @@ typedef struct {
 
 /* Operands of one head, as pairs; what is behind `length` and `depth` is 0. */
 
-static int pairs_of(int64_t depth) { return (int)(depth + 1) / 2; }
-
 /* A head of a token; that of the next head is asked for, since no processor foresees it. */
 static const uint16_t *head_of(operand from, int64_t token, int64_t head, int depth) {
     const uint16_t *found = from.data + token * from.token + head * from.head;
@@ -49,12 +47,6 @@ static void load(operand from, int64_t token, int64_t head, int length, int dept
         if (whole_depth < depth) memcpy(to + whole_depth, own + whole_depth, 2 * (depth - whole_depth));
     }
     memset(rows, 0, 4 * (int64_t)pairs * (padded - length));
-}
-
-/* The same turned: a row for each pair, `padded` long. */
-static void turn(const uint32_t *rows, int pairs, int padded, uint32_t *out) {
-    for (int p = 0; p < pairs; p++)
-        for (int t = 0; t < padded; t++) out[p * padded + t] = rows[t * pairs + p];
 }
 
 /* Rows of pairs along tokens, `width` long. */
@@ -149,11 +141,6 @@ static uint32_t stream_of(const attention *of, int64_t start, int64_t head) {
     return mixed((uint32_t)(start * of->heads + head) + 0x9e3779b9u);
 }
 
-static int rows_at_once(const attention *of, int length) {
-    int rows = (int)(of->block / whole(length)) / TILE * TILE;
-    return rows < length ? rows : length;
-}
-
 /* Heads of samples, `first` to before `last`: head h of sample s is s * heads + h. Scratch: 3 operands of the longest
  * sample, its tokens, and two blocks. */
 void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
@@ -162,7 +149,7 @@ void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
     for (int64_t unit = first; unit < last; unit++) {
         int64_t head = unit % of->heads, start = of->samples[unit / of->heads * 2];
         int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
-        int step = rows_at_once(of, length);
+        int step = rows_at_once(of->block, length);
         int64_t size = (int64_t)padded * width;
         uint32_t *query = (uint32_t *)scratch, *key = query + size / 2, *turned = key + size / 2;
         uint32_t *value = turned + size / 2;
@@ -200,7 +187,7 @@ void differentiate(const attention *of, int64_t first, int64_t last, float *scra
     for (int64_t unit = first; unit < last; unit++) {
         int64_t head = unit % of->heads, start = of->samples[unit / of->heads * 2];
         int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
-        int step = rows_at_once(of, length);
+        int step = rows_at_once(of->block, length);
         int64_t size = (int64_t)padded * width, half = size / 2;
         uint32_t *query = (uint32_t *)scratch, *upstream = query + half, *found = upstream + half, *rows = found + half;
         uint32_t *turned_key = rows + half, *turned_value = turned_key + half, *woven_query = turned_value + half;

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.kernels.compiling import compile_kernel, whole_vectors
+from limbeck.kernels.compiling import TILE, compile_kernel, whole_vectors
 from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs, divide_work, run_tasks
 
@@ -28,8 +28,6 @@ _ANY = 1 << 30
 _SHARED = 160
 # Scores that a thread has in work.
 BLOCK = 1 << 15
-TILE = 4
-"""Rows that products take at once."""
 # Tasks of a thread, so that none waits long for another.
 TASKS = 4
 _SCRATCH = Scratch()

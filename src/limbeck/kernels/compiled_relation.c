@@ -1,10 +1,11 @@
 /* Divergence of token relations and its gradient, of vectors in bfloat16, computed in float32: see compiled_relation.py.
  *
  * One head of one sample at a time, in memory that stays in a core's cache: both models' logits of some rows, one pass
- * for the exponentials and the sums of a row, one for its gradient.
+ * for the exponentials and the sums of a row, one for its gradient. Logits are of pairs, see pairs.h, whose products are
+ * exact; the gradient is multiplied in float32.
  */
+#include "pairs.h"
 #include "team.h"
-#include "vectors.h"
 
 #define ROWS 8 /* that go through a step together */
 
@@ -37,13 +38,25 @@ static void load(stream from, int64_t sample, const int64_t *places, int64_t hea
 
 static int same(stream a, stream b) { return a.data == b.data && a.sample == b.sample && a.token == b.token; }
 
-/* Left vectors as rows; right ones as rows too, which may be the same memory and are lost then, and as columns. */
-static void load_both(stream a, stream b, int64_t sample, const int64_t *places, int64_t head, int length, int depth,
-                      float *left, float *right, float *columns) {
-    int width = whole(depth), padded = whole(length);
-    load(b, sample, places, head, length, depth, width, right);
-    transpose(right, length, depth, width, padded, columns);
-    if (!same(a, b)) load(a, sample, places, head, length, depth, width, left);
+/* The same as pairs along the width; what is behind `length` and `depth` is 0. */
+static void load_pairs(stream from, int64_t sample, const int64_t *places, int64_t head, int length, int depth, int padded,
+                       uint32_t *rows) {
+    int pairs = pairs_of(depth);
+    const uint16_t *start = from.data + sample * from.sample + head * depth;
+    for (int t = 0; t < length; t++, rows += pairs) {
+        rows[pairs - 1] = 0;
+        memcpy(rows, start + (places ? places[t] : t) * from.token, 2 * (size_t)depth);
+    }
+    memset(rows, 0, 4 * (size_t)pairs * (padded - length));
+}
+
+/* Left vectors as rows of pairs, right ones as columns. */
+static void load_columns(stream left, stream right, int64_t sample, const int64_t *places, int64_t head, int length,
+                         int depth, uint32_t *rows, uint32_t *columns) {
+    int padded = whole(length), pairs = pairs_of(depth);
+    load_pairs(right, sample, places, head, length, depth, padded, rows);
+    turn(rows, pairs, padded, columns);
+    if (!same(left, right)) load_pairs(left, sample, places, head, length, depth, padded, rows);
 }
 
 /* Multiplies a product that is kept as m * 2^n, with m from 1 to below 2, by a positive number. */
@@ -111,7 +124,7 @@ static void compare(int rows, int length, int padded, float own_scale, float oth
 }
 
 /* Heads of samples, `first` to before `last`: head h of sample s is s * heads + h. Scratch: of the longest sample five
- * operands of the student's and two of the teacher's, and two blocks. */
+ * operands of the student's and one of the teacher's, and two blocks. */
 void relate(const relation *of, int64_t first, int64_t last, float *scratch) {
     int own = (int)of->own, other = (int)of->other, own_width = whole(own), other_width = whole(other);
     float own_scale = of->own_scale, other_scale = of->other_scale;
@@ -120,22 +133,25 @@ void relate(const relation *of, int64_t first, int64_t last, float *scratch) {
         int64_t sample = of->samples[unit / of->heads * 2], head = unit % of->heads;
         int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
         const int64_t *places = of->places ? of->places + sample * of->tokens : 0;
-        int step = of->block / padded < length ? (int)(of->block / padded) : length;
+        int step = rows_at_once(of->block, length), own_pairs = pairs_of(own), other_pairs = pairs_of(other);
         int64_t own_size = (int64_t)padded * own_width, other_size = (int64_t)padded * other_width;
-        float *left = scratch, *columns = left + 2 * own_size;
-        float *right = same(of->student_a, of->student_b) ? left : left + own_size;
-        float *of_left = columns + own_size, *of_right = of_left + own_size, *teacher = of_right + own_size;
-        float *teacher_columns = teacher + other_size;
-        float *own_logits = teacher_columns + other_size, *logits = own_logits + (int64_t)step * padded;
-        load_both(of->student_a, of->student_b, sample, places, head, length, own, left, right, columns);
-        load_both(of->teacher_a, of->teacher_b, sample, places, head, length, other, teacher, teacher, teacher_columns);
+        float *left = scratch, *right = same(of->student_a, of->student_b) ? left : left + own_size;
+        float *of_left = left + 2 * own_size, *of_right = of_left + own_size;
+        uint32_t *rows_of_own = (uint32_t *)(of_right + own_size), *columns = rows_of_own + own_size / 2;
+        uint32_t *rows_of_other = columns + own_size / 2, *other_columns = rows_of_other + other_size / 2;
+        float *own_logits = (float *)(other_columns + other_size / 2), *logits = own_logits + of->block;
+        load(of->student_a, sample, places, head, length, own, own_width, left);
+        if (left != right) load(of->student_b, sample, places, head, length, own, own_width, right);
+        load_columns(of->student_a, of->student_b, sample, places, head, length, own, rows_of_own, columns);
+        load_columns(of->teacher_a, of->teacher_b, sample, places, head, length, other, rows_of_other, other_columns);
         double *sums = of->sums + 3 * unit;
         sums[0] = 0, sums[1] = 1, sums[2] = 0;
         for (int top = 0; top < length; top += step) {
             int rows = length - top < step ? length - top : step;
-            multiply(rows, padded, own, left + top * own_width, own_width, 1, columns, padded, own_logits, padded, 0);
-            multiply(rows, padded, other, teacher + top * other_width, other_width, 1, teacher_columns, padded, logits,
-                     padded, 0);
+            multiply_pairs(rows, padded, own_pairs, rows_of_own + top * own_pairs, own_pairs, 1, columns, padded, own_logits,
+                           padded, 0);
+            multiply_pairs(rows, padded, other_pairs, rows_of_other + top * other_pairs, other_pairs, 1, other_columns,
+                           padded, logits, padded, 0);
             compare(rows, length, padded, own_scale, other_scale, own_logits, logits, sums);
             if (wants_a)
                 multiply(rows, own_width, length, logits, padded, 1, right, own_width, of_left + top * own_width,

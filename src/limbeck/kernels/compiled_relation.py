@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from limbeck.kernels.compiling import compile_kernel, whole_vectors
+from limbeck.kernels.compiling import TILE, compile_kernel, whole_vectors
 from limbeck.kernels.relation_reference import relation_kl_reference
 from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs, divide_work
 
@@ -113,7 +113,7 @@ def _compute(
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
     sizes = own[0].shape[-1] // heads, other[0].shape[-1] // heads
     padded = whole_vectors(division.longest)
-    block = max(BLOCK, padded)
+    block = max(BLOCK, TILE * padded)
     given = _Relation(
         student_a=_stream(own[0]),
         student_b=_stream(own[-1]),
@@ -132,7 +132,7 @@ def _compute(
         other_scale=1 / math.sqrt(sizes[1]),
         block=block,
     )
-    memory = padded * (5 * whole_vectors(sizes[0]) + 2 * whole_vectors(sizes[1])) + 2 * block
+    memory = padded * (5 * whole_vectors(sizes[0]) + whole_vectors(sizes[1])) + 2 * block
     made.run(given, division.parts, memory, _SCRATCH)
     return (sums[:, 0] + sums[:, 1].log() + sums[:, 2] * math.log(2)).sum()
 

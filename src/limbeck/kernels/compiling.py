@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 LANES = 16
 """Numbers in a vector of `vectors.h`."""
+TILE = 4
+"""Rows that its products take at once."""
 OPTIONS = ("-O3", "-march=native", "-fPIC", "-shared")
 _SECONDS = 120
 

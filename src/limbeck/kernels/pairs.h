@@ -55,6 +55,20 @@ static inline __attribute__((always_inline)) void tile_pairs(int vectors, int k,
         for (int v = 0; v < vectors; v++) *(lanes *)(c + r * c_row + v * LANES) = sums[r][v];
 }
 
+/* Rows of pairs along what is summed over, turned: a row for each pair, `padded` long. */
+static void turn(const uint32_t *rows, int pairs, int padded, uint32_t *out) {
+    for (int p = 0; p < pairs; p++)
+        for (int t = 0; t < padded; t++) out[p * padded + t] = rows[t * pairs + p];
+}
+
+static int pairs_of(int64_t numbers) { return (int)(numbers + 1) / 2; }
+
+/* Rows of a product whose numbers, `padded` in a row, fit into a block: whole tiles, or all. */
+static int rows_at_once(int64_t block, int length) {
+    int rows = (int)(block / whole(length)) / TILE * TILE;
+    return rows < length ? rows : length;
+}
+
 /* C[m, n] = A[m, k] B[k, n] of `k` pairs, or added to C. n is whole vectors; A is read at row * down + pair * along. All
  * rows of a last tile are read and written.
  */

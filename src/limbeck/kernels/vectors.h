@@ -128,12 +128,4 @@ static void multiply(int m, int n, int k, const float *a, int64_t down, int64_t 
     }
 }
 
-/* Rows of `width` numbers to `depth` rows of `padded`, 0 behind `length`. */
-static void transpose(const float *rows, int length, int depth, int width, int padded, float *out) {
-    for (int d = 0; d < depth; d++) {
-        for (int t = 0; t < length; t++) out[d * padded + t] = rows[t * width + d];
-        for (int t = length; t < padded; t++) out[d * padded + t] = 0;
-    }
-}
-
 #endif
