@@ -1,6 +1,7 @@
 """A C compiler, two threads for what threads share, and for Triton's kernels small tiles and memory that holds NaN."""
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,17 @@ def compiler():
     if shutil.which(found) is None or not Path("/proc/cpuinfo").is_file():
         pytest.skip("no C compiler, or another system than Linux")
     return found
+
+
+@pytest.fixture(params=["-mno-amx-bf16", "-mno-avx512bf16", "-mno-avx512f"])
+def poorer_compiler(request, compiler, tmp_path):
+    """A compiler that does not know some instructions, for processors that lack them."""
+    if platform.machine() != "x86_64":
+        pytest.skip("names instructions of this processor")
+    own = tmp_path / "cc"
+    own.write_text(f'#!/bin/sh\nexec {compiler} "$@" {request.param}\n')
+    own.chmod(0o755)
+    return str(own)
 
 
 @pytest.fixture

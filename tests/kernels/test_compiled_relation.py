@@ -52,6 +52,17 @@ def test_every_head_size(sizes, symmetric, computed):
     assert computed
 
 
+@either_pair
+def test_processors_without_these_instructions_compute_the_same(
+    symmetric, poorer_compiler, computed, monkeypatch, request
+):
+    request.addfinalizer(module.kernel.cache_clear)
+    monkeypatch.setenv("CC", poorer_compiler)
+    module.kernel.cache_clear()
+    check(draw(39, batch=4, sizes=(5, 16), symmetric=symmetric, dtype=torch.bfloat16), 2, make_mask("gaps", 39))
+    assert computed
+
+
 @pytest.mark.parametrize("block", [1, 100, 1 << 14])
 def test_rows_in_work_do_not_matter(block, monkeypatch):
     tensors, mask = draw(50, batch=4, dtype=torch.bfloat16), make_mask("gaps", 50)

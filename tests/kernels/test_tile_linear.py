@@ -1,4 +1,6 @@
-"""The linear map by a matrix unit is as exact as PyTorch's, for any number of tokens."""
+"""Linear maps by a matrix unit, frozen and trained, are as exact as PyTorch's, for any number of tokens."""
+
+import copy
 
 import pytest
 import torch
@@ -6,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from limbeck.kernels import tile_linear as module
-from limbeck.kernels.tile_linear import can_map, lay_out, plain_weight, tile_linear
+from limbeck.kernels.tile_linear import can_map, lay_out, plain_weight, tile_linear, trained_linear
 from limbeck.models.packing import PackedLinear
 
 unit = pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="no matrix unit (AMX)")
@@ -21,6 +23,8 @@ def in_float64(x, weight, bias):
     return F.linear(x.double(), weight.double(), None if bias is None else bias.double())
 
 
+@unit
+@pytest.mark.usefixtures("compiler", "two_threads")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_weight_is_laid_out_and_back(shape):
     weight = draw(*shape)
@@ -30,12 +34,91 @@ def test_a_weight_is_laid_out_and_back(shape):
     assert torch.equal(plain_weight(laid_out), weight)
 
 
-@pytest.mark.parametrize(
-    "weight", [draw(32, 40), draw(40, 32), draw(32, 32).float(), draw(32, 32).half()], ids=lambda x: f"{x.dtype}"
-)
-def test_other_weights_are_left_to_onednn(weight):
-    assert not can_map(weight)
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_other_weights_are_left_to_onednn():
+    assert can_map(draw(32, 64))
+    for weight in (draw(32, 40), draw(40, 32), draw(32, 64).float(), draw(32, 64).half()):
+        assert not can_map(weight)
     assert not PackedLinear(nn.Linear(40, 64, dtype=torch.bfloat16)).in_tiles
+
+
+def packed_map():
+    torch.manual_seed(6)
+    linear = nn.Linear(64, 96, dtype=torch.bfloat16).requires_grad_(False)
+    packed = PackedLinear(linear)
+    assert packed.in_tiles
+    return linear, packed
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_a_packed_map_computes_as_the_plain_one():
+    linear, packed = packed_map()
+    for x in (draw(64), draw(40, 64), draw(2, 3, 64), draw(0, 64)):
+        torch.testing.assert_close(packed(x), linear(x), rtol=1e-2, atol=1e-2)
+    wide = draw(5, 64).float().requires_grad_()
+    wanted = F.linear(wide, linear.weight.float(), linear.bias.float())
+    torch.testing.assert_close(packed(wide), wanted)
+    (own,), (usual,) = (torch.autograd.grad(found.sum(), wide) for found in (packed(wide), wanted))
+    torch.testing.assert_close(own, usual)
+    assert torch.equal(copy.deepcopy(packed)(draw(40, 64)), packed(draw(40, 64)))
+    plain = packed.unpacked()
+    assert torch.equal(plain.weight, linear.weight) and torch.equal(plain.bias, linear.bias)
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("x", [draw(4, 65536), draw(40, 32), draw(40, 40)], ids=lambda x: str(tuple(x.shape)))
+def test_activations_of_another_width_are_refused_as_by_pytorch(x):
+    linear, packed = packed_map()
+    for call in (packed, lambda x: trained_linear(x, linear.weight, linear.bias)):
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            call(x)
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_what_no_kernel_can_read_is_computed_by_pytorch():
+    linear, packed = packed_map()
+    x, weight = draw(3, 5, 64), linear.weight.clone().requires_grad_()
+    for call in (packed, lambda x: trained_linear(x, weight, None)):
+        torch.testing.assert_close(torch.func.vmap(call)(x), call(x), rtol=1e-2, atol=1e-2)
+    found = trained_linear(x, weight, None)
+    upstream = draw(2, *found.shape, seed=4)
+    (batched,) = torch.autograd.grad(found, weight, upstream, is_grads_batched=True, retain_graph=True)
+    for row, given in zip(batched, upstream, strict=True):
+        (wanted,) = torch.autograd.grad(found, weight, given, retain_graph=True)
+        torch.testing.assert_close(row, wanted, rtol=2e-2, atol=0.1)
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_a_strided_bias_is_read_in_order():
+    linear = nn.Linear(64, 96, dtype=torch.bfloat16).requires_grad_(False)
+    linear.bias.set_(draw(96, 2)[:, 0])
+    x = draw(4, 64)
+    wanted = in_float64(x, linear.weight, linear.bias)
+    for found in (PackedLinear(linear)(x), trained_linear(x, linear.weight, linear.bias)):
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-2, atol=2e-2)
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_without_the_kernel_a_packed_map_still_computes(monkeypatch, request):
+    linear, packed = packed_map()
+    request.addfinalizer(module.kernel.cache_clear)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    module.kernel.cache_clear()
+    torch.testing.assert_close(packed(draw(40, 64)), linear(draw(40, 64)), rtol=1e-2, atol=1e-2)
+
+
+@unit
+def test_a_compiler_without_the_unit_is_told(poorer_compiler, monkeypatch, request):
+    request.addfinalizer(module.kernel.cache_clear)
+    monkeypatch.setenv("CC", poorer_compiler)
+    module.kernel.cache_clear()
+    assert module.kernel() == "the compiler or the system does not know this CPU's matrix unit (AMX)"
 
 
 @unit
@@ -66,6 +149,81 @@ def test_threads_and_strides_change_no_bit():
     assert turned.stride(1) != 1
     assert torch.equal(tile_linear(turned, laid_out, None), tile_linear(wide[0, :64, :64], laid_out, None))
     assert tile_linear(wide[:0, :, :64], laid_out, None).shape == (0, 70, 96)
+
+
+def operands_of(count, shape, *, bias=True, wide=torch.float32):
+    """Tokens, a weight and a bias that are trained in a format, of numbers that bfloat16 has."""
+    x, weight = draw(2, count, shape[1], seed=1), draw(*shape).to(wide)
+    made = [x, weight, *([draw(shape[0], seed=2).to(wide)] if bias else [])]
+    return [tensor.requires_grad_() for tensor in made]
+
+
+def with_gradients(function, operands, upstream, *, autocast=False):
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = function(*operands, *[None] * (3 - len(operands)))
+    return [x.double() for x in (found, *torch.autograd.grad(found, operands, upstream.to(found.dtype)))]
+
+
+@unit
+@pytest.mark.usefixtures("compiler", "two_threads")
+@pytest.mark.parametrize("wide", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("count", [1, 33, 200])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_gradients_are_as_exact_as_pytorchs(shape, count, bias, wide):
+    operands = operands_of(count, shape, bias=bias, wide=wide)
+    upstream = draw(2, count, shape[0], seed=3)
+    exact = [x.detach().double().requires_grad_() for x in operands]
+    wanted = with_gradients(F.linear, exact, upstream)
+    usual = with_gradients(F.linear, operands, upstream, autocast=wide == torch.float32)
+    ours = with_gradients(trained_linear, operands, upstream, autocast=wide == torch.float32)
+    for found, other, right in zip(ours, usual, wanted, strict=True):
+        assert (found - right).norm() <= 1.01 * (other - right).norm() + 1e-6 * right.norm()
+    if wide == torch.float32:  # PyTorch rounds it to bfloat16.
+        assert (ours[2] - wanted[2]).norm() < 0.01 * (usual[2] - wanted[2]).norm()
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_only_gradients_that_are_wanted_are_computed(monkeypatch):
+    x, weight, bias = (tensor.detach() for tensor in operands_of(40, (64, 32)))
+    called = []
+    monkeypatch.setattr(module, "_gather", lambda *args, made=module._gather: called.append(args) or made(*args))
+    with torch.autocast("cpu", torch.bfloat16):
+        trained_linear(x.requires_grad_(), weight, bias).sum().backward()
+        assert x.grad is not None and not called
+        trained_linear(x.detach(), weight.requires_grad_(), bias).sum().backward()
+    assert weight.grad is not None and len(called) == 1
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_gradients_are_differentiated_again():
+    results = []
+    for function in (trained_linear, F.linear):
+        operands = operands_of(20, (32, 64))
+        with torch.autocast("cpu", torch.bfloat16):
+            found = function(*operands)
+            (of_x,) = torch.autograd.grad((found * found).sum(), operands[0], create_graph=True)
+        results.append(torch.autograd.grad((of_x * of_x).float().sum(), operands))
+    for ours, usual in zip(*results, strict=True):
+        assert (ours - usual).double().norm() < 0.02 * usual.double().norm()
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        (draw(3, 64).float(), draw(32, 64).float(), draw(32).float()),
+        (draw(3, 64).double(), draw(32, 64).double(), None),
+        (draw(3, 40), draw(32, 40), None),
+        (draw(3, 64).half(), draw(32, 64).half(), None),
+        (draw(0, 64), draw(32, 64), None),
+    ],
+    ids=["float32", "float64", "40 inputs", "float16", "no tokens"],
+)
+def test_other_products_are_pytorchs_own(operands, monkeypatch):
+    monkeypatch.setattr(module._TileLinear, "apply", lambda *_: pytest.fail("the kernel was asked"))
+    assert torch.equal(trained_linear(*operands), F.linear(*operands))
 
 
 @unit

@@ -38,7 +38,7 @@ static void load(stream from, int64_t sample, const int64_t *places, int64_t hea
 
 static int same(stream a, stream b) { return a.data == b.data && a.sample == b.sample && a.token == b.token; }
 
-/* The same as pairs along the width; what is behind `length` and `depth` is 0. */
+/* Vectors as rows of pairs along the width; what is behind `length` and `depth` is 0. */
 static void load_pairs(stream from, int64_t sample, const int64_t *places, int64_t head, int length, int depth, int padded,
                        uint32_t *rows) {
     int pairs = pairs_of(depth);

@@ -82,14 +82,15 @@ class _MadeGradients(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative(*ctx.refusal)
         # Of output weights a second gradient would be more than all else that is held.
-        overwrites = _is_last_backward() and not any(batched(upstream) for batched in _BATCHED)
+        overwrites = _is_last_backward() and not is_batched(upstream)
         scale = Tensor.mul_ if overwrites else Tensor.mul
         made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         return None, None, None, *(grad if grad is None else scale(grad, upstream).to(dtype) for grad, dtype in made)
 
 
-# vmap's tensors, and those of the older one that autograd's own batching uses.
-_BATCHED = (torch._C._functorch.is_batchedtensor, torch._C._functorch.is_legacy_batchedtensor)
+def is_batched(x: Tensor) -> bool:
+    """Whether a tensor is one of vmap's, or of the older one that autograd's own batching uses."""
+    return torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 def _is_last_backward() -> bool:

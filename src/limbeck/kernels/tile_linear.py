@@ -1,18 +1,21 @@
-"""Frozen linear maps in bfloat16 by a CPU's matrix unit (Intel's AMX): y = x Wᵀ + b, summed in float32.
+"""Linear maps in bfloat16 by a CPU's matrix unit (Intel's AMX), frozen or trained: y = x Wᵀ + b, summed in float32.
 
-oneDNN's product of PyTorch takes a weight of 768 outputs on one thread alone, and fetches a wide token from memory
-again for every block of outputs. Here each thread takes some panels of 32 tokens through all outputs. The weight is
-laid out once as the unit reads it; `PackedLinear` has it from oneDNN where there is no such unit.
+oneDNN's product of PyTorch takes a weight of 768 outputs on one thread alone, and rounds the gradient of a weight to
+bfloat16. Here each thread takes some panels of 32 tokens through all outputs, a weight is laid out as the unit reads
+it, and its gradient stays in float32. All else is PyTorch's: other formats, and sizes that are no multiples of 32.
 """
 
 import ctypes
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from limbeck.kernels.compiling import compile_kernel
+from limbeck.kernels.precision import is_batched
 from limbeck.kernels.workers import Scratch, TeamKernel, divide_work
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -20,96 +23,238 @@ PANEL = 32
 """Tokens of a panel; inputs and outputs are multiples of it."""
 TASKS = 6
 """Parts of the work for each thread, so that one that is interrupted does not keep the others waiting."""
+CACHED = 1 << 20
+"""Bytes of tokens that a thread keeps in its core's cache."""
 _BLOCKS = 2 * PANEL * PANEL
+_PAIR = 2
 # One for all calls: its pages would take a tenth of a product to map.
 _SCRATCH = Scratch()
 
 
-class _Linear(ctypes.Structure):
-    """`linear` of the source."""
+class Kernel(NamedTuple):
+    """The functions of the source."""
 
+    lay_rows: TeamKernel
+    lay_columns: TeamKernel
+    map: TeamKernel
+    gather: TeamKernel
+
+
+class _Matrix(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("tokens", "weight", "bias", "out")),
-        *((name, ctypes.c_int64) for name in ("token", "count", "inputs", "outputs")),
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("rows", "columns", "row", "wide")),
+    )
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "_Matrix":
+        """Describe `[rows, columns]`, float32 or bfloat16, whose memory the caller keeps."""
+        return cls(tensor.data_ptr(), *tensor.shape, tensor.stride(0), tensor.dtype == torch.float32)
+
+
+class _Product(ctypes.Structure):
+    _fields_ = (
+        ("left", _Matrix),
+        *((name, ctypes.c_void_p) for name in ("right", "bias", "out")),
+        ("outputs", ctypes.c_int64),
     )
 
 
+class _Layout(ctypes.Structure):
+    _fields_ = (("matrix", _Matrix), ("to", ctypes.c_void_p))
+
+
 @lru_cache(maxsize=1)
-def kernel() -> TeamKernel | str:
+def kernel() -> Kernel | str:
     """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
     if not torch.cpu._is_amx_tile_supported():
         return "this CPU has no matrix unit (AMX)"
-    return compile_kernel(SOURCE, _read, _is_right)
+    return compile_kernel(SOURCE, _read, lambda made: isinstance(made, str) or _is_right(made))
 
 
-def _read(library: ctypes.CDLL) -> TeamKernel:
+def _read(library: ctypes.CDLL) -> Kernel | str:
     if not library.multiplies_tiles():  # Asking lets the process use them, too.
-        raise OSError("the compiler or the system has none")
-    return TeamKernel.read(library, "map")
+        return "the compiler or the system does not know this CPU's matrix unit (AMX)"
+    return Kernel(*(TeamKernel.read(library, name) for name in Kernel._fields))
 
 
-def _is_right(made: TeamKernel) -> bool:
-    """Whether the kernel maps as PyTorch does, by a few tokens."""
-    x, weight = (torch.arange(rows * 64, device="cpu").view(rows, 64).mul(0.37).sin().bfloat16() for rows in (35, 32))
-    found = _map(made, x, lay_out(weight), weight[0, :32].contiguous())
-    wanted = torch.nn.functional.linear(x.float(), weight.float(), weight[0, :32].float())
-    return bool((found.float() - wanted).abs().max() < 0.01 * wanted.abs().max())
+def _is_right(made: Kernel) -> bool:
+    """Whether the kernel maps, and gives the gradients, as PyTorch does, by a few tokens."""
+    x, weight, upstream = (
+        torch.arange(rows * columns, device="cpu").view(rows, columns).mul(0.37).sin().bfloat16()
+        for rows, columns in ((35, 64), (32, 64), (35, 32))
+    )
+    bias = weight[0, :PANEL].contiguous()
+    mapped, of_x, of_weight = (x.new_full(size, torch.nan) for size in ((35, 32), (35, 64), (32, 64)))
+    found = (
+        _map(made, x, _lay_rows(made, weight), bias, mapped),
+        _map(made, upstream, _lay_columns(made, weight), None, of_x),
+        _gather(made, upstream, x, of_weight.float()),
+    )
+    wide, rows, over = x.float(), weight.float(), upstream.float()
+    wanted = (F.linear(wide, rows, bias.float()), over @ rows, over.T @ wide)
+    return all(bool((a.float() - b).abs().max() < 0.01 * b.abs().max()) for a, b in zip(found, wanted, strict=True))
 
 
 def can_map(weight: Tensor) -> bool:
-    """Whether the kernel is there and takes a weight `[out, in]`."""
-    fits = weight.dtype == torch.bfloat16 and weight.device.type == "cpu" and not any(x % PANEL for x in weight.shape)
-    return fits and not isinstance(kernel(), str)
+    """Whether the kernel is there and takes a frozen weight `[out, in]`."""
+    return weight.dtype == torch.bfloat16 and _fits(weight) and not isinstance(kernel(), str)
 
 
 def lay_out(weight: Tensor) -> Tensor:
-    """Lay a weight `[out, in]` out as the unit reads it, `[out / 32, in / 2, 32, 2]`: pairs along the inputs."""
-    outputs, inputs = weight.shape
-    return weight.view(outputs // PANEL, PANEL, inputs // 2, 2).transpose(1, 2).contiguous()
+    """Lay a weight that `can_map` takes out as the unit reads it, `[out / 32, in / 2, 32, 2]`: pairs of inputs."""
+    return _lay_rows(_kernel(), weight)
 
 
 def plain_weight(laid_out: Tensor) -> Tensor:
     """Make the weight `[out, in]` again that `lay_out` was given."""
     blocks, pairs = laid_out.shape[:2]
-    return laid_out.transpose(1, 2).reshape(blocks * PANEL, 2 * pairs)
+    return laid_out.transpose(1, 2).reshape(blocks * PANEL, _PAIR * pairs)
+
+
+def can_read(x: Tensor, weight: Tensor) -> bool:
+    """Whether `tile_linear`, which checks nothing, takes activations `[..., in]` for a weight laid out."""
+    return x.dtype == torch.bfloat16 and x.shape[-1] == _PAIR * weight.shape[1] and _is_plain(x)
 
 
 def tile_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Map `[..., in]` to `[..., out]`; without gradient.
+    """Map `[..., in]` to `[..., out]` by a frozen weight; without gradient.
 
     Args:
-        x: Activations, bfloat16.
-        weight: As `lay_out` returns it, of one that `can_map` takes.
-        bias: `[out]`, bfloat16, or None.
+        x: Activations that `can_read` takes.
+        weight: As `lay_out` returns it.
+        bias: `[out]`, bfloat16 and dense, or None.
     """
-    made = kernel()
-    assert isinstance(made, TeamKernel)
-    tokens = x.reshape(-1, x.shape[-1])
-    if tokens.stride(1) != 1:
-        tokens = tokens.contiguous()
-    return _map(made, tokens, weight, bias).view(*x.shape[:-1], len(weight) * PANEL)
+    return _map(_kernel(), _rows(x), weight, bias).view(*x.shape[:-1], len(weight) * PANEL)
 
 
-def _map(made: TeamKernel, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    (count, inputs), outputs = tokens.shape, len(weight) * PANEL
-    found = tokens.new_empty(count, outputs)
-    parts, panels = _divide(-(-count // PANEL), TASKS * torch.get_num_threads())
-    given = _Linear(
-        tokens.data_ptr(),
-        weight.data_ptr(),
-        None if bias is None else bias.data_ptr(),
-        found.data_ptr(),
-        tokens.stride(0),
-        count,
-        inputs,
-        outputs,
+def trained_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Map `[..., in]` to `[..., out]` as `torch.nn.functional.linear`, with gradients.
+
+    The kernel computes where bfloat16 is asked for, by autocast or by both operands, and its gradient of a float32
+    weight is not rounded to bfloat16; elsewhere PyTorch computes.
+
+    Args:
+        x: Activations.
+        weight: `[out, in]`.
+        bias: `[out]`, or None.
+    """
+    autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    in_half = autocast or x.dtype == weight.dtype == torch.bfloat16
+    if not in_half or not _takes(x, weight):
+        return F.linear(x, weight, bias)
+    mapped: Tensor = _TileLinear.apply(x.bfloat16(), weight, None if bias is None else bias.bfloat16().contiguous())
+    return mapped
+
+
+def _takes(x: Tensor, weight: Tensor) -> bool:
+    formats = (torch.float32, torch.bfloat16)
+    if x.dtype not in formats or weight.dtype not in formats or type(weight) not in (Tensor, nn.Parameter):
+        return False
+    return _is_plain(x) and x.numel() > 0 and _fits(weight) and x.shape[-1] == weight.shape[1]
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether a tensor has memory on the CPU that a kernel can read, and there is one."""
+    if torch.compiler.is_compiling() or type(x) is not Tensor or x.device.type != "cpu" or is_batched(x):
+        return False
+    return not isinstance(kernel(), str)
+
+
+def _fits(weight: Tensor) -> bool:
+    return weight.device.type == "cpu" and not any(size % PANEL for size in weight.shape)
+
+
+class _TileLinear(torch.autograd.Function):
+    """Lays the weight out in each direction."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return tile_linear(x, _lay_rows(_kernel(), weight), bias)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        if torch.is_grad_enabled() or is_batched(upstream):  # It is differentiated again, or many times at once.
+            return _differentiate(x, weight, upstream, wanted)
+        made, rows = _kernel(), _rows(upstream)
+        of_x = _map(made, rows, _lay_columns(made, weight), None).view(x.shape) if wanted[0] else None
+        of_weight = _gather(made, rows, _rows(x)).to(weight.dtype) if wanted[1] else None
+        return of_x, of_weight, rows.sum(0) if wanted[2] else None
+
+
+def _differentiate(
+    x: Tensor, weight: Tensor, upstream: Tensor, wanted: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients by PyTorch's own operations."""
+    rows = upstream.reshape(-1, upstream.shape[-1])
+    return (
+        upstream @ weight.to(upstream.dtype) if wanted[0] else None,
+        (rows.transpose(0, 1) @ x.flatten(0, -2)).to(weight.dtype) if wanted[1] else None,
+        rows.sum(0) if wanted[2] else None,
     )
-    made.run(given, parts, panels * inputs * PANEL // 2 + _BLOCKS, _SCRATCH)
+
+
+def _kernel() -> Kernel:
+    made = kernel()
+    assert isinstance(made, Kernel), made
+    return made
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Return `[..., columns]` as `[rows, columns]` whose rows are dense."""
+    rows = x.reshape(-1, x.shape[-1])
+    return rows if rows.stride(1) == 1 else rows.contiguous()
+
+
+def _lay_rows(made: Kernel, weight: Tensor) -> Tensor:
+    """Lay a weight `[out, in]` out for maps of its inputs, `[out / 32, in / 2, 32, 2]`."""
+    outputs, inputs = weight.shape
+    return _lay_out(made.lay_rows, weight, outputs // PANEL, inputs)
+
+
+def _lay_columns(made: Kernel, rows: Tensor) -> Tensor:
+    """Lay `[count, columns]` out to be summed over rows, `[columns / 32, count / 2, 32, 2]`, 0 to whole panels."""
+    count, columns = rows.shape
+    return _lay_out(made.lay_columns, rows, columns // PANEL, -(-count // PANEL) * PANEL)
+
+
+def _lay_out(function: TeamKernel, matrix: Tensor, blocks: int, summed: int) -> Tensor:
+    matrix = _rows(matrix.detach())
+    found = matrix.new_empty(blocks, summed // _PAIR, PANEL, _PAIR, dtype=torch.bfloat16)
+    parts, _ = _divide(blocks, torch.get_num_threads())
+    function.run(_Layout(_Matrix.of(matrix), found.data_ptr()), parts, 0, _SCRATCH)
     return found
 
 
+def _map(made: Kernel, rows: Tensor, right: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+    """Multiply rows `[count, K]` by a right operand: bfloat16 `[count, out]`."""
+    found = rows.new_empty(len(rows), len(right) * PANEL) if out is None else out
+    cached = rows.numel() * rows.element_size() // CACHED + 1
+    parts, panels = _divide(-(-len(rows) // PANEL), max(cached, TASKS * torch.get_num_threads()))
+    made.map.run(_product(rows, right, bias, found), parts, panels * rows.shape[1] * PANEL // 2 + _BLOCKS, _SCRATCH)
+    return found
+
+
+def _gather(made: Kernel, upstream: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Sum the outer products of rows: float32 `[out, in]` of `[count, out]` and `[count, in]`."""
+    right = _lay_columns(made, rows)
+    found = rows.new_empty(upstream.shape[1], rows.shape[1], dtype=torch.float32) if out is None else out
+    parts, _ = _divide(upstream.shape[1] // PANEL, TASKS * torch.get_num_threads())
+    size = right.shape[1] * _PAIR * PANEL // 2
+    made.gather.run(_product(upstream, right, None, found), parts, size, _SCRATCH)
+    return found
+
+
+def _product(left: Tensor, right: Tensor, bias: Tensor | None, out: Tensor) -> _Product:
+    pointers = (right.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr())
+    return _Product(_Matrix.of(left), *pointers, out.shape[1])
+
+
 @lru_cache(maxsize=64)
-def _divide(panels: int, parts: int) -> tuple[Tensor, int]:
-    """Divide panels into ranges, and return the length of the longest."""
-    ranges = divide_work([1] * panels, parts)
-    return ranges, int((ranges[:, 1] - ranges[:, 0]).max()) if panels else 0
+def _divide(count: int, parts: int) -> tuple[Tensor, int]:
+    """Divide panels or blocks into ranges, and return the length of the longest."""
+    ranges = divide_work([1] * count, parts)
+    return ranges, int((ranges[:, 1] - ranges[:, 0]).max()) if count else 0

@@ -13,9 +13,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TILES
+#define MATRIX_UNIT
 #define SIDE 16      /* rows of a tile, and its 32-bit numbers along a row */
-#define TURNED 128   /* pairs of a left operand that are turned at once */
+#define TURNED 128   /* pairs of a left operand that are turned at once; blocks of long samples have more */
+
+/* Compilers do not see that tiles are read from memory: what is written before has to be there. */
+#define WRITTEN() __asm__ volatile("" ::: "memory")
 
 /* Whether this process may use tiles: Linux keeps room for them once asked, and asking again is harmless. */
 static int has_tiles(void) {
@@ -42,6 +45,7 @@ static void shape_tiles(int rows, int pairs) {
         shapes.rows[tile] = (uint8_t)(right ? pairs : late ? second : first);
         shapes.bytes[tile] = (uint16_t)(shapes.rows[tile] ? left ? 4 * pairs : 4 * SIDE : 0);
     }
+    WRITTEN();
     _tile_loadconfig(&shapes);
 }
 
@@ -59,6 +63,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const uint32_t 
 }
 
 static inline __attribute__((always_inline)) void start_sums(const float *c, int64_t c_row, int second, int two, int add) {
+    WRITTEN();
     if (!add) {
         _tile_zero(0);
         _tile_zero(1);
@@ -138,6 +143,7 @@ static void multiply_by_tiles(int m, int n, int k, const uint32_t *a, int64_t do
                     if (i < rest) memcpy(last_right + i * 2 * SIDE, right + i * b_row, 4 * width);
                     else memset(last_right + i * 2 * SIDE, 0, 4 * width);
                 }
+                WRITTEN();
                 multiply_tiles(last_left, SIDE, last_right, 2 * SIDE, second, two);
             }
             store_sums(out, c_row, second, two);

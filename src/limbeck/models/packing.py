@@ -44,11 +44,12 @@ class PackedLinear(nn.Module):
             self.weight = tile_linear.lay_out(weight)
         else:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-        self.bias = None if linear.bias is None else linear.bias.detach()
+        self.bias = None if linear.bias is None else linear.bias.detach().to(weight.dtype).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., in]` to `[..., out]`."""
-        if x.requires_grad or x.dtype != self.weight.dtype:
+        readable = tile_linear.can_read(x, self.weight) if self.in_tiles else x.dtype == self.weight.dtype
+        if x.requires_grad or not readable:
             return F.linear(x, self._plain_weight().to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
         if self.in_tiles:
             return tile_linear.tile_linear(x, self.weight, self.bias)

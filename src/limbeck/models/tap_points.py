@@ -3,7 +3,7 @@
 One registered attention function hands out query, key, value and context of any family. It wraps SDPA, so fast
 attention stays on and no projection is computed twice. Families that do not go through
 `transformers.AttentionInterface` are tapped by hooks on their maps, or refused, never silently left out. Plain dropout
-modules draw by limbeck's own dropout, which is faster on a CPU.
+modules and linear maps compute by limbeck's own kernels, which are faster on a CPU.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from transformers.masking_utils import sdpa_mask
 
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
+from limbeck.kernels.tile_linear import trained_linear
 from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.families import Projections
 from limbeck.models.packing import Packing
@@ -208,13 +209,24 @@ def attach_dropout(model: nn.Module) -> None:
             module.__dict__["forward"] = partial(_drop, module)
 
 
+def attach_linear_maps(model: nn.Module) -> None:
+    """Let the plain linear maps of a model compute by `trained_linear`; nothing else of them changes."""
+    for module in model.modules():
+        if type(module) is nn.Linear and "forward" not in module.__dict__:
+            module.__dict__["forward"] = partial(_map, module)
+
+
 def detach(model: nn.Module) -> None:
-    """Undo `attach_attention` and `attach_dropout`."""
+    """Undo `attach_attention`, `attach_dropout` and `attach_linear_maps`."""
     for module in model.modules():
         module.__dict__.pop(_RECORDER, None)
-        if type(module) is nn.Dropout:
-            module.__dict__.pop("forward", None)
+        if getattr(module.__dict__.get("forward"), "func", None) in (_drop, _map):
+            del module.__dict__["forward"]
 
 
 def _drop(module: nn.Dropout, x: Tensor) -> Tensor:
     return fast_dropout(x, module.p, module.training)
+
+
+def _map(module: nn.Linear, x: Tensor) -> Tensor:
+    return trained_linear(x, module.weight, module.bias)
