@@ -92,7 +92,6 @@ class StreamTap(AbstractContextManager["StreamTap"]):
                     last.set_submodule(path, nn.Identity().train(last.training))
         self._blocks = list(dict.fromkeys(blocks(model)))
         tap_points.attach_dropout(model)
-        tap_points.attach_linear_maps(model)
         self._install()
         if whole is not None:
             try:

@@ -21,6 +21,7 @@ from limbeck.models.families import embedding_tables, family_of
 from limbeck.models.packing import padded_batch_positions, rows_of_tokens
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.tap_points import attach_linear_maps
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, LossTerm
 from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
@@ -318,6 +319,7 @@ class DistillationModule(nn.Module):
         self.reader = teacher if isinstance(teacher, TeacherReader) else TeacherReader(teacher, terms, pooling=pooling)
         keys = {key for term in terms for key in term.student}
         self.student_tap = StreamTap(student, keys, pooling=pooling, from_hidden=self.reader.from_hidden)
+        attach_linear_maps(student)  # The tap, when it is closed, takes it off.
 
     def forward(
         self,
