@@ -218,12 +218,42 @@ def test_gradients_are_differentiated_again():
         (draw(3, 40), draw(32, 40), None),
         (draw(3, 64).half(), draw(32, 64).half(), None),
         (draw(0, 64), draw(32, 64), None),
+        (draw(3, 64), draw(32, 64), draw(1)),
+        (draw(3, 64), draw(64), None),
     ],
-    ids=["float32", "float64", "40 inputs", "float16", "no tokens"],
+    ids=["float32", "float64", "40 inputs", "float16", "no tokens", "one bias", "one output"],
 )
 def test_other_products_are_pytorchs_own(operands, monkeypatch):
     monkeypatch.setattr(module._TileLinear, "apply", lambda *_: pytest.fail("the kernel was asked"))
     assert torch.equal(trained_linear(*operands), F.linear(*operands))
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("shape", [(64,), (5, 64), (2, 5, 64)], ids=str)
+def test_results_can_be_changed_in_place(shape):
+    x, weight = draw(*shape), draw(32, 64).requires_grad_()
+    grads = []
+    for function in (trained_linear, F.linear):
+        found = function(x, weight, None)
+        found += 1
+        found.relu_()
+        grads.append(torch.autograd.grad(found.sum(), weight)[0])
+    torch.testing.assert_close(*grads, rtol=2e-2, atol=5e-2)
+
+
+@unit
+@pytest.mark.usefixtures("compiler")
+def test_formats_and_transforms_are_as_of_pytorch():
+    x, weight = draw(3, 64), draw(32, 64)
+    with torch.autocast("cpu", torch.float16):
+        assert trained_linear(x, weight, None).dtype == F.linear(x, weight).dtype == torch.float16
+    for function in (trained_linear, F.linear):
+        assert torch.func.grad(lambda w, f=function: f(x, w, None).sum())(weight).shape == weight.shape
+        assert torch.func.vmap(lambda w, f=function: f(x, w, None))(weight.expand(2, 32, 64)).shape == (2, 3, 32)
+    first = x[0].clone().requires_grad_()
+    (of_x,) = torch.autograd.grad(trained_linear(first, weight, None).square().sum(), first, create_graph=True)
+    assert torch.autograd.grad(of_x.sum(), first)[0].shape == first.shape
 
 
 @unit

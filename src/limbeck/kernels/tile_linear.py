@@ -132,26 +132,30 @@ def trained_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Map `[..., in]` to `[..., out]` as `torch.nn.functional.linear`, with gradients.
 
     The kernel computes where bfloat16 is asked for, by autocast or by both operands, and its gradient of a float32
-    weight is not rounded to bfloat16; elsewhere PyTorch computes.
+    weight is not rounded to bfloat16; elsewhere, and where gradients are differentiated again, PyTorch computes.
 
     Args:
         x: Activations.
         weight: `[out, in]`.
         bias: `[out]`, or None.
     """
-    autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    in_half = autocast or x.dtype == weight.dtype == torch.bfloat16
-    if not in_half or not _takes(x, weight):
+    autocast = torch.is_autocast_enabled("cpu")
+    formats = {torch.get_autocast_dtype("cpu")} if autocast else {x.dtype, weight.dtype}
+    if formats != {torch.bfloat16} or not _takes(x, weight, bias):
         return F.linear(x, weight, bias)
     mapped: Tensor = _TileLinear.apply(x.bfloat16(), weight, None if bias is None else bias.bfloat16().contiguous())
     return mapped
 
 
-def _takes(x: Tensor, weight: Tensor) -> bool:
+def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     formats = (torch.float32, torch.bfloat16)
     if x.dtype not in formats or weight.dtype not in formats or type(weight) not in (Tensor, nn.Parameter):
         return False
-    return _is_plain(x) and x.numel() > 0 and _fits(weight) and x.shape[-1] == weight.shape[1]
+    fits = x.numel() > 0 and x.shape[-1] == weight.shape[-1] and _fits(weight)
+    given = [x, weight, *([] if bias is None else [bias])]
+    if not fits or any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in given):
+        return False
+    return _is_plain(x) and (bias is None or (bias.shape == weight.shape[:1] and bias.device.type == "cpu"))
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -162,7 +166,7 @@ def _is_plain(x: Tensor) -> bool:
 
 
 def _fits(weight: Tensor) -> bool:
-    return weight.device.type == "cpu" and not any(size % PANEL for size in weight.shape)
+    return weight.dim() == 2 and weight.device.type == "cpu" and not any(size % PANEL for size in weight.shape)
 
 
 class _TileLinear(torch.autograd.Function):
@@ -171,7 +175,10 @@ class _TileLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return tile_linear(x, _lay_rows(_kernel(), weight), bias)
+        # Of a view autograd would forbid operations in place.
+        found = x.new_empty(*x.shape[:-1], len(weight))
+        _map(_kernel(), _rows(x), _lay_rows(_kernel(), weight), bias, found.view(-1, len(weight)))
+        return found
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -192,7 +199,7 @@ def _differentiate(
     rows = upstream.reshape(-1, upstream.shape[-1])
     return (
         upstream @ weight.to(upstream.dtype) if wanted[0] else None,
-        (rows.transpose(0, 1) @ x.flatten(0, -2)).to(weight.dtype) if wanted[1] else None,
+        (rows.transpose(0, 1) @ x.reshape(-1, x.shape[-1])).to(weight.dtype) if wanted[1] else None,
         rows.sum(0) if wanted[2] else None,
     )
 
