@@ -24,7 +24,7 @@ def compiler():
 def poorer_compiler(request, compiler, tmp_path):
     """A compiler that does not know some instructions, for processors that lack them."""
     if platform.machine() != "x86_64":
-        pytest.skip("names instructions of this processor")
+        pytest.skip("the options are those of compilers for x86-64")
     own = tmp_path / "cc"
     own.write_text(f'#!/bin/sh\nexec {compiler} "$@" {request.param}\n')
     own.chmod(0o755)

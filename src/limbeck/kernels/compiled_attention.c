@@ -257,6 +257,3 @@ int multiplies_pairs(void) {
     return 0;
 #endif
 }
-
-/* Whether they take its matrix unit. */
-int multiplies_tiles(void) { return has_tiles(); }

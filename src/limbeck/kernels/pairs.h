@@ -74,7 +74,7 @@ static int rows_at_once(int64_t block, int length) {
  */
 static void multiply_pairs(int m, int n, int k, const uint32_t *a, int64_t down, int64_t along, const uint32_t *b,
                            int64_t b_row, float *c, int64_t c_row, int add) {
-    if (has_tiles()) {
+    if (multiplies_tiles()) {
         multiply_by_tiles(m, n, k, a, down, along, b, b_row, c, c_row, add);
         return;
     }

@@ -166,5 +166,3 @@ NONE(lay_columns, layout)
 NONE(map, product)
 NONE(gather, product)
 #endif
-
-int multiplies_tiles(void) { return has_tiles(); }

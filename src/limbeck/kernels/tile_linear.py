@@ -1,8 +1,9 @@
 """Linear maps in bfloat16 by a CPU's matrix unit (Intel's AMX), frozen or trained: y = x Wᵀ + b, summed in float32.
 
-oneDNN's product of PyTorch takes a weight of 768 outputs on one thread alone, and rounds the gradient of a weight to
-bfloat16. Here each thread takes some panels of 32 tokens through all outputs, a weight is laid out as the unit reads
-it, and its gradient stays in float32. All else is PyTorch's: other formats, and sizes that are no multiples of 32.
+oneDNN's product of PyTorch is no faster on two threads than on one for a weight of 768 outputs, and the gradient of a
+weight is rounded to bfloat16. Here each thread takes some panels of 32 tokens through all outputs, a weight is laid out
+as the unit reads it, and its gradient stays in float32. All else is PyTorch's: other formats, and sizes that are no
+multiples of 32.
 """
 
 import ctypes

@@ -21,7 +21,7 @@
 #define WRITTEN() __asm__ volatile("" ::: "memory")
 
 /* Whether this process may use tiles: Linux keeps room for them once asked, and asking again is harmless. */
-static int has_tiles(void) {
+int multiplies_tiles(void) {
     static int known; /* 0: not yet */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!answer) {
@@ -153,7 +153,7 @@ static void multiply_by_tiles(int m, int n, int k, const uint32_t *a, int64_t do
 }
 
 #else
-static int has_tiles(void) { return 0; }
+int multiplies_tiles(void) { return 0; }
 static void multiply_by_tiles(int m, int n, int k, const uint32_t *a, int64_t down, int64_t along, const uint32_t *b,
                               int64_t b_row, float *c, int64_t c_row, int add) {
     (void)m, (void)n, (void)k, (void)a, (void)down, (void)along, (void)b, (void)b_row, (void)c, (void)c_row, (void)add;
