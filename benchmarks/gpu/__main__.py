@@ -79,8 +79,9 @@ def measure_part(started: Started, seconds: float) -> Row:
         stop(started)
     rows = [json.loads(line) for line in started.rows.read_text(encoding="utf-8").splitlines()]
     problem = rows.pop()["problem"] if status == "failed" and rows and set(rows[-1]) == {"problem"} else None
-    if status == "failed":
+    if status != "done":
         sys.stderr.write(started.log.read_text(encoding="utf-8", errors="replace")[-4000:])
+    if status == "failed":
         problem = problem or f"the process ended with {process.returncode}"
     took = round(time.monotonic() - began, 1)
     return {"part": started.part.name, "status": status, "seconds": took, "problem": problem, "rows": rows}

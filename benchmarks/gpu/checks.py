@@ -25,10 +25,14 @@ def measure(request: Request) -> Iterator[Row]:
     # Compilers take most of the time. pytest-benchmark, where it is installed, warns of workers.
     workers = ["-n", "auto", "-p", "no:benchmark"] if find_spec("xdist") else []
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *workers, *files]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    print(ran.stdout, ran.stderr)
-    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)s?\b", ran.stdout[-300:])}
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    lines = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        for line in running.stdout or ():
+            print(line, end="", flush=True)  # Into the part's log, which is shown where time runs out.
+            lines.append(line)
+    output = "".join(lines)
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)s?\b", output[-300:])}
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     yield {word: counts.get(word, 0) for word in WORDS} | {"names": failed}
-    if ran.returncode:
-        raise RuntimeError(f"pytest ended with {ran.returncode}: {', '.join(failed) or ran.stderr.strip()[-200:]}")
+    if running.returncode:
+        raise RuntimeError(f"pytest ended with {running.returncode}: {', '.join(failed) or output.strip()[-200:]}")

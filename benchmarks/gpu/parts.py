@@ -60,7 +60,7 @@ PARTS = (
     Part("step_large", "Whole steps, BERT-large to 6x384", "steps:measure_large", 150),
     Part("loop", "Host syncs in the training loop", "loop:measure", 40),
     Part("soft_labels", "Soft labels from hidden states", "losses:measure_soft_labels", 30),
-    Part("generation", "A generation of 12 students", "generation:measure", 50),
+    Part("generation", "A generation of 12 students", "generation:measure", 75),
     Part("tests", "Tests marked `gpu`", "checks:measure", 120),
 )
 
