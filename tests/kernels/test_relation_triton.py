@@ -15,6 +15,7 @@ from limbeck.kernels import relation_kl_reference, relation_kl_triton
 from limbeck.objectives import relation_kl
 from tests.kernels.relation_cases import DEVICE, changed, doubles, draw, run
 from tests.support.masks import make_mask
+from tests.support.tensors import errors
 
 either_pair = pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "pair"])
 
@@ -55,13 +56,22 @@ def test_every_head_size_and_dtype(sizes, dtype, symmetric):
 
 @either_pair
 def test_a_common_offset_of_all_vectors_costs_nothing(symmetric):
-    """Outlier coordinates, as transformers have them: logits of thousands, of which differences of a few matter."""
-    tensors = draw_here(32, sizes=(32, 32), symmetric=symmetric, near=0.05, dtype=torch.float64)
-    offset = 90.0 * (torch.arange(64, device=DEVICE) % 32 < 2)
-    tensors = changed(tensors, lambda x: (x + offset).bfloat16())
-    _, gradient = run(relation_kl_triton, tensors)
-    (_, plain), (_, exact) = run(relation_kl_reference, tensors), run(relation_kl_reference, doubles(tensors))
-    assert (gradient - exact).norm() <= 2 * (plain - exact).norm()
+    """Outlier coordinates, as transformers have them: logits of thousands, of which differences of a few matter.
+
+    Roundings of a few large products decide about a draw, so that the error is that of several.
+    """
+    offset, found = 90.0 * (torch.arange(64, device=DEVICE) % 32 < 2), []
+    for seed in range(8):
+        tensors = draw_here(32, seed=seed, sizes=(32, 32), symmetric=symmetric, near=0.05, dtype=torch.float64)
+        tensors = changed(tensors, lambda x: (x + offset).bfloat16())
+        ways = (
+            (relation_kl_triton, tensors),
+            (relation_kl_reference, tensors),
+            (relation_kl_reference, doubles(tensors)),
+        )
+        found.append([run(function, given) for function, given in ways])
+    own, plain, exact = zip(*found, strict=True)
+    assert errors(own, exact)[1] <= 2 * errors(plain, exact)[1]
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in multiply:RuntimeWarning")  # NumPy's, interpreting

@@ -1,5 +1,7 @@
 """The linear form of the score distance against the scores themselves, far from and close to the teacher."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -64,6 +66,23 @@ def test_neither_the_way_nor_its_chunks_matter(short, chunk, name, monkeypatch):
             found = run(by_kernel, [x.to(dtype) for x in given], mask, upstream=-2.5)
             torch.testing.assert_close([x.double() for x in found], [*wanted], rtol=tolerance, atol=20 * tolerance)
             assert mask is None or not found[1][:, ~mask].any()
+
+
+@either_way
+def test_an_accelerator_computes_a_batch_at_once(short, monkeypatch):
+    """Where a CPU takes it sample by sample, so that blocks stay in cache."""
+    monkeypatch.setattr("limbeck.kernels.score_gram.SHORT", short)
+    monkeypatch.setattr("limbeck.kernels.score_gram.autocast_off", lambda device: nullcontext())  # None for "meta".
+    made, numbers, bmm = [], [], torch.bmm
+    monkeypatch.setattr(torch, "bmm", lambda *given, **options: made.append(1) or bmm(*given, **options))
+    for device in ("meta", "cpu"):
+        made.clear()
+        streams = [torch.zeros(64, 128, width, device=device) for width in (24, 24, 48, 48)]
+        score_distance(*streams, heads=12)
+        numbers.append(len(made))
+    at_once, in_turns = numbers
+    assert at_once <= 6
+    assert in_turns >= 16 * at_once
 
 
 @pytest.mark.parametrize("near", FAR_AND_NEAR)

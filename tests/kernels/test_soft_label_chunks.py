@@ -176,6 +176,17 @@ def test_float16_gradients_below_its_least_number():
     assert (errors([found[1:]], [wanted[1:]]) <= 1e-2).all()
 
 
+@pytest.mark.parametrize("classes", [7, 64, 1000, 250_002])
+def test_an_accelerator_gets_blocks_of_whole_tiles_and_a_rest(classes):
+    weight = torch.empty(classes, 768, dtype=torch.bfloat16, device="meta")
+    blocks = soft_label_chunks._class_blocks(Head(weight, weight, None), 268, torch.float32)
+    assert [x for block in blocks for x in range(classes)[block]] == list(range(classes))
+    sizes = [block.stop - block.start for block in blocks]
+    assert all(size % 64 == 0 for size in sizes[:-1])
+    assert sizes[-1] % 64 == 0 or sizes[-1] < 64
+    assert max(sizes) * 768 <= soft_label_chunks.DEVICE_CONVERTED
+
+
 @either_host
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_no_logits_of_all_rows(dtype, on_host, monkeypatch):

@@ -48,6 +48,7 @@ def make_step(method):
     return step
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("method", ["minilmv2", "hidden_states", "output_distribution", "sentence_embedding"])
 def test_a_packed_step_waits_for_nothing_and_has_the_gradient_of_a_padded_one(method):
     gradients = []

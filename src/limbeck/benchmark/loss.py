@@ -103,19 +103,21 @@ def benchmark_of(objective: str) -> Benchmark:
 
 def make_inputs(case: LossCase) -> Inputs:
     """Draw the random streams of a case; nothing larger than them is ever resident."""
-    generator = torch.Generator().manual_seed(0)
+    device = torch.device(case.device)
+    generator = torch.Generator(device).manual_seed(0)  # Output weights of a large vocabulary take seconds on a CPU.
 
     def normal(*shape: int, deviation: float = 1.0) -> Tensor:
-        drawn = torch.empty(shape, dtype=as_dtype(case.dtype)).normal_(std=deviation, generator=generator)
-        return drawn.to(case.device)
+        drawn = torch.empty(shape, dtype=as_dtype(case.dtype), device=device)
+        return drawn.normal_(std=deviation, generator=generator)
 
     student, teacher, options = benchmark_of(case.objective).inputs(case, normal)
     for x in student:
         x.requires_grad_()
     lengths = torch.full((case.batch, 1), case.length)
     if case.mask == "ragged":
-        lengths = torch.randint(max(1, case.length // 2), case.length + 1, (case.batch, 1), generator=generator)
-    return Inputs(student, teacher, (torch.arange(case.length) < lengths).to(case.device), options)
+        drawn = torch.Generator().manual_seed(1)
+        lengths = torch.randint(max(1, case.length // 2), case.length + 1, (case.batch, 1), generator=drawn)
+    return Inputs(student, teacher, (torch.arange(case.length) < lengths).to(device), options)
 
 
 def run_loss(backend: Callable[..., LossTerm], inputs: Inputs) -> Tensor:

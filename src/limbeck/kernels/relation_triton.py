@@ -96,8 +96,8 @@ class Launch:
         self.vectors = [x if x.stride(-1) == 1 else x.contiguous() for x in given]
         self.strides = [stride for x in self.vectors for stride in x.stride()[:2]]
         self.sizes = student[0].shape[-1] // heads, teacher[0].shape[-1] // heads
-        # From a product of vectors to a base-2 logit.
-        self.scales = [1 / (math.log(2) * math.sqrt(size)) for size in self.sizes]
+        # The kernels' 1, and the factors from a product of vectors to a base-2 logit.
+        self.factors = [1.0, *(1 / (math.log(2) * math.sqrt(size)) for size in self.sizes)]
         batch, length, _ = student[0].shape
         self.tiles = plan_tiles(length, *self.sizes, wide=any(x.dtype == torch.float32 for x in given))
         self.programs = math.ceil(length / self.tiles.tokens) * batch * heads
@@ -115,7 +115,7 @@ class Launch:
             "num_warps": self.tiles.warps,
             # Loads that are copied ahead are of four bytes each; many programs on a multiprocessor hide them as well.
             "num_stages": 1,
-            "enable_fp_fusion": True,
+            "enable_fp_fusion": False,  # Kernels say themselves where a product and a sum are joined.
         }
 
 
@@ -235,7 +235,7 @@ def _forward(
         tokens = launch.tiles.tokens
         with on_device_of(student_a):
             relation_forward_kernel[(launch.programs,)](
-                *launch.vectors, launch.mask, divergence, *terms, length, heads, *launch.scales, *launch.strides,
+                *launch.vectors, launch.mask, divergence, *terms, length, heads, *launch.factors, *launch.strides,
                 CAUSAL=causal, ROWS=tokens, COLUMNS=tokens, **launch.constants,
             )  # fmt: skip
     return divergence.sum(dtype=torch.float64).float(), terms[0], terms[1]
@@ -287,7 +287,7 @@ def _gradient(
         with on_device_of(student_own):
             relation_gradient_kernel[(programs,)](
                 *launch.vectors, launch.mask, student_terms, teacher_terms, upstream, gradient,
-                length, heads, *launch.scales, 1 / math.sqrt(size), *launch.strides,
+                length, heads, *launch.factors, 1 / math.sqrt(size), *launch.strides,
                 AS_ROWS=as_rows, AS_COLUMNS=as_columns, CAUSAL=causal, PRECISION=gradient_precision(student_own),
                 OWN=tokens, OTHERS=tokens, **launch.constants,
             )  # fmt: skip

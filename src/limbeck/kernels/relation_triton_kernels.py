@@ -1,17 +1,19 @@
 """The Triton kernels of `relation_kl`; importing this file needs Triton, so only `relation_triton` does, when it runs.
 
 A program has a tile of rows of one unit (a head of a sample) and goes over the columns tile by tile, as flash
-attention does. Logits are in base 2. With m the greatest logit of a row so far, s = Σ exp2(z − m) and
-w = Σ exp2(z_T − m_T) · ((z_T − m_T) − (z_S − m_S)) over the columns so far:
+attention does. With p a row's products of vectors, m the greatest of them so far, and z = (p − m) / (ln 2 · √d) their
+differences as base-2 logits, s = Σ exp2(z) and w = Σ exp2(z_T) · (z_T − z_S) over the columns so far:
 
     KL = ln 2 · (w / s_T + log2(s_S / s_T))
-    G = ∂KL/∂(student logits, natural) = exp2(z_S − m_S − log2 s_S) − exp2(z_T − m_T − log2 s_T)
+    G = ∂KL/∂(student logits, natural) = exp2(z_S − log2 s_S) − exp2(z_T − log2 s_T)
     ∂KL/∂student_a = G · student_b / √d
     ∂KL/∂student_b = Gᵀ · student_a / √d
 
 Differences are taken after each model's greatest is off, as in `relation_block`. A log-sum-exp is kept as its two
 terms, m and log2 s: their sum would be rounded at the size of m, by the same for all of a row, which vectors with a
-common offset multiply: beyond logits of some hundreds the gradient would mean nothing.
+common offset multiply: beyond logits of some hundreds the gradient would mean nothing. Both passes round alike, or a
+row's probabilities would not sum to 1: multiplications and additions are joined where `tl.fma` says so, and nowhere
+else.
 Vectors are read where they lie, `[B, L, heads · d]`, each token with its stride; coordinates past d count as 0.
 """
 
@@ -21,8 +23,8 @@ Vectors are read where they lie, `[B, L, heads · d]`, each token with its strid
 import triton
 import triton.language as tl
 
-# Finite, so that differences of masked logits are finite too; its exp2 is exactly 0.
-MASKED_LOGIT = tl.constexpr(-1e30)
+# Finite, so that differences of masked products are finite too; exp2 of it, scaled, is exactly 0.
+MASKED_PRODUCT = tl.constexpr(-1e30)
 LN_2 = tl.constexpr(0.6931471805599453)
 
 
@@ -36,7 +38,7 @@ def _load(vectors, tokens, kept, stride, start, SIZE: tl.constexpr, CHUNK: tl.co
 
 
 @triton.jit
-def _logits(
+def _products(
     left,
     left_head,
     left_tokens,
@@ -47,18 +49,22 @@ def _logits(
     right_tokens,
     right_kept,
     right_stride,
-    scale,
+    one,
     SIZE: tl.constexpr,
     CHUNK: tl.constexpr,
     WIDEN: tl.constexpr,
 ):
-    """Base-2 logits `[left tokens, right tokens]`; `left` and `right` are the first chunks, loaded already."""
+    """Products `[left tokens, right tokens]`; `left` and `right` are the first chunks, loaded already.
+
+    Matrix units cut off what they add up, always towards 0, so that the sums of chunks are made outside of them. `one`
+    is 1, which compilers do not know: they would give a plain sum to the unit.
+    """
     products = tl.dot(left, tl.trans(right), input_precision="ieee")
     for start in range(CHUNK, SIZE, CHUNK):
         more_left = _load(left_head, left_tokens, left_kept, left_stride, start, SIZE, CHUNK, WIDEN)
         more_right = _load(right_head, right_tokens, right_kept, right_stride, start, SIZE, CHUNK, WIDEN)
-        products = tl.dot(more_left, tl.trans(more_right), products, input_precision="ieee")
-    return products * scale
+        products = tl.fma(tl.dot(more_left, tl.trans(more_right), input_precision="ieee"), one, products)
+    return products
 
 
 @triton.jit
@@ -90,6 +96,7 @@ def relation_forward_kernel(
     teacher_terms,
     length,
     heads,
+    one,
     student_scale,
     teacher_scale,
     student_a_batch,
@@ -113,8 +120,8 @@ def relation_forward_kernel(
 ):
     """Write of `ROWS` rows the divergence in nats, `[B, heads, L]`, and the terms of the models' log-sum-exps.
 
-    Terms are in base 2, `[B, heads, 2, L]`: each row's greatest logit, and the logarithm of its sum. Rows that are
-    not valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that cannot in bfloat16.
+    Terms are `[B, heads, 2, L]`: each row's greatest product, and the base-2 logarithm of its sum. Rows that are not
+    valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that cannot in bfloat16.
     """
     tiles = tl.cdiv(length, ROWS)
     unit, first = tl.program_id(0) // tiles, (tl.program_id(0) % tiles) * ROWS
@@ -133,50 +140,53 @@ def relation_forward_kernel(
     counted = _kept(valid, rows, length, MASKED)
     student_rows = _load(student_a, rows, counted, student_a_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
     teacher_rows = _load(teacher_a, rows, counted, teacher_a_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
-    student_most = tl.full([ROWS], MASKED_LOGIT, tl.float32)
-    teacher_most = tl.full([ROWS], MASKED_LOGIT, tl.float32)
+    student_most = tl.full([ROWS], MASKED_PRODUCT, tl.float32)
+    teacher_most = tl.full([ROWS], MASKED_PRODUCT, tl.float32)
     student_sum = tl.zeros([ROWS], tl.float32)
     teacher_sum = tl.zeros([ROWS], tl.float32)
     weighted = tl.zeros([ROWS], tl.float32)
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         seen = _kept(valid, columns, length, MASKED)
-        bias = tl.where(seen, 0.0, MASKED_LOGIT)
+        bias = tl.where(seen, 0.0, MASKED_PRODUCT)
         student_columns = _load(student_b, columns, seen, student_b_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
         teacher_columns = _load(teacher_b, columns, seen, teacher_b_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
-        student = _logits(
+        student = _products(
             student_rows, student_a, rows, counted, student_a_token,
             student_columns, student_b, columns, seen, student_b_token,
-            student_scale, STUDENT_SIZE, STUDENT_CHUNK, WIDEN,
+            one, STUDENT_SIZE, STUDENT_CHUNK, WIDEN,
         )  # fmt: skip
-        teacher = _logits(
+        teacher = _products(
             teacher_rows, teacher_a, rows, counted, teacher_a_token,
             teacher_columns, teacher_b, columns, seen, teacher_b_token,
-            teacher_scale, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
+            one, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
         )  # fmt: skip
         student += bias[None, :]
         teacher += bias[None, :]
         if CAUSAL:
             ahead = columns[None, :] > rows[:, None]
-            student = tl.where(ahead, MASKED_LOGIT, student)
-            teacher = tl.where(ahead, MASKED_LOGIT, teacher)
+            student = tl.where(ahead, MASKED_PRODUCT, student)
+            teacher = tl.where(ahead, MASKED_PRODUCT, teacher)
         student_new = tl.maximum(student_most, tl.max(student, 1))
         teacher_new = tl.maximum(teacher_most, tl.max(teacher, 1))
-        student -= student_new[:, None]
-        teacher -= teacher_new[:, None]
-        # While a row has seen nothing, its greatest is MASKED_LOGIT and its sums mean nothing: the first logit that it
-        # sees multiplies them by 0. A row that counts sees itself at least.
+        student = (student - student_new[:, None]) * student_scale
+        teacher = (teacher - teacher_new[:, None]) * teacher_scale
+        # While a row has seen nothing, its greatest is MASKED_PRODUCT and its sums mean nothing: the first product that
+        # it sees multiplies them by 0. A row that counts sees itself at least.
         student_exp = tl.exp2(student)
         teacher_exp = tl.exp2(teacher)
-        shift = (teacher_most - teacher_new) - (student_most - student_new)
-        rescale = tl.exp2(teacher_most - teacher_new)
-        weighted = rescale * (weighted + teacher_sum * shift) + tl.sum(teacher_exp * (teacher - student), 1)
+        student_shift = (student_most - student_new) * student_scale
+        teacher_shift = (teacher_most - teacher_new) * teacher_scale
+        rescale = tl.exp2(teacher_shift)
+        weighted += teacher_sum * (teacher_shift - student_shift)
+        weighted = rescale * weighted + tl.sum(teacher_exp * (teacher - student), 1)
         teacher_sum = rescale * teacher_sum + tl.sum(teacher_exp, 1)
-        student_sum = tl.exp2(student_most - student_new) * student_sum + tl.sum(student_exp, 1)
+        student_sum = tl.exp2(student_shift) * student_sum + tl.sum(student_exp, 1)
         student_most, teacher_most = student_new, teacher_new
     student_sum = tl.where(counted, student_sum, 1.0)
     teacher_sum = tl.where(counted, teacher_sum, 1.0)
-    bits = weighted / teacher_sum + tl.log2(student_sum / teacher_sum)
+    # Rounded to the nearest, so that the logarithm of a number by itself is 0.
+    bits = tl.div_rn(weighted, teacher_sum) + tl.log2(tl.div_rn(student_sum, teacher_sum))
     first_row = unit.to(tl.int64) * length
     inside = rows < length
     tl.store(divergence + first_row + rows, tl.where(counted, bits * LN_2, 0.0), mask=inside)
@@ -199,11 +209,11 @@ def _load_terms(terms, tokens, kept, other, length):
 
 
 @triton.jit
-def _probabilities(logits, most, log_sum, ahead, CAUSAL: tl.constexpr):
-    """Probabilities from base-2 logits and terms that broadcast to them; 0 where `ahead`, if `CAUSAL`."""
-    shifted = (logits - most) - log_sum
+def _probabilities(products, most, log_sum, scale, ahead, CAUSAL: tl.constexpr):
+    """Probabilities from products and terms that broadcast to them; 0 where `ahead`, if `CAUSAL`."""
+    shifted = tl.fma(products - most, scale, -log_sum)
     if CAUSAL:
-        shifted = tl.where(ahead, MASKED_LOGIT, shifted)
+        shifted = tl.where(ahead, MASKED_PRODUCT, shifted)
     return tl.exp2(shifted)
 
 
@@ -220,6 +230,7 @@ def relation_gradient_kernel(
     gradient,
     length,
     heads,
+    one,
     student_scale,
     teacher_scale,
     factor,
@@ -282,33 +293,33 @@ def relation_gradient_kernel(
         seen = _kept(valid, others, length, MASKED)
         student_right = _load(student_other, others, seen, student_other_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
         teacher_right = _load(teacher_other, others, seen, teacher_other_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
-        student = _logits(
+        student = _products(
             student_left, student_own, own, counted, student_own_token,
             student_right, student_other, others, seen, student_other_token,
-            student_scale, STUDENT_SIZE, STUDENT_CHUNK, WIDEN,
+            one, STUDENT_SIZE, STUDENT_CHUNK, WIDEN,
         )  # fmt: skip
-        teacher = _logits(
+        teacher = _products(
             teacher_left, teacher_own, own, counted, teacher_own_token,
             teacher_right, teacher_other, others, seen, teacher_other_token,
-            teacher_scale, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
+            one, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
         )  # fmt: skip
         if AS_ROWS and not AS_COLUMNS:
             # Where logits are symmetric, a row's log-sum-exp is at least its own logit, which is not negative: what
             # exp2 makes of others that are not valid is finite then, and meets vectors of zeros.
-            bias = tl.where(seen, 0.0, MASKED_LOGIT)
+            bias = tl.where(seen, 0.0, MASKED_PRODUCT)
             student += bias[None, :]
             teacher += bias[None, :]
         change = tl.zeros([OWN, OTHERS], tl.float32)
         if AS_ROWS:
             ahead = others[None, :] > own[:, None]
-            change += _probabilities(student, student_most[:, None], student_log[:, None], ahead, CAUSAL)
-            change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], ahead, CAUSAL)
+            change += _probabilities(student, student_most[:, None], student_log[:, None], student_scale, ahead, CAUSAL)
+            change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], teacher_scale, ahead, CAUSAL)
         if AS_COLUMNS:
             ahead = own[:, None] > others[None, :]
-            student_top, student_rest = _load_terms(student_terms, others, seen, -MASKED_LOGIT, length)
-            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, -MASKED_LOGIT, length)
-            change += _probabilities(student, student_top[None, :], student_rest[None, :], ahead, CAUSAL)
-            change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], ahead, CAUSAL)
+            student_top, student_rest = _load_terms(student_terms, others, seen, -MASKED_PRODUCT, length)
+            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, -MASKED_PRODUCT, length)
+            change += _probabilities(student, student_top[None, :], student_rest[None, :], student_scale, ahead, CAUSAL)
+            change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], teacher_scale, ahead, CAUSAL)
         if STUDENT_CHUNK < STUDENT_SIZE:
             student_right = _load(
                 student_other, others, seen, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, WIDEN

@@ -18,8 +18,10 @@ from torch import Tensor
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 
-# Numbers of one operand in float64, or scores, that a task has in work.
+# Numbers of one operand in float64, or scores, that a task has in work: on a CPU they stay in cache, and an accelerator
+# wants few launches.
 CHUNK = 1 << 18
+DEVICE_CHUNK = 1 << 26
 # The identity pays from this many tokens for each number of a student's and a teacher's head (measured on a CPU).
 SHORT = 3.5
 
@@ -71,12 +73,16 @@ def score_distance(
     with torch.no_grad(), autocast_off(device):
         grads = [x.new_empty(x.shape, dtype=given_dtype) for x in streams[:2]] if wanted else []
         numbers = heads * length * length if direct else length * max(width, teacher_q.shape[-1])
-        step = max(1, CHUNK // max(1, numbers))
+        step = max(1, _chunk_of(device) // max(1, numbers))
         chunks = (slice(start, min(start + step, batch)) for start in range(0, batch, step))
         totals = run_tasks([partial(compute, chunk) for chunk in chunks], device.type)
         total = (torch.stack(totals).sum() if totals else student_q.new_zeros(())).to(given_dtype)
     way_out = "leave it out of what is differentiated twice"
     return with_gradients(total, streams[:2] if wanted else (), grads, "attention_score_mse", way_out)
+
+
+def _chunk_of(device: torch.device) -> int:
+    return CHUNK if device.type == "cpu" else DEVICE_CHUNK
 
 
 def _by_identity(operands: Sequence[Tensor], scales: Sequence[float], grads: Sequence[Tensor]) -> Tensor:
@@ -99,7 +105,7 @@ def _by_scores(operands: Sequence[Tensor], scales: Sequence[float], grads: Seque
     (q, k, other_q, other_k), (own, other) = operands, scales
     total = sum_accumulator(q.device)
     units, length, _ = q.shape
-    rows_most = max(1, CHUNK // max(1, units * length))
+    rows_most = max(1, _chunk_of(q.device) // max(1, units * length))
     for top in range(0, length, rows_most):
         rows = slice(top, top + rows_most)
         # Both in the same operations: where the models agree, so does the rounding.

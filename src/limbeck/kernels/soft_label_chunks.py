@@ -29,6 +29,9 @@ CPU_SLICE = 1 << 18
 DEVICE_SLICE = 1 << 24
 # Numbers of a weight or of a product that exist in another dtype at a time.
 CONVERTED = 1 << 22
+DEVICE_CONVERTED = 1 << 26
+# Matrix units of accelerators are several times as fast on blocks of so many classes, or a multiple.
+DEVICE_CLASSES = 64
 # Tasks for each thread of a CPU: the last ones to finish are then short.
 TASKS_PER_THREAD = 4
 # Fewer logits are done before other threads would have woken up.
@@ -216,11 +219,15 @@ def _take(hidden: Tensor, rows: _Rows, counted: Tensor | None) -> Tensor:
 def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
     """Divide the classes among threads, and as far as weights or logits have to be converted to another dtype."""
     classes, width = head.weight.shape
-    same = head.weight.dtype == head.dtype == dtype
-    step = classes if same else max(1, CONVERTED // max(rows, width, 1))
-    if head.weight.device.type == "cpu" and torch.get_num_threads() > 1 and rows * classes >= FEW_LOGITS:
+    on_cpu, same = head.weight.device.type == "cpu", head.weight.dtype == head.dtype == dtype
+    converted = CONVERTED if on_cpu else DEVICE_CONVERTED
+    step = classes if same else max(1, converted // max(rows, width, 1))
+    if on_cpu and torch.get_num_threads() > 1 and rows * classes >= FEW_LOGITS:
         step = min(step, math.ceil(classes / (TASKS_PER_THREAD * torch.get_num_threads())))
-    return [slice(first, first + step) for first in range(0, classes, step)]
+    multiple = 1 if on_cpu or same else DEVICE_CLASSES
+    step, whole = max(multiple, step // multiple * multiple), classes // multiple * multiple
+    blocks = [slice(first, min(first + step, whole)) for first in range(0, whole, step)]
+    return blocks if whole == classes else [*blocks, slice(whole, classes)]
 
 
 def _write_logits(head: Head, vectors: Tensor, temperature: float, out: Tensor) -> None:
