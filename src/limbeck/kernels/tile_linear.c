@@ -1,7 +1,8 @@
-/* Linear maps of tokens in bfloat16 on a matrix unit, summed in float32: see tile_linear.py.
+/* Products of matrices in bfloat16 on a matrix unit, summed in float32: see tile_linear.py.
  *
  * Left operands are laid out as tiles, some panels of 32 rows at a time that fit into a core's own cache; right ones
- * before, by blocks of 32 columns. While a block is multiplied, the last one is rounded and written.
+ * before, by blocks of 32 columns. All panels are multiplied by a block while the next one is fetched: weights come from
+ * memory. Meanwhile the last product is rounded and written.
  */
 #include "pairs.h"
 #include "team.h"
@@ -15,10 +16,10 @@ typedef struct {
 
 typedef struct {
     matrix left;
-    const uint32_t *right; /* as laid out by one of the functions below */
-    const uint16_t *bias;  /* [outputs], or none */
-    void *out;             /* dense: `map` writes bfloat16 [rows, outputs], `gather` float32 [columns, outputs] */
-    int64_t outputs;
+    const uint32_t *right;  /* as laid out by one of the functions below */
+    const uint16_t *bias;   /* [outputs], or none */
+    void *out;              /* dense, [rows, outputs] in bfloat16; turned: [columns, outputs] in float32 */
+    int64_t outputs, turned; /* turned: the left operand's columns are multiplied, and summed over its rows */
 } product;
 
 typedef struct {
@@ -62,9 +63,8 @@ static inline void write_rows(const product *of, const block *done, int from, in
     lanes low = done->bias ? widened(done->bias) : (lanes){0}, high = done->bias ? widened(done->bias + LANES) : low;
     for (int r = from; r < to && r < done->rows; r++) {
         const float *sums = done->sums + r * PANEL;
-        uint16_t *out = done->out + r * of->outputs;
-        *(halves *)out = halved(*(const lanes *)sums + low);
-        *(halves *)(out + LANES) = halved(*(const lanes *)(sums + LANES) + high);
+        __m512 first = (__m512)(*(const lanes *)sums + low), second = (__m512)(*(const lanes *)(sums + LANES) + high);
+        _mm512_storeu_si512(done->out + r * of->outputs, (vector)_mm512_cvtne2ps_pbh(second, first));
     }
 }
 
@@ -97,65 +97,65 @@ void lay_columns(const layout *of, int64_t first, int64_t last, float *scratch) 
         }
 }
 
-/* out = left right + bias of panels of rows, `first` to before `last`. Scratch: 16 numbers a column for each of them, and
- * two blocks. */
-void map(const product *of, int64_t first, int64_t last, float *scratch) {
-    int64_t size = of->left.columns * SIDE, steps = of->left.columns / PANEL;
+/* A panel of rows as tiles, [columns / 32, 32, 16 pairs]; 0 after the last. */
+static void lay_panel(const matrix *of, int64_t number, uint32_t *to) {
+    for (int r = 0; r < PANEL; r++)
+        for (int64_t column = 0; column < of->columns; column += PANEL)
+            _mm512_storeu_si512(to + (column + r) * SIDE, pairs_along(of, number * PANEL + r, column));
+}
+
+/* A panel of columns as tiles, [rows / 32, 32, 16 pairs]. */
+static void lay_turned(const matrix *of, int64_t number, uint32_t *to) {
+    uint32_t rows[2][SIDE * SIDE];
+    for (int64_t row = 0; row < of->rows; row += PANEL, to += PANEL * SIDE) {
+        for (int pair = 0; pair < SIDE; pair++) {
+            vector low, high;
+            pairs_across(of, row + 2 * pair, number * PANEL, &low, &high);
+            _mm512_storeu_si512(rows[0] + pair * SIDE, low);
+            _mm512_storeu_si512(rows[1] + pair * SIDE, high);
+        }
+        for (int half = 0; half < 2; half++) turn_tile(rows[half], SIDE, SIDE, to + half * SIDE * SIDE, SIDE);
+    }
+}
+
+/* out = left right + bias of panels, `first` to before `last`. Scratch: 16 numbers for each that is summed over, in whole
+ * panels, of each panel; and two blocks. */
+void multiply_panels(const product *of, int64_t first, int64_t last, float *scratch) {
+    int64_t count = last - first, steps = ((of->turned ? of->left.rows : of->left.columns) + PANEL - 1) / PANEL;
+    int64_t size = steps * PANEL * SIDE, lines = (PANEL + count - 1) / count; /* lines of a step that a panel fetches */
     uint32_t *panels = (uint32_t *)scratch;
-    float *blocks = scratch + (last - first) * size, *sums = blocks;
+    float *blocks = scratch + count * size, *sums = blocks;
     int rows_a_step = (int)((PANEL + steps - 1) / steps);
     block done = {0};
+    for (int64_t i = 0; i < count; i++) (of->turned ? lay_turned : lay_panel)(&of->left, first + i, panels + i * size);
     shape_tiles(PANEL, SIDE);
-    for (int64_t output = 0; output < of->outputs; output += PANEL)
-        for (int64_t number = first; number < last; number++) {
-            int64_t row = number * PANEL, left = of->left.rows - row;
-            uint32_t *a = panels + (number - first) * size;
-            const uint32_t *b = of->right + output * of->left.columns / 2;
-            block own = {sums, of->bias ? of->bias + output : 0, (uint16_t *)of->out + row * of->outputs + output,
-                         left < PANEL ? (int)left : PANEL};
-            if (output == 0)
-                for (int r = 0; r < PANEL; r++)
-                    for (int64_t step = 0; step < steps; step++)
-                        _mm512_storeu_si512(a + (step * PANEL + r) * SIDE, pairs_along(&of->left, row + r, step * PANEL));
+    for (int64_t output = 0; output < of->outputs; output += PANEL) {
+        const uint32_t *right = of->right + output / PANEL * size;
+        const uint32_t *next = output + PANEL < of->outputs ? right + size : of->right;
+        for (int64_t i = 0; i < count; i++) {
+            const uint32_t *a = panels + i * size, *b = right, *fetched = next + i * lines * SIDE;
+            int64_t row = (first + i) * PANEL, left = of->left.rows - row, at = row * of->outputs + output;
+            int64_t fetch = i * lines >= PANEL ? 0 : i * lines + lines < PANEL ? lines : PANEL - i * lines;
+            block own = {sums, of->bias ? of->bias + output : 0, (uint16_t *)of->out + at, left < PANEL ? (int)left : PANEL};
             start_sums(sums, PANEL, 1, 1, 0);
-            for (int64_t step = 0; step < steps; step++, a += PANEL * SIDE, b += PANEL * SIDE) {
+            for (int64_t step = 0; step < steps; step++, a += PANEL * SIDE, b += PANEL * SIDE, fetched += PANEL * SIDE) {
+                for (int64_t line = 0; line < fetch; line++)
+                    _mm_prefetch((const char *)(fetched + line * SIDE), _MM_HINT_T1);
                 multiply_tiles(a, SIDE, b, PANEL, 1, 1);
-                write_rows(of, &done, (int)step * rows_a_step, (int)(step + 1) * rows_a_step);
+                int top = (int)step * rows_a_step, end = top + rows_a_step;
+                for (int r = top; !of->turned && r < end && r < own.rows; r++) __builtin_prefetch(own.out + r * of->outputs, 1);
+                write_rows(of, &done, top, end);
+            }
+            if (of->turned) {
+                store_sums((float *)of->out + at, of->outputs, 1, 1);
+                continue;
             }
             store_sums(sums, PANEL, 1, 1);
             done = own;
             sums = sums == blocks ? blocks + PANEL * PANEL : blocks;
         }
-    write_rows(of, &done, 0, PANEL);
-    _tile_release();
-}
-
-/* out = left^T right, float32, of panels of columns of the left operand. Scratch: 16 numbers a row, in whole panels. */
-void gather(const product *of, int64_t first, int64_t last, float *scratch) {
-    int64_t steps = (of->left.rows + PANEL - 1) / PANEL;
-    uint32_t *panel = (uint32_t *)scratch, rows[2 * SIDE * SIDE];
-    shape_tiles(PANEL, SIDE);
-    for (int64_t number = first; number < last; number++) {
-        for (int64_t step = 0; step < steps; step++)
-            for (int half = 0; half < 2; half++) {
-                if (half == 0)
-                    for (int pair = 0; pair < SIDE; pair++) {
-                        vector low, high;
-                        pairs_across(&of->left, step * PANEL + 2 * pair, number * PANEL, &low, &high);
-                        _mm512_storeu_si512(rows + pair * SIDE, low);
-                        _mm512_storeu_si512(rows + (SIDE + pair) * SIDE, high);
-                    }
-                turn_tile(rows + half * SIDE * SIDE, SIDE, SIDE, panel + (step * 2 + half) * SIDE * SIDE, SIDE);
-            }
-        for (int64_t output = 0; output < of->outputs; output += PANEL) {
-            float *out = (float *)of->out + number * PANEL * of->outputs + output;
-            const uint32_t *a = panel, *b = of->right + output * steps * SIDE;
-            start_sums(out, of->outputs, 1, 1, 0);
-            for (int64_t step = 0; step < steps; step++, a += PANEL * SIDE, b += PANEL * SIDE)
-                multiply_tiles(a, SIDE, b, PANEL, 1, 1);
-            store_sums(out, of->outputs, 1, 1);
-        }
     }
+    write_rows(of, &done, 0, PANEL);
     _tile_release();
 }
 #else
@@ -163,6 +163,5 @@ void gather(const product *of, int64_t first, int64_t last, float *scratch) {
     void name(const kind *of, int64_t first, int64_t last, float *scratch) { (void)of, (void)first, (void)last, (void)scratch; }
 NONE(lay_rows, layout)
 NONE(lay_columns, layout)
-NONE(map, product)
-NONE(gather, product)
+NONE(multiply_panels, product)
 #endif

@@ -8,6 +8,7 @@ multiples of 32.
 
 import ctypes
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +18,15 @@ from torch.nn import functional as F
 
 from limbeck.kernels.compiling import compile_kernel
 from limbeck.kernels.precision import is_batched
-from limbeck.kernels.workers import Scratch, TeamKernel, divide_work
+from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs
 
 SOURCE = Path(__file__).with_suffix(".c")
 PANEL = 32
 """Tokens of a panel; inputs and outputs are multiples of it."""
-TASKS = 6
-"""Parts of the work for each thread, so that one that is interrupted does not keep the others waiting."""
 CACHED = 1 << 20
-"""Bytes of tokens that a thread keeps in its core's cache."""
+"""Bytes of a left operand that a thread keeps in its core's cache."""
+LEAST = 5
+"""Panels of a part, as far as there are enough for all threads: for each part the whole right operand is read."""
 _BLOCKS = 2 * PANEL * PANEL
 _PAIR = 2
 # One for all calls: its pages would take a tenth of a product to map.
@@ -37,8 +38,7 @@ class Kernel(NamedTuple):
 
     lay_rows: TeamKernel
     lay_columns: TeamKernel
-    map: TeamKernel
-    gather: TeamKernel
+    multiply_panels: TeamKernel
 
 
 class _Matrix(ctypes.Structure):
@@ -57,7 +57,7 @@ class _Product(ctypes.Structure):
     _fields_ = (
         ("left", _Matrix),
         *((name, ctypes.c_void_p) for name in ("right", "bias", "out")),
-        ("outputs", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("outputs", "turned")),
     )
 
 
@@ -126,7 +126,7 @@ def tile_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         weight: As `lay_out` returns it.
         bias: `[out]`, bfloat16 and dense, or None.
     """
-    return _map(_kernel(), _rows(x), weight, bias).view(*x.shape[:-1], len(weight) * PANEL)
+    return _map(_kernel(), _rows(x), weight, bias).view(*x.shape[:-1], weight.shape[0] * PANEL)
 
 
 def trained_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -177,8 +177,8 @@ class _TileLinear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
         # Of a view autograd would forbid operations in place.
-        found = x.new_empty(*x.shape[:-1], len(weight))
-        _map(_kernel(), _rows(x), _lay_rows(_kernel(), weight), bias, found.view(-1, len(weight)))
+        found = x.new_empty(*x.shape[:-1], weight.shape[0])
+        _map(_kernel(), _rows(x), _lay_rows(_kernel(), weight), bias, found.view(-1, weight.shape[0]))
         return found
 
     @staticmethod
@@ -232,37 +232,44 @@ def _lay_columns(made: Kernel, rows: Tensor) -> Tensor:
 def _lay_out(function: TeamKernel, matrix: Tensor, blocks: int, summed: int) -> Tensor:
     matrix = _rows(matrix.detach())
     found = matrix.new_empty(blocks, summed // _PAIR, PANEL, _PAIR, dtype=torch.bfloat16)
-    parts, _ = _divide(blocks, torch.get_num_threads())
+    parts, _ = _divide(blocks, torch.get_num_threads(), blocks)
     function.run(_Layout(_Matrix.of(matrix), found.data_ptr()), parts, 0, _SCRATCH)
     return found
 
 
 def _map(made: Kernel, rows: Tensor, right: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
     """Multiply rows `[count, K]` by a right operand: bfloat16 `[count, out]`."""
-    found = rows.new_empty(len(rows), len(right) * PANEL) if out is None else out
-    cached = rows.numel() * rows.element_size() // CACHED + 1
-    parts, panels = _divide(-(-len(rows) // PANEL), max(cached, TASKS * torch.get_num_threads()))
-    made.map.run(_product(rows, right, bias, found), parts, panels * rows.shape[1] * PANEL // 2 + _BLOCKS, _SCRATCH)
-    return found
+    found = rows.new_empty(rows.shape[0], right.shape[0] * PANEL) if out is None else out
+    return _multiply(made, rows, right, bias, found, turned=False)
 
 
 def _gather(made: Kernel, upstream: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
     """Sum the outer products of rows: float32 `[out, in]` of `[count, out]` and `[count, in]`."""
-    right = _lay_columns(made, rows)
     found = rows.new_empty(upstream.shape[1], rows.shape[1], dtype=torch.float32) if out is None else out
-    parts, _ = _divide(upstream.shape[1] // PANEL, TASKS * torch.get_num_threads())
-    size = right.shape[1] * _PAIR * PANEL // 2
-    made.gather.run(_product(upstream, right, None, found), parts, size, _SCRATCH)
-    return found
+    return _multiply(made, upstream, _lay_columns(made, rows), None, found, turned=True)
 
 
-def _product(left: Tensor, right: Tensor, bias: Tensor | None, out: Tensor) -> _Product:
+def _multiply(made: Kernel, left: Tensor, right: Tensor, bias: Tensor | None, out: Tensor, *, turned: bool) -> Tensor:
+    """Write the product of `left`, or of its transpose, with a right operand to `out`."""
     pointers = (right.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr())
-    return _Product(_Matrix.of(left), *pointers, out.shape[1])
+    given = _Product(_Matrix.of(left), *pointers, out.shape[1], turned)
+    size = right.shape[1] * _PAIR * PANEL // 2
+    parts, longest = _divide(-(-out.shape[0] // PANEL), torch.get_num_threads(), max(1, CACHED // (4 * size)))
+    made.multiply_panels.run(given, parts, longest * size + _BLOCKS, _SCRATCH)
+    return out
 
 
 @lru_cache(maxsize=64)
-def _divide(count: int, parts: int) -> tuple[Tensor, int]:
-    """Divide panels or blocks into ranges, and return the length of the longest."""
-    ranges = divide_work([1] * count, parts)
-    return ranges, int((ranges[:, 1] - ranges[:, 0]).max()) if count else 0
+def _divide(count: int, threads: int, most: int) -> tuple[Tensor, int]:
+    """Divide panels or blocks into ever smaller ranges, of at most so many; return the length of the longest with them.
+
+    Few ranges read less, and small ones at the end keep no thread waiting for one whose core is slower or that is
+    interrupted.
+    """
+    sizes, left, least = [], count, min(LEAST, -(-count // threads))
+    while left:
+        share = -(-left // (2 * threads)) if threads > 1 else left
+        sizes.append(min(left, most, max(least, share)))
+        left -= sizes[-1]
+    ends = [0, *accumulate(sizes)]
+    return as_pairs(list(pairwise(ends))), max(sizes, default=0)

@@ -189,9 +189,10 @@ class TeamKernel(NamedTuple):
             scratch: Where they are taken from.
         """
         threads = torch.get_num_threads()
-        busy = min(threads, len(parts))
+        count = parts.shape[0]
+        busy = min(threads, count)
         memory = scratch.take("team", (busy * size,), parts, torch.float32)
-        team = _Team(self.compute, ctypes.addressof(given), parts.data_ptr(), memory.data_ptr(), len(parts), size)
+        team = _Team(self.compute, ctypes.addressof(given), parts.data_ptr(), memory.data_ptr(), count, size)
         if busy < 2:
             self.join(ctypes.byref(team))
         elif (start := _openmp()) is None or _forked.is_set():
