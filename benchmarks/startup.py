@@ -25,8 +25,14 @@ from limbeck.recipe.load import read_shipped
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "startup.json"
+LIBRARIES = """\
+import torch
+from transformers import PreTrainedModel, Trainer
+from transformers.models.bert import modeling_bert
+"""
 COMMANDS = {
     "import limbeck": ["-c", "import limbeck"],
+    "the libraries of a run alone": ["-c", LIBRARIES],
     "--help": ["-m", "limbeck", "--help"],
     "methods": ["-m", "limbeck", "methods"],
     "schema": ["-m", "limbeck", "schema"],
