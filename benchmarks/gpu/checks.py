@@ -13,6 +13,7 @@ from benchmarks.gpu.parts import Request, Row
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("passed", "failed", "skipped", "error")
+COUNT = re.compile(rf"(\d+) ({'|'.join(WORDS)})s?\b")
 
 
 def measure(request: Request) -> Iterator[Row]:
@@ -31,7 +32,8 @@ def measure(request: Request) -> Iterator[Row]:
             print(line, end="", flush=True)  # Into the part's log, which is shown where time runs out.
             lines.append(line)
     output = "".join(lines)
-    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)s?\b", output[-300:])}
+    summary = next((line for line in reversed(lines) if COUNT.search(line)), "")
+    counts = {word: int(n) for n, word in COUNT.findall(summary)}
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     yield {word: counts.get(word, 0) for word in WORDS} | {"names": failed}
     if running.returncode:

@@ -63,8 +63,8 @@ def test_a_library_is_compiled_once(ask, module, compiler, tmp_path):
 @each_kernel
 def test_a_library_that_computes_something_else_is_not_used(ask, module, compiler, tmp_path):
     wrong = tmp_path / "wrong.c"
-    names = ("attend", "differentiate", "gather", "join", "lay_columns", "lay_rows", "map")
-    names += ("multiplies_pairs", "multiplies_tiles", "relate", "update")
+    names = ("attend", "differentiate", "join", "lay_columns", "lay_rows", "multiplies_pairs", "multiplies_tiles")
+    names += ("multiply_panels", "relate", "update")
     wrong.write_text("".join(f"int {name}() {{ return 1; }}" for name in names))
     found = ask(module, f'for last; do :; done; exec {compiler} -fPIC -shared {wrong} -o "$last"')
     assert "computes something else" in found

@@ -70,7 +70,7 @@ def test_neither_the_way_nor_its_chunks_matter(short, chunk, name, monkeypatch):
 
 @either_way
 def test_an_accelerator_computes_a_batch_at_once(short, monkeypatch):
-    """Where a CPU takes it sample by sample, so that blocks stay in cache."""
+    """Where a CPU takes chunks of it, which stay in cache."""
     monkeypatch.setattr("limbeck.kernels.score_gram.SHORT", short)
     monkeypatch.setattr("limbeck.kernels.score_gram.autocast_off", lambda device: nullcontext())  # None for "meta".
     made, numbers, bmm = [], [], torch.bmm

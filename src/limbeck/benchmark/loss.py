@@ -115,8 +115,8 @@ def make_inputs(case: LossCase) -> Inputs:
         x.requires_grad_()
     lengths = torch.full((case.batch, 1), case.length)
     if case.mask == "ragged":
-        drawn = torch.Generator().manual_seed(1)
-        lengths = torch.randint(max(1, case.length // 2), case.length + 1, (case.batch, 1), generator=drawn)
+        on_host = generator if device.type == "cpu" else torch.Generator().manual_seed(0)
+        lengths = torch.randint(max(1, case.length // 2), case.length + 1, (case.batch, 1), generator=on_host)
     return Inputs(student, teacher, (torch.arange(case.length) < lengths).to(device), options)
 
 

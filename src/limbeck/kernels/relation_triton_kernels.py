@@ -56,8 +56,8 @@ def _products(
 ):
     """Products `[left tokens, right tokens]`; `left` and `right` are the first chunks, loaded already.
 
-    Matrix units cut off what they add up, always towards 0, so that the sums of chunks are made outside of them. `one`
-    is 1, which compilers do not know: they would give a plain sum to the unit.
+    Matrix units round sums towards 0, so chunks are summed outside of them. Compilers would merge a plain sum into the
+    product, but not one with a factor that they do not know: `one`, which is 1.
     """
     products = tl.dot(left, tl.trans(right), input_precision="ieee")
     for start in range(CHUNK, SIZE, CHUNK):

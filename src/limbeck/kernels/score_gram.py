@@ -1,11 +1,11 @@
-"""Squared distance of two score matrices Q Kᵀ, without ever holding those of a batch.
+"""Squared distance of two score matrices Q Kᵀ, a chunk of a batch at a time.
 
 Long texts: the Gram identity, linear in the length, with s = 1/√d and s' = 1/√d',
     ‖s Q Kᵀ − s' Q' K'ᵀ‖² = s² ⟨QᵀQ, KᵀK⟩ − 2 s s' ⟨QᵀQ', KᵀK'⟩ + s'² ⟨Q'ᵀQ', K'ᵀK'⟩.
 Near the teacher it subtracts large numbers, and their rounding stays. It is computed in float64, which leaves more
 digits than streams in float32 have to give.
-Short texts: the difference of the scores itself, in blocks that stay in cache, which is less work there (a Gram
-matrix has d² entries, a score matrix L²). Streams in float64 take this way too: the identity would need more.
+Short texts: the difference of the scores itself, in blocks, which is less work there (a Gram matrix has d² entries, a
+score matrix L²). Streams in float64 take this way too: the identity would need more.
 """
 
 import math
@@ -21,7 +21,7 @@ from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 # Numbers of one operand in float64, or scores, that a task has in work: on a CPU they stay in cache, and an accelerator
 # wants few launches.
 CHUNK = 1 << 18
-DEVICE_CHUNK = 1 << 26
+DEVICE_CHUNK = 1 << 24
 # The identity pays from this many tokens for each number of a student's and a teacher's head (measured on a CPU).
 SHORT = 3.5
 

@@ -118,8 +118,8 @@ static void lay_turned(const matrix *of, int64_t number, uint32_t *to) {
     }
 }
 
-/* out = left right + bias of panels, `first` to before `last`. Scratch: 16 numbers for each that is summed over, in whole
- * panels, of each panel; and two blocks. */
+/* out = left right + bias, rounded, or of a turned operand left^T right as it is: panels `first` to before `last`.
+ * Scratch: 16 numbers for each that is summed over, in whole panels, of each panel; and two blocks. */
 void multiply_panels(const product *of, int64_t first, int64_t last, float *scratch) {
     int64_t count = last - first, steps = ((of->turned ? of->left.rows : of->left.columns) + PANEL - 1) / PANEL;
     int64_t size = steps * PANEL * SIDE, lines = (PANEL + count - 1) / count; /* lines of a step that a panel fetches */

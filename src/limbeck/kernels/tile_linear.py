@@ -26,7 +26,7 @@ PANEL = 32
 CACHED = 1 << 20
 """Bytes of a left operand that a thread keeps in its core's cache."""
 LEAST = 5
-"""Panels of a part, as far as there are enough for all threads: for each part the whole right operand is read."""
+"""Panels of a part, where each thread gets two: for each part the whole right operand is read."""
 _BLOCKS = 2 * PANEL * PANEL
 _PAIR = 2
 # One for all calls: its pages would take a tenth of a product to map.
@@ -250,7 +250,7 @@ def _gather(made: Kernel, upstream: Tensor, rows: Tensor, out: Tensor | None = N
 
 
 def _multiply(made: Kernel, left: Tensor, right: Tensor, bias: Tensor | None, out: Tensor, *, turned: bool) -> Tensor:
-    """Write the product of `left`, or of its transpose, with a right operand to `out`."""
+    """Write the product of `left` with a right operand to `out`; `turned`: of its transpose, in float32."""
     pointers = (right.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr())
     given = _Product(_Matrix.of(left), *pointers, out.shape[1], turned)
     size = right.shape[1] * _PAIR * PANEL // 2
@@ -266,7 +266,7 @@ def _divide(count: int, threads: int, most: int) -> tuple[Tensor, int]:
     Few ranges read less, and small ones at the end keep no thread waiting for one whose core is slower or that is
     interrupted.
     """
-    sizes, left, least = [], count, min(LEAST, -(-count // threads))
+    sizes, left, least = [], count, min(LEAST, -(-count // (2 * threads)))
     while left:
         share = -(-left // (2 * threads)) if threads > 1 else left
         sizes.append(min(left, most, max(least, share)))
