@@ -23,21 +23,6 @@ def in_float64(x, weight, bias):
     return F.linear(x.double(), weight.double(), None if bias is None else bias.double())
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4, 16])
-@pytest.mark.parametrize("most", [3, 1000])
-def test_panels_are_divided_evenly_among_threads(threads, most):
-    """Each part goes to the thread that is free first."""
-    for count in range(120):
-        parts, longest = module._divide(count, threads, most)
-        assert [x for first, last in parts.tolist() for x in range(first, last)] == list(range(count))
-        sizes = [last - first for first, last in parts.tolist()]
-        assert longest == max(sizes, default=0) <= most
-        taken = [0] * threads
-        for size in sizes:
-            taken[taken.index(min(taken))] += size
-        assert max(taken) <= -(-count // threads) + 3
-
-
 @unit
 @pytest.mark.usefixtures("compiler", "two_threads")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -1,8 +1,7 @@
 /* Products of matrices in bfloat16 on a matrix unit, summed in float32: see tile_linear.py.
  *
  * Left operands are laid out as tiles, some panels of 32 rows at a time that fit into a core's own cache; right ones
- * before, by blocks of 32 columns. All panels are multiplied by a block while the next one is fetched: weights come from
- * memory. Meanwhile the last product is rounded and written.
+ * before, by blocks of 32 columns. While a panel is multiplied by a block, the last product is rounded and written.
  */
 #include "pairs.h"
 #include "team.h"
@@ -122,29 +121,22 @@ static void lay_turned(const matrix *of, int64_t number, uint32_t *to) {
  * Scratch: 16 numbers for each that is summed over, in whole panels, of each panel; and two blocks. */
 void multiply_panels(const product *of, int64_t first, int64_t last, float *scratch) {
     int64_t count = last - first, steps = ((of->turned ? of->left.rows : of->left.columns) + PANEL - 1) / PANEL;
-    int64_t size = steps * PANEL * SIDE, lines = (PANEL + count - 1) / count; /* lines of a step that a panel fetches */
+    int64_t size = steps * PANEL * SIDE;
     uint32_t *panels = (uint32_t *)scratch;
     float *blocks = scratch + count * size, *sums = blocks;
     int rows_a_step = (int)((PANEL + steps - 1) / steps);
     block done = {0};
     for (int64_t i = 0; i < count; i++) (of->turned ? lay_turned : lay_panel)(&of->left, first + i, panels + i * size);
     shape_tiles(PANEL, SIDE);
-    for (int64_t output = 0; output < of->outputs; output += PANEL) {
-        const uint32_t *right = of->right + output / PANEL * size;
-        const uint32_t *next = output + PANEL < of->outputs ? right + size : of->right;
+    for (int64_t output = 0; output < of->outputs; output += PANEL)
         for (int64_t i = 0; i < count; i++) {
-            const uint32_t *a = panels + i * size, *b = right, *fetched = next + i * lines * SIDE;
+            const uint32_t *a = panels + i * size, *b = of->right + output / PANEL * size;
             int64_t row = (first + i) * PANEL, left = of->left.rows - row, at = row * of->outputs + output;
-            int64_t fetch = i * lines >= PANEL ? 0 : i * lines + lines < PANEL ? lines : PANEL - i * lines;
             block own = {sums, of->bias ? of->bias + output : 0, (uint16_t *)of->out + at, left < PANEL ? (int)left : PANEL};
             start_sums(sums, PANEL, 1, 1, 0);
-            for (int64_t step = 0; step < steps; step++, a += PANEL * SIDE, b += PANEL * SIDE, fetched += PANEL * SIDE) {
-                for (int64_t line = 0; line < fetch; line++)
-                    _mm_prefetch((const char *)(fetched + line * SIDE), _MM_HINT_T1);
+            for (int64_t step = 0; step < steps; step++, a += PANEL * SIDE, b += PANEL * SIDE) {
                 multiply_tiles(a, SIDE, b, PANEL, 1, 1);
-                int top = (int)step * rows_a_step, end = top + rows_a_step;
-                for (int r = top; !of->turned && r < end && r < own.rows; r++) __builtin_prefetch(own.out + r * of->outputs, 1);
-                write_rows(of, &done, top, end);
+                write_rows(of, &done, (int)step * rows_a_step, (int)(step + 1) * rows_a_step);
             }
             if (of->turned) {
                 store_sums((float *)of->out + at, of->outputs, 1, 1);
@@ -154,7 +146,6 @@ void multiply_panels(const product *of, int64_t first, int64_t last, float *scra
             done = own;
             sums = sums == blocks ? blocks + PANEL * PANEL : blocks;
         }
-    }
     write_rows(of, &done, 0, PANEL);
     _tile_release();
 }

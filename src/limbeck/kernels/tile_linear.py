@@ -8,7 +8,6 @@ multiples of 32.
 
 import ctypes
 from functools import lru_cache
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +17,15 @@ from torch.nn import functional as F
 
 from limbeck.kernels.compiling import compile_kernel
 from limbeck.kernels.precision import is_batched
-from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs
+from limbeck.kernels.workers import Scratch, TeamKernel, divide_work
 
 SOURCE = Path(__file__).with_suffix(".c")
 PANEL = 32
-"""Tokens of a panel; inputs and outputs are multiples of it."""
+"""Rows of a panel and columns of a block; inputs and outputs are multiples of it."""
 CACHED = 1 << 20
 """Bytes of a left operand that a thread keeps in its core's cache."""
-LEAST = 5
-"""Panels of a part, where each thread gets two: for each part the whole right operand is read."""
+TASKS = 4
+"""Parts for each thread, so that a slow or interrupted one holds up less; each part reads the whole right operand."""
 _BLOCKS = 2 * PANEL * PANEL
 _PAIR = 2
 # One for all calls: its pages would take a tenth of a product to map.
@@ -232,7 +231,7 @@ def _lay_columns(made: Kernel, rows: Tensor) -> Tensor:
 def _lay_out(function: TeamKernel, matrix: Tensor, blocks: int, summed: int) -> Tensor:
     matrix = _rows(matrix.detach())
     found = matrix.new_empty(blocks, summed // _PAIR, PANEL, _PAIR, dtype=torch.bfloat16)
-    parts, _ = _divide(blocks, torch.get_num_threads(), blocks)
+    parts, _ = _divide(blocks, torch.get_num_threads())
     function.run(_Layout(_Matrix.of(matrix), found.data_ptr()), parts, 0, _SCRATCH)
     return found
 
@@ -254,22 +253,15 @@ def _multiply(made: Kernel, left: Tensor, right: Tensor, bias: Tensor | None, ou
     pointers = (right.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr())
     given = _Product(_Matrix.of(left), *pointers, out.shape[1], turned)
     size = right.shape[1] * _PAIR * PANEL // 2
-    parts, longest = _divide(-(-out.shape[0] // PANEL), torch.get_num_threads(), max(1, CACHED // (4 * size)))
+    panels, threads = -(-out.shape[0] // PANEL), torch.get_num_threads()
+    most = max(1, CACHED // (4 * size))
+    parts, longest = _divide(panels, max(-(-panels // most), TASKS * threads))
     made.multiply_panels.run(given, parts, longest * size + _BLOCKS, _SCRATCH)
     return out
 
 
 @lru_cache(maxsize=64)
-def _divide(count: int, threads: int, most: int) -> tuple[Tensor, int]:
-    """Divide panels or blocks into ever smaller ranges, of at most so many; return the length of the longest with them.
-
-    Few ranges read less, and small ones at the end keep no thread waiting for one whose core is slower or that is
-    interrupted.
-    """
-    sizes, left, least = [], count, min(LEAST, -(-count // (2 * threads)))
-    while left:
-        share = -(-left // (2 * threads)) if threads > 1 else left
-        sizes.append(min(left, most, max(least, share)))
-        left -= sizes[-1]
-    ends = [0, *accumulate(sizes)]
-    return as_pairs(list(pairwise(ends))), max(sizes, default=0)
+def _divide(count: int, parts: int) -> tuple[Tensor, int]:
+    """Divide panels or blocks into ranges, and return the length of the longest."""
+    ranges = divide_work([1] * count, parts)
+    return ranges, int((ranges[:, 1] - ranges[:, 0]).max()) if count else 0
