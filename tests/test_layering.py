@@ -1,10 +1,8 @@
-"""The package's shape: imports point down the floors, without circles, and files are neither crumbs nor heaps."""
+"""The package's shape: imports point down the floors, without circles."""
 
 import ast
 import graphlib
-import io
 import re
-import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -29,46 +27,6 @@ FLOORS = {
     )
     for room in rooms.split()
 }
-#: Bounds of a file's code lines, which are neither blank nor comment nor docstring.
-SHORT, LONG = 60, 420
-#: Files beyond a bound, by path below `src/limbeck`, and the reason for each.
-LONG_FILES: dict[str, str] = {
-    "recipe/schema.py": "the keys of one document, with their ranges and descriptions",
-}
-METHOD, COMMAND, KERNEL = "a method is one file", "a command is one file", "a kernel is one file"
-SHORT_FILES: dict[str, str] = {
-    "__main__.py": "Python's own name",
-    "version.py": "read by the build without importing the package",
-    "cli/doctor.py": COMMAND,
-    "api/given.py": "shared by the calls, before anything heavy",
-    "cli/quickstart.py": COMMAND,
-    "cli/report.py": COMMAND,
-    "core/kinds.py": "a table that rooms of every floor read",
-    "corpus/mixing.py": "what needs NumPy of a mix, whose settings recipes check without it",
-    "core/intervals.py": "formulas that rooms of several floors read",
-    "evaluation/certainty.py": "of scores, where rows and predictions meet",
-    "report/certainty.py": "words that the tables of four kinds of folders share",
-    "core/lists.py": "text of options, as commands and Python read it",
-    "core/exports.py": "a kind of record, beside those of runs and studies",
-    "search/pareto.py": "of searches and reports, without Optuna",
-    "export/compared_vectors.py": "read before anything heavy",
-    "export/pushing.py": "the only file that writes to the Hub",
-    "kernels/compiling.py": "shared by the kernels in C",
-    "kernels/int8_linear.py": KERNEL,
-    "kernels/varlen_attention.py": KERNEL,
-    "kernels/precision.py": "shared by all kernels, below them",
-    "kernels/relation_reference.py": "the specification, to be read alone",
-    "models/streams.py": "public, for plugins",
-    **{
-        f"methods/{name}.py": METHOD
-        for name in (
-            "bert_emd", "bert_pkd", "direct_minilm", "distilbert", "elm", "hidden_states", "minilm", "mlm",
-            "output_distribution", "reranker", "sentence_embedding", "tinybert",
-        )
-    },
-}  # fmt: skip
-#: Short files without a reason; the number only falls.
-SHORT_FILES_WITHOUT_REASON = 5
 
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 
@@ -102,20 +60,6 @@ def room_of(path: Path) -> str:
     return module_name(path).split(".")[1]
 
 
-def code_lines(source: str) -> int:
-    """Lines with a token that is neither a comment nor part of a text alone, as docstrings are."""
-    without_code = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE}
-    without_code |= {tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type not in without_code]
-    texts = [
-        node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-    code = {line for t in tokens for line in range(t.start[0], t.end[0] + 1)}
-    return len(code - {line for text in texts for line in range(text.lineno, text.end_lineno + 1)})
-
-
 def test_imports_point_down():
     upwards = [
         f"{module_name(path)} imports limbeck.{room}"
@@ -139,38 +83,6 @@ def test_rooms_of_a_floor_make_no_circle():
     for path, imported in edges().items():
         rooms[room_of(path)] |= {room for room in imported if FLOORS[room] == FLOORS[room_of(path)]}
     graphlib.TopologicalSorter(rooms).prepare()  # does not raise: CycleError names the rooms of a circle
-
-
-def test_files_are_neither_crumbs_nor_heaps():
-    paths = [path for path in MODULES if path.name != "__init__.py"]
-    lengths = {str(path.relative_to(ROOT)): code_lines(path.read_text(encoding="utf-8")) for path in paths}
-    long = {name for name, length in lengths.items() if length > LONG}
-    short = {name for name, length in lengths.items() if length < SHORT}
-    assert long == set(LONG_FILES), f"above {LONG} code lines, with a reason or without need of one any more"
-    assert set(SHORT_FILES) <= short, f"no longer under {SHORT} code lines: {sorted(set(SHORT_FILES) - short)}"
-    crumbs = sorted(short - set(SHORT_FILES))
-    assert len(crumbs) <= SHORT_FILES_WITHOUT_REASON, (
-        f"{len(crumbs)} files under {SHORT} code lines: join what changes together, or give a reason. {crumbs}"
-    )
-
-
-def test_lines_of_code_are_neither_comments_nor_docstrings():
-    source = '''"""A module."""
-
-# A comment.
-x = """two
-lines"""
-"""The meaning of x."""
-
-
-def f(a):  # A function.
-    """Says something."""
-
-    return (
-        a
-    )
-'''
-    assert code_lines(source) == 6
 
 
 def test_no_test_file_imports_another():
