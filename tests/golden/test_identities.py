@@ -22,8 +22,9 @@ from limbeck.core.files import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import OutputError
-from limbeck.evaluation.cell import data_fingerprint, model_fingerprint, tokenizer_fingerprint, training_set_fingerprint
+from limbeck.evaluation.cell import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.task_files import load_task
+from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from tests.golden.snapshot import check
 from tests.support.commands import call
 from tests.support.comparisons import tiny_plan, write_teacher

@@ -14,9 +14,9 @@ from limbeck.comparison.held_out import own_head
 from limbeck.core.records import RunEvaluation
 from limbeck.errors import Interrupted
 from limbeck.evaluation import encode
-from limbeck.evaluation.cell import fingerprint_beside, model_fingerprint
 from limbeck.export import ExportRequest, export_model, write_sentence_transformers_files
 from limbeck.methods import LearnedMap, Term
+from limbeck.models.fingerprint import fingerprint_beside, model_fingerprint
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.models.sentences import (
     SentenceHead,

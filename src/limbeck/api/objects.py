@@ -104,7 +104,7 @@ class Objects:
         return [self.model(each, place) for each in ([values] if is_pair else listed(values))]
 
     def _keep_model(self, kind: str, save: Callable[[Path], None], place: str) -> Path:
-        from limbeck.evaluation.cell import model_fingerprint
+        from limbeck.models.fingerprint import model_fingerprint
         from limbeck.models.loading import quiet
 
         with self._keeping(), quiet():

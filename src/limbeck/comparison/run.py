@@ -20,10 +20,10 @@ from limbeck.core import blocks, folders, machine, records, studies
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, describe_error
-from limbeck.evaluation.cell import fingerprint_beside
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import PlannedTask, Planner
 from limbeck.models.families import shape_of
+from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.training.run import build_corpora
 

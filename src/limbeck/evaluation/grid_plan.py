@@ -23,6 +23,7 @@ from limbeck.evaluation.task_rows import hold_out_rows
 from limbeck.evaluation.tasks import Task, TaskData, find_task
 from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
 from limbeck.models.families import Shape, shape_of
+from limbeck.models.fingerprint import tokenizer_fingerprint
 from limbeck.models.heads import Head, has_head
 from limbeck.models.loading import load_config, load_tokenizer
 from limbeck.models.sentences import check_no_prompt, trained_widths
@@ -146,7 +147,7 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
         PlannedModel(
             name,
             fingerprint_of(name),
-            grid_cell.tokenizer_fingerprint(readers[0]),
+            tokenizer_fingerprint(readers[0]),
             shape_of(config),
             as_is or _distilled_on_task(name),
             *readers,

@@ -10,10 +10,11 @@ from transformers import PreTrainedModel
 from limbeck.core import files, folders
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.evaluation.cell import Cell, TrainingPoint, model_fingerprint
+from limbeck.evaluation.cell import Cell, TrainingPoint
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose, points_of
 from limbeck.models import loading, locating
+from limbeck.models.fingerprint import model_fingerprint
 
 WEIGHTS = "weights"
 """The folder of an evaluation's kept weights: a model folder each, by the identity of its cell."""
@@ -35,7 +36,7 @@ def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
         tokenizer: Its tokenizer; left as it is.
 
     Returns:
-        The hash of its weights, configuration and tokenizer, see `limbeck.evaluation.cell.model_fingerprint`.
+        The hash of its weights, configuration and tokenizer, see `limbeck.models.fingerprint.model_fingerprint`.
 
     Raises:
         OutputError: if it cannot be written.

@@ -15,11 +15,12 @@ from limbeck.core.kinds import KINDS, kind_of
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation import agreement, inference
-from limbeck.evaluation.cell import SimilarityPoint, model_fingerprint
+from limbeck.evaluation.cell import SimilarityPoint
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.metrics import RETRIEVAL_METRICS, score, score_places
 from limbeck.evaluation.tasks import TaskRow
 from limbeck.models import families, heads, loading
+from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.sentences import SentenceHead, SentencePooling, check_pooling_named, routes_of, sentence_pooling
 
 _SCORES_AT_ONCE = 2**24

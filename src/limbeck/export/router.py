@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from limbeck.core import records
 from limbeck.errors import ModelError
-from limbeck.evaluation.cell import fingerprint_beside
 from limbeck.export import vector_check
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.request import locate
 from limbeck.export.source import Source, open_source
 from limbeck.models.families import shape_of
+from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.locating import MODULES, read_json
 from limbeck.models.sentences import LIBRARY_CONFIG, SentenceHead, SentencePooling
 

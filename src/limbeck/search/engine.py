@@ -29,8 +29,8 @@ from limbeck.core.records import flat, timestamp
 from limbeck.core.workers import run_workers
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, RecipeError, TrainingError
-from limbeck.evaluation.cell import model_fingerprint
 from limbeck.methods.registry import METHODS
+from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.loading import quiet
 from limbeck.recipe.load import load_recipe, without_places
 from limbeck.recipe.plan import RunPlan

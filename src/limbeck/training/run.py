@@ -21,9 +21,9 @@ from limbeck.core.files import atomic_text
 from limbeck.core.progress import CorpusProgress, Told
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
-from limbeck.evaluation.cell import fingerprint_beside
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.methods.registry import METHODS
+from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.heads import Head
 from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
 from limbeck.models.locating import fetch_weights
