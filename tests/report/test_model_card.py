@@ -21,6 +21,7 @@ from limbeck.errors import ModelError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.methods.composition import Term
+from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import HEADS
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
@@ -28,7 +29,6 @@ from limbeck.report import card_parts, write_model_card
 from limbeck.report import model_card as text_of_card
 from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
 from limbeck.training.students import describe_layers
-from limbeck.training.teacher import teacher_facts
 from tests.golden.committed import read
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student

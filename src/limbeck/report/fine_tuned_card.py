@@ -9,12 +9,12 @@ from typing import Any
 
 from limbeck.core.studies import EvaluatedModel, Evaluation, EvaluationCell, Figure
 from limbeck.evaluation.tasks import Task
+from limbeck.models.card_facts import teacher_facts
 from limbeck.report import card_parts
 from limbeck.report.card_parts import HEADS
 from limbeck.report.evaluation import digits_of, units_of_thresholds
 from limbeck.report.model_card import CARD, dump_front_matter, task_results, usage_fields
 from limbeck.report.quality import metric_name
-from limbeck.training.teacher import teacher_facts
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from limbeck.evaluation.agreement import ROLES
 from limbeck.evaluation.metrics import METRICS
 from limbeck.export.request import locate
 from limbeck.models import heads, loading, locating
+from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
 from limbeck.models.sentences import SentencePooling, prompt_names, sentence_pooling
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
 from limbeck.report.quality import comparison_markdown, format_count, metric_name
 from limbeck.report.run import resembling, skipped, untrained_rows
-from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""

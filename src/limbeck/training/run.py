@@ -23,6 +23,7 @@ from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, Str
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.methods.registry import METHODS
+from limbeck.models.card_facts import teacher_facts
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.heads import Head
 from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
@@ -46,7 +47,7 @@ from limbeck.training.stage import (
     weigh_classes,
 )
 from limbeck.training.students import StudentMaker, describe_layers, save_student
-from limbeck.training.teacher import compare_once, measure_layer_cosines, teacher_facts
+from limbeck.training.teacher import compare_once, measure_layer_cosines
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
 

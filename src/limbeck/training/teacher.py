@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
-from huggingface_hub import ModelCard, try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # In its reference, not in __all__.
+from huggingface_hub import try_to_load_from_cache
 from rich.console import Console
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
@@ -17,13 +14,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core import machine, ranks
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
-from limbeck.errors import LimbeckError, ModelError
+from limbeck.errors import ModelError
 from limbeck.export import vector_check
 from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Course, Term
 from limbeck.models import packing, quantising, streams, taps
 from limbeck.models.families import blocks
-from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model, weight_names
+from limbeck.models.locating import is_local, resolve_model, weight_names
 from limbeck.models.sentences import SentenceHead
 from limbeck.recipe.schema import TeacherSpec
 from limbeck.training.record import RunRecord
@@ -121,84 +118,6 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
     for block in blocks(teacher):
         fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block would stay whole.
     teacher.to(device)
-
-
-# Facts of a teacher for the run's record and the cards of its students, read while its files are there.
-
-
-LICENSE_KEYS = ("license", "license_name", "license_link")
-
-
-def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
-    """Return where a teacher is from, its name on the Hub, and the facts of its card that hold for its students.
-
-    Args:
-        model: A folder, `package:NAME` or a Hub name, as the recipe has it.
-        name: What the recipe calls it; one of the form `owner/model` is its name on the Hub.
-
-    Returns:
-        `kind` (`"folder"`, `"package"` or `"hub"`), `hub_id` (None where it has none), and `card`, see `card_fields`.
-
-    Raises:
-        ModelError: if there is no such folder or package.
-    """
-    local = is_local(resolve_model(model))
-    kind = "package" if model.startswith(PACKAGE_PREFIX) else "folder" if local else "hub"
-    given = name if name is not None and "/" in name and is_hub_name(name) else None
-    return {"kind": kind, "hub_id": given or (model if kind == "hub" else None), "card": card_fields(model)}
-
-
-def is_hub_name(text: str) -> bool:
-    """Return whether the Hub could have a model of this name."""
-    try:
-        validate_repo_id(text)
-    except HFValidationError:
-        return False
-    return True
-
-
-def card_fields(model: str) -> dict[str, str]:
-    """Return what a model's own card says of its licence, and its language where it has one alone.
-
-    The card is read in its folder, its package or the Hub's cache; the network is not asked. Of several languages none
-    is taken over: a student may have seen text in one of them only.
-
-    Args:
-        model: A folder, `package:NAME` or a Hub name.
-
-    Returns:
-        Some of `license`, `license_name`, `license_link` and `language`; none without a card that can be read.
-    """
-    path = _card_path(model)
-    if path is None:
-        return {}
-    try:
-        said = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
-    except Exception:  # A card is anybody's text: what cannot be read says nothing.
-        return {}
-    found = {key: said[key] for key in LICENSE_KEYS if isinstance(said.get(key), str)}
-    language = single_language(said.get("language"))
-    return found | ({"language": language} if language is not None else {})
-
-
-def single_language(said: Any) -> str | None:
-    """Return a card's language where it names one alone."""
-    if isinstance(said, list) and len(said) == 1:
-        said = said[0]
-    return said if isinstance(said, str) else None
-
-
-def _card_path(model: str) -> Path | None:
-    try:
-        resolved = resolve_model(model)
-    except LimbeckError:
-        return None
-    if is_local(resolved):
-        # They differ for the old layout of sentence-transformers, whose card is above the Transformer's folder.
-        near = (Path(resolved) / "README.md", Path(model).expanduser() / "README.md")
-        return next((path for path in near if path.is_file()), None)
-    cached = try_to_load_from_cache(resolved, "README.md")
-    return Path(cached) if isinstance(cached, str) else None
 
 
 # A teacher's sentence vectors beside those of sentence-transformers.
