@@ -1,6 +1,6 @@
 """The map of the package is made of the first lines of its files: a heading for each room, a line for each file.
 
-`python docs/hooks/map_of_files.py` writes it into `docs/architecture.md`, below the line that says so.
+`python docs/hooks/map_of_files.py` writes it into `docs/reference/files.md`, below the line that names its source.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from pathlib import Path
 
 from limbeck.methods import METHODS
 
-PAGE = Path(__file__).parents[1] / "architecture.md"
+PAGE = Path(__file__).parents[1] / "reference/files.md"
 PLACE = "<!-- limbeck: made of the first lines of its files by `make references` -->\n"
 _PACKAGE = Path(__file__).parents[2] / "src/limbeck"
 
 
 def with_map(text: str) -> str:
     """Put the map below its line in the page."""
-    written, place, _ = text.partition(PLACE)
+    head, place, _ = text.partition(PLACE)
     assert place, "the page has a place for the map"
-    rooms = [_PACKAGE, *sorted(path.parent for path in _PACKAGE.glob("*/__init__.py"))]
-    return f"{written}{place}\n" + "\n\n".join(map(_room, rooms)) + "\n"
+    rooms = [_PACKAGE, *sorted(path.parent for path in _PACKAGE.rglob("*/__init__.py"))]
+    return f"{head}{place}\n" + "\n\n".join(map(_room, rooms)) + "\n"
 
 
 def _room(folder: Path) -> str:
-    title = "limbeck" if folder == _PACKAGE else folder.name
-    files = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
-    told = [path for path in files if folder.name != "methods" or path.stem not in METHODS]
-    lines = [f"- `{path.name}`: {_first_line(path)}" for path in told]
-    return "\n".join([f"### `{title}/`", "", _first_line(folder / "__init__.py"), "", *lines])
+    title = str(folder.relative_to(_PACKAGE.parent))
+    lines = []
+    for path in sorted(folder.glob("*.py")):
+        # Methods have cards of their own.
+        is_method = folder.name == "methods" and path.stem in METHODS
+        if path.name != "__init__.py" and not is_method:
+            lines.append(f"- `{path.name}`: {_first_line(path)}")
+    return "\n".join([f"## `{title}/`", "", _first_line(folder / "__init__.py"), "", *lines])
 
 
 def _first_line(path: Path) -> str:
