@@ -10,7 +10,7 @@ from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import ModelError
 from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.costs import find_blocks
-from limbeck.evaluation.inference import longest_input
+from limbeck.models.inference import longest_input
 from tests.support.word_models import tiny_bert, tiny_models
 
 BLOCK = 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 2 * 2 * 16

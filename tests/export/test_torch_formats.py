@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertModel
 
 from limbeck.errors import ModelError
-from limbeck.evaluation.inference import encode
 from limbeck.export.batches import built_in_texts
+from limbeck.models.inference import encode
 from limbeck.models.loading import load_model, load_tokenizer
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from tests.support.models import make_teacher, save_folder, tiny_config

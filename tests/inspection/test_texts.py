@@ -4,9 +4,9 @@ import pytest
 
 from limbeck.corpus.opening import read_texts as read_first_texts
 from limbeck.errors import CorpusError
-from limbeck.evaluation.inference import batches
 from limbeck.inspection import SENTENCES, read_texts
 from limbeck.inspection.subject import tokenise
+from limbeck.models.inference import batches
 from tests.support.inspection import tiny_subject
 
 

@@ -13,8 +13,8 @@ from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
-from limbeck.evaluation import costs, inference, protocols
-from limbeck.models import blueprint, families, locating, streams, taps
+from limbeck.evaluation import costs, protocols
+from limbeck.models import blueprint, families, inference, locating, streams, taps
 from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
 

@@ -1,7 +1,7 @@
 """Batches of token rows: grouped by length, their tokens masked or replaced, padded to the longest of the batch."""
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -427,23 +427,3 @@ def padding_share(lengths: Sequence[int], batch_size: int) -> float:
     batches = (lengths[start : start + batch_size] for start in range(0, len(lengths), batch_size))
     padded = sum(max(batch) * len(batch) for batch in batches)
     return 1 - real / padded if padded else 0.0
-
-
-def padded_batches(
-    rows: Sequence[Sequence[int]], pad_token_id: int, size: int
-) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-    """Yield rows of token ids in padded batches of similar length, the longest first.
-
-    Args:
-        rows: Token ids, none empty.
-        pad_token_id: Id that fills the room, on the right.
-        size: Rows a batch.
-
-    Yields:
-        The rows' indices, and their `input_ids` and `attention_mask`, int64 `[B, L]`.
-    """
-    collate = PadCollator(pad_token_id)
-    order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
-    for start in range(0, len(order), size):
-        chosen = order[start : start + size]
-        yield chosen, collate([{"input_ids": rows[index]} for index in chosen])

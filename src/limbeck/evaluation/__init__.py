@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         tensors_megabytes,
         weights_megabytes,
     )
-    from limbeck.evaluation.inference import encode, pair_similarities, spearman_agreement
+    from limbeck.evaluation.inference import pair_similarities, spearman_agreement
+    from limbeck.models.inference import encode
 
 __getattr__, __dir__ = import_when_used(
     __name__,

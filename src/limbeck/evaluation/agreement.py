@@ -20,7 +20,8 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.records import Agreement, Disagreement, Number, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
-from limbeck.evaluation.inference import Encoding, encode_both, spearman_agreement
+from limbeck.evaluation.inference import spearman_agreement
+from limbeck.models.inference import Encoding, encode_both
 
 PAIR_KINDS = ("neighbouring", "same_document", "different_documents")
 SENTENCE_CHARACTERS = (20, 400)

@@ -13,10 +13,9 @@ from limbeck.core import progress
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import choose_device
 from limbeck.errors import ModelError, TrainingError
-from limbeck.evaluation import inference
 from limbeck.evaluation.encoding import PreparedTask, TaskCollator, open_columns
 from limbeck.evaluation.tasks import Predictions, Task
-from limbeck.models import families, heads, loading
+from limbeck.models import families, heads, inference, loading
 
 EVALUATION_BATCH = 64
 _SHOWN = 6

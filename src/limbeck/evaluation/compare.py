@@ -24,7 +24,7 @@ from limbeck.core.kinds import KINDS
 from limbeck.corpus.labelled import WORD_GAP
 from limbeck.corpus.tags import OUTSIDE, marks_entities
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.evaluation import agreement, as_is, certainty, costs, inference
+from limbeck.evaluation import agreement, as_is, certainty, costs
 from limbeck.evaluation.encoding import PreparedTask
 from limbeck.evaluation.metrics import (
     THRESHOLD,
@@ -36,7 +36,7 @@ from limbeck.evaluation.metrics import (
     score_answers,
 )
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskRow
-from limbeck.models import families, sentences, streams, taps
+from limbeck.models import families, inference, sentences, streams, taps
 from limbeck.models.sentences import SentenceHead
 
 T = TypeVar("T")

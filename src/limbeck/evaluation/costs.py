@@ -27,7 +27,7 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import ModelError
-from limbeck.evaluation.inference import device_of, encoder_of, longest_input
+from limbeck.models.inference import device_of, encoder_of, longest_input
 from limbeck.models.taps import evaluation_mode
 
 BYTES_PER_MEGABYTE = 1_000_000

@@ -14,12 +14,13 @@ from limbeck.core.files import fingerprint
 from limbeck.core.kinds import KINDS, kind_of
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError
-from limbeck.evaluation import agreement, inference
+from limbeck.evaluation import agreement
 from limbeck.evaluation.cell import SimilarityPoint
 from limbeck.evaluation.encoding import PreparedCell
+from limbeck.evaluation.inference import spearman_agreement
 from limbeck.evaluation.metrics import RETRIEVAL_METRICS, score, score_places
 from limbeck.evaluation.tasks import TaskRow
-from limbeck.models import families, heads, loading
+from limbeck.models import families, heads, inference, loading
 from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.sentences import SentenceHead, SentencePooling, check_pooling_named, routes_of, sentence_pooling
 
@@ -170,7 +171,7 @@ def _agree(own: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor], *, all_pai
         cosines = [(queries @ documents.T).flatten() for queries, documents in thinned]
     else:
         cosines = [_cosines(*both) for both in (own, theirs)]
-    return inference.spearman_agreement(*(found.numpy() for found in cosines))
+    return spearman_agreement(*(found.numpy() for found in cosines))
 
 
 @dataclass(frozen=True)

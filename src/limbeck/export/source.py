@@ -15,10 +15,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
 from limbeck.errors import ModelError
-from limbeck.evaluation.inference import encoder_of, longest_input
 from limbeck.export.request import locate
 from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, has_head, head_of, model_class
+from limbeck.models.inference import encoder_of, longest_input
 from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
 from limbeck.models.locating import (
     MODULES,

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from limbeck.errors import ModelError, describe_error
-from limbeck.evaluation.inference import encode
 from limbeck.export.batches import built_in_texts
 from limbeck.export.request import locate
 from limbeck.export.source import Source, open_source
+from limbeck.models.inference import encode
 from limbeck.models.loading import quiet
 from limbeck.models.locating import fetch_modules, is_local, resolve_model
 from limbeck.models.sentences import SentenceHead, prompt_names, sentence_modules, sentence_pooling

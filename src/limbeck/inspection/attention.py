@@ -16,10 +16,10 @@ from torch import Tensor
 from limbeck.core.progress import Report, no_progress
 from limbeck.core.studies import MEAN_HEAD as MEAN_HEAD
 from limbeck.errors import ModelError, RecipeError
-from limbeck.evaluation.inference import Batch, batches
 from limbeck.inspection.subject import Subject, check_comparable, tokenise
 from limbeck.models import loading, taps
 from limbeck.models.families import blocks, shape_of
+from limbeck.models.inference import Batch, batches
 from limbeck.models.streams import StreamKey
 
 # From tapped query and key streams back to attention probabilities, and the proof that they are the model's.

@@ -14,9 +14,9 @@ from transformers import PreTrainedModel
 
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import CorpusError
-from limbeck.evaluation.inference import batches
 from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise
 from limbeck.models.families import shape_of
+from limbeck.models.inference import batches
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap, evaluation_mode
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
-from limbeck.evaluation.inference import batches
 from limbeck.inspection.subject import Subject, layer_keys
 from limbeck.models import loading, taps
+from limbeck.models.inference import batches
 
 # Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
 

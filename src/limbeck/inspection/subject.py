@@ -14,9 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.yaml import read_document
 from limbeck.corpus.opening import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
-from limbeck.evaluation.inference import device_of, longest_input
 from limbeck.models import loading, streams
 from limbeck.models.families import depth, shape_of
+from limbeck.models.inference import device_of, longest_input
 
 
 @dataclass(frozen=True)

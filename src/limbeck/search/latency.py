@@ -19,8 +19,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from limbeck.core.machine import choose_device, device_name, synchronise
 from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
-from limbeck.evaluation.inference import encoder_of
 from limbeck.models import blueprint, families
+from limbeck.models.inference import encoder_of
 from limbeck.search.requests import MeasuringRequest
 
 FEWEST_PASSES, MOST_PASSES = 10, 100

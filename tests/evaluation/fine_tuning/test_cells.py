@@ -17,9 +17,9 @@ from limbeck.evaluation.as_is import check_padding, read_outputs
 from limbeck.evaluation.cell import Cell, SimilarityPoint, data_fingerprint, identity, seeds
 from limbeck.evaluation.encoding import TaskCollator, drawn, open_columns, prepare
 from limbeck.evaluation.fine_tuning import BestEpoch, load_task_model
-from limbeck.evaluation.inference import encode
 from limbeck.evaluation.tasks import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
+from limbeck.models.inference import encode
 from limbeck.models.loading import load_model, load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, run_cell, tiny_folder
