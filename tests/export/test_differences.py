@@ -6,13 +6,13 @@ import torch
 from limbeck.core.exports import Differences
 from limbeck.export.batches import (
     ExportMismatchError,
-    built_in_texts,
     check_differences,
     check_int8_quality,
     make_batches,
     measure_differences,
     tokenise,
 )
+from limbeck.models.sample_texts import built_in_texts
 from tests.support.models import tiny_tokenizer
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")

@@ -8,11 +8,13 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from limbeck.errors import ModelError
-from limbeck.export.batches import built_in_texts, make_batches
+from limbeck.export.batches import make_batches
 from limbeck.export.onnx import data_file, onnx_bytes, write_onnx
-from limbeck.export.source import OutputModule, open_source
+from limbeck.export.source import OutputModule
 from limbeck.models.heads import HEADS, has_head
+from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model
+from limbeck.models.sample_texts import built_in_texts
 from tests.support.models import ALL_FAMILIES, make_teacher, tiny_batch, tiny_config
 from tests.support.students import sentence_student
 
@@ -117,7 +119,7 @@ def test_float16_is_half_as_large_and_returns_float32(tmp_path, export):
 
 
 def test_weights_beyond_one_file_lie_beside_it(tmp_path):
-    source = open_source(make_teacher(tmp_path, "bert", layers=2))
+    source = open_model(make_teacher(tmp_path, "bert", layers=2))
     module = OutputModule(source)
     batches = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
     path = tmp_path / "model.onnx"

@@ -18,8 +18,9 @@ from limbeck.export.exporting import (
     list_files,
 )
 from limbeck.export.formats import FORMATS
-from limbeck.export.request import check_output, default_output, locate
-from limbeck.export.source import open_source
+from limbeck.export.request import check_output, default_output
+from limbeck.models.loaded import open_model
+from limbeck.models.locating import locate_model
 from limbeck.training.checkpoints import save_weights
 from tests.support.models import make_teacher, tiny_model, tiny_tokenizer
 from tests.support.students import sentence_student
@@ -85,15 +86,19 @@ def test_the_default_folder_is_beside_the_models(tmp_path):
 
 def test_a_runs_folder_stands_for_its_student(tmp_path, student):
     student = student.rename(tmp_path / "student")
-    assert [locate(name) for name in (tmp_path, student, "owner/name")] == [str(student), str(student), "owner/name"]
+    assert [locate_model(name) for name in (tmp_path, student, "owner/name")] == [
+        str(student),
+        str(student),
+        "owner/name",
+    ]
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "run.json").write_text("{}")
     with pytest.raises(ModelError, match="has no student yet; finish it: limbeck distill --resume"):
-        locate(tmp_path / "begun")
+        locate_model(tmp_path / "begun")
 
 
 def test_nothing_taps_the_model_that_is_exported(bert_folder):
-    model = open_source(bert_folder).model
+    model = open_model(bert_folder).model
     assert model.config._attn_implementation == "sdpa" and not model.training
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert {parameter.dtype.itemsize for parameter in model.parameters()} == {4}
@@ -103,7 +108,7 @@ def test_a_tokenizer_that_reads_text_differently_is_found(bert_folder, export):
     done = export(bert_folder, "safetensors")
     tiny_tokenizer("bert", lowercase=False).save_pretrained(done.folder)
     with pytest.raises(ExportMismatchError, match="exported tokenizer splits"):
-        compare_folder(open_source(bert_folder), FORMATS["safetensors"], done.folder, ["The Model"])
+        compare_folder(open_model(bert_folder), FORMATS["safetensors"], done.folder, ["The Model"])
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from limbeck.core.records import Run, load, save
 from limbeck.errors import ModelError, RecipeError
 from limbeck.export import router
 from limbeck.export.batches import ExportMismatchError
-from limbeck.export.source import open_source
-from limbeck.export.vector_check import own_vectors, sample_texts
+from limbeck.models.loaded import open_model
 from limbeck.models.locating import resolve_model
 from limbeck.models.sentences import sentence_pooling
+from limbeck.models.vector_check import own_vectors, sample_texts
 from tests.support.models import HIDDEN, make_teacher
 from tests.support.recipes import recipe_of
 from tests.support.students import sentence_student
@@ -54,7 +54,7 @@ def exported(run, tmp_path_factory):
 
 
 def ours(folder, role):
-    return own_vectors(open_source(folder), [(text, role) for text in TEXTS])
+    return own_vectors(open_model(folder), [(text, role) for text in TEXTS])
 
 
 def test_queries_are_the_students_and_documents_the_teachers(exported, run, teacher):

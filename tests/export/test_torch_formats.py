@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertModel
 
 from limbeck.errors import ModelError
-from limbeck.export.batches import built_in_texts
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.sample_texts import built_in_texts
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from tests.support.models import make_teacher, save_folder, tiny_config
 from tests.support.students import sentence_student

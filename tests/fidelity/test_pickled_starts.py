@@ -11,6 +11,7 @@ from transformers import BertForPreTraining, BertModel
 from limbeck.core import pickles
 from limbeck.errors import ModelError
 from limbeck.export import ExportRequest, export_model, source
+from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.recipe.model_choices import choose_teacher
@@ -71,7 +72,7 @@ def test_a_copy_of_pickled_sentence_vectors_keeps_their_pooling(tmp_path, monkey
     save_file({"linear.weight": torch.ones(3, width)}, root / "2_Dense" / "model.safetensors")
     (root / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
     with source.safe_copy(str(root), tmp_path / "copy") as copy:
-        found, wanted = source.open_source(copy).sentence, sentence_pooling(root)
+        found, wanted = open_model(copy).sentence, sentence_pooling(root)
         assert (
             (str(found), dict(found.prompts))
             == (str(wanted), {"query": "q: "})

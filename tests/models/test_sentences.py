@@ -14,9 +14,8 @@ from limbeck.errors import ModelError
 from limbeck.evaluation import encode
 from limbeck.evaluation.vectors import vectors_of as vectors_of_a_task
 from limbeck.export import write_sentence_transformers_files
-from limbeck.export.source import open_source
-from limbeck.export.vector_check import own_vectors
 from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_config, load_model, load_tokenizer
 from limbeck.models.sentences import (
     POOLINGS,
@@ -26,6 +25,7 @@ from limbeck.models.sentences import (
     sentence_pooling,
     trained_widths,
 )
+from limbeck.models.vector_check import own_vectors
 from tests.support.models import HIDDEN, UNLISTED, make_teacher
 
 library = pytest.importorskip("sentence_transformers")
@@ -93,7 +93,7 @@ def test_vectors_are_those_of_sentence_transformers(transformer, tmp_path, pooli
     whole = model.encode(TEXTS, convert_to_tensor=True)
     found, sentence = vectors_of(tmp_path, TEXTS)
     torch.testing.assert_close(found, torch.nn.functional.normalize(whole, dim=-1), rtol=0, atol=1e-5)
-    lengths = own_vectors(open_source(tmp_path), [(text, None) for text in TEXTS])
+    lengths = own_vectors(open_model(tmp_path), [(text, None) for text in TEXTS])
     torch.testing.assert_close(lengths, whole, rtol=1e-5, atol=1e-5)
     assert sentence.default_prompt == default and sentence.max_length == model.max_seq_length
 
@@ -231,7 +231,7 @@ def test_vectors_that_are_cut_to_their_width_or_not_read_are_whole(transformer, 
     file = tmp_path / "config_sentence_transformers.json"
     said = json.loads(file.read_text())
     file.write_text(json.dumps(said | {"truncate_dim": HIDDEN}))
-    assert plan(tmp_path, text_folder) and open_source(tmp_path).sentence.truncate_dim == HIDDEN
+    assert plan(tmp_path, text_folder) and open_model(tmp_path).sentence.truncate_dim == HIDDEN
     file.write_text(json.dumps(said | {"truncate_dim": HIDDEN - 1}))
     assert plan(tmp_path, text_folder, "minilmv2")
     with pytest.raises(ModelError, match="cuts its vectors"):
@@ -281,7 +281,7 @@ def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
     ):
         refused("3_Dense/config.json", dense | {key: value}, part)
     refused("4_Dense/config.json", dense | {"in_features": 49}, "takes vectors of width 49")
-    for read in (open_source, validate):
+    for read in (open_model, validate):
         refused("3_Dense/config.json", dense | {"in_features": 49}, "do not fit its Transformer", read=read)
     refused("3_Dense/config.json", dense | {"bias": False}, "do not fit", read=loaded)
     refused("3_Dense/model.safetensors", None, "lack", read=loaded)
@@ -293,7 +293,7 @@ def test_what_cannot_be_applied_is_refused(transformer, text_folder, tmp_path):
     def taught(folder):
         return plan(folder, text_folder)
 
-    for read in (open_source, taught, lambda folder: vectors_of_a_task(str(folder), None)):
+    for read in (open_model, taught, lambda folder: vectors_of_a_task(str(folder), None)):
         refused(prompts, {"truncate_dim": 3}, "by truncate_dim 3", "set it to null", read=read)
     refused("sentence_bert_config.json", {"transformer_task": "text-generation"}, "'text-generation'")
     for key, value in (

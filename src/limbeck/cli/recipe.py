@@ -102,13 +102,12 @@ def validate(
 
 def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
     """Say how far the teachers' sentence vectors are from sentence-transformers', comparing those not known yet."""
-    from limbeck.export.compared_vectors import recall, remember
+    from limbeck.models.compared_vectors import recall, remember
 
     known = {title: None if spec.revision else recall(spec.model) for title, spec in teachers.items()}
     left = {title: spec for title, spec in teachers.items() if known[title] is None}
     if left:
-        from limbeck.export.vector_check import describe_difference
-        from limbeck.training.teacher import check_vectors
+        from limbeck.models.vector_check import check_vectors, describe_difference
 
         for title, difference in check_vectors(left, fetch=False).items():
             known[title] = said = describe_difference(difference)

@@ -19,8 +19,8 @@ from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
 from limbeck.diagnosis.checks import Finding
 from limbeck.diagnosis.machine import accelerator_kind
 from limbeck.errors import ModelError
-from limbeck.export import vector_check
 from limbeck.kernels.relation_triton import triton_obstacle
+from limbeck.models import vector_check
 from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run

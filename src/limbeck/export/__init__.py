@@ -1,6 +1,6 @@
 """Other formats of a student: ONNX, int8, sentence-transformers, half precision.
 
-The flow: a `Format` loads the model (`open_source`), writes a folder and runs it; `compare_folder` runs the folder
+The flow: a `Format` loads the model (`open_model`), writes a folder and runs it; `compare_folder` runs the folder
 beside its source; `export_model` does all three. `push_folder` uploads the result.
 """
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import torch
@@ -14,28 +13,11 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.exports import Differences
 from limbeck.core.kinds import kind_of
 from limbeck.core.progress import Count, Report, no_progress
-from limbeck.core.yaml import read_document
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
 from limbeck.models import heads, loading
-
-Text: TypeAlias = str | tuple[str, str]
-"""One text, or two that the model reads together."""
-
-
-def built_in_texts(*, pairs: bool) -> list[Text]:
-    """Return a few texts in several languages and scripts, from an empty one to one that is longer than most models.
-
-    Args:
-        pairs: Add pairs of texts, which models of sentence vectors do not read.
-    """
-    path = Path(__file__).with_name("texts.yaml")
-    found = read_document(path, f"'{path}'", "install limbeck again.")
-    paragraph = found["paragraph"] + " "
-    texts: list[Text] = [*found["sentences"], *(paragraph * times for times in (1, 3, 20))]
-    return [*texts, *map(tuple, found["pairs"]), (found["question"], paragraph)] if pairs else texts
-
+from limbeck.models.sample_texts import Text
 
 BATCH_SIZE = 8
 _LONG_ENOUGH = 64

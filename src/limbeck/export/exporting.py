@@ -19,15 +19,18 @@ from limbeck.core.exports import Differences
 from limbeck.core.files import atomic_folder
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.export import batches, formats
-from limbeck.export.batches import ExportMismatchError, Text
-from limbeck.export.request import DEFAULT_OPSET, DTYPES, ExportRequest, default_output, locate
+from limbeck.export.batches import ExportMismatchError
+from limbeck.export.request import DEFAULT_OPSET, DTYPES, ExportRequest, default_output
 from limbeck.export.router import Pair
-from limbeck.export.source import OutputModule, Source, safe_copy
+from limbeck.export.source import OutputModule, safe_copy
 from limbeck.models import families, loading
+from limbeck.models.loaded import LoadedModel
+from limbeck.models.locating import locate_model
+from limbeck.models.sample_texts import Text, built_in_texts
 
 
 def compare_folder(
-    source: Source,
+    source: LoadedModel,
     chosen: formats.Format,
     folder: Path,
     texts: Sequence[Text],
@@ -135,13 +138,13 @@ def export_model(
     chosen = formats.FORMATS[request.format] if request.documents is None else formats.Router(request.documents)
     dtype = request.dtype or DTYPES[request.format][0]
     check_packages(chosen.packages)
-    located = locate(request.student)
+    located = locate_model(request.student)
     output = (request.output or default_output(located, chosen.name)).expanduser()
     report(0.0, f"Loading {located}")
     with safe_copy(located, output) if request.read_pickled else nullcontext(located) as readable:
         source = chosen.open(readable)
         named = replace(source, name=located)
-        given, built_in = request.texts, batches.built_in_texts(pairs=source.sentence is None)
+        given, built_in = request.texts, built_in_texts(pairs=source.sentence is None)
         texts, few = (built_in, built_in) if given is None else (list(given), list(given[:CHECKED_TEXTS]))
         with folders.writing(output), atomic_folder(output, shared=True) as folder:
             options = formats.Writing(
@@ -179,7 +182,12 @@ def check_packages(names: Sequence[str]) -> None:
 
 
 def _describe(
-    source: Source, chosen: formats.Format, dtype: str, folder: Path, found: Differences, verified: Differences | None
+    source: LoadedModel,
+    chosen: formats.Format,
+    dtype: str,
+    folder: Path,
+    found: Differences,
+    verified: Differences | None,
 ) -> dict[str, Any]:
     """Return the part of the record that all formats have."""
     sentence = source.sentence

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from limbeck.core import exports, files, progress, registry
 from limbeck.errors import ModelError
-from limbeck.export import batches, onnx, router, vector_check
-from limbeck.export.batches import Batch, Runner, Text
-from limbeck.export.source import SENTENCE, OutputModule, Source, open_source
-from limbeck.models import families
+from limbeck.export import batches, onnx, router
+from limbeck.export.batches import Batch, Runner
+from limbeck.export.source import SENTENCE, OutputModule
+from limbeck.models import families, vector_check
+from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.loading import load_config, load_model, quiet, save_tokenizer
+from limbeck.models.sample_texts import Text, built_in_texts
 from limbeck.models.sentences import LIBRARY_CONFIG, SentenceModule, SentencePooling
 
 
@@ -146,24 +148,24 @@ class Format(ABC):
     reads_text: ClassVar[bool] = False
     tokenizer_folder: ClassVar[str] = ""
 
-    def open(self, name: str) -> Source:
-        """Load the model to export, with the head and the sentence vectors that the export has; see `open_source`.
+    def open(self, name: str) -> LoadedModel:
+        """Load the model to export, with the head and the sentence vectors that the export has; see `open_model`.
 
         Raises:
             ModelError: for a source that the format does not take.
         """
-        return open_source(name)
+        return open_model(name)
 
     @abstractmethod
-    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+    def write(self, source: LoadedModel, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the files, and return further facts for the record."""
 
-    def reference(self, source: Source) -> Runner:
+    def reference(self, source: LoadedModel) -> Runner:
         """Return a function that runs the source on batches, with the outputs that `runner` has."""
         return module_runner(OutputModule(source))
 
     @abstractmethod
-    def runner(self, source: Source, folder: Path) -> Runner:
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Return a function that runs the export in a folder on batches, as its users would."""
 
     def check(self, found: exports.Differences, dtype: str, *, strict: bool) -> None:
@@ -185,7 +187,7 @@ class Safetensors(Format):
 
     name = "safetensors"
 
-    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+    def write(self, source: LoadedModel, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the folder, with the files that make sentence vectors if the source makes any."""
         model = load_model(source.name, revision=source.revision, dtype=writing.dtype, head=source.head, pooler=True)
         with quiet():
@@ -194,7 +196,7 @@ class Safetensors(Format):
         write_small_files(source, folder, config=False)
         return {}
 
-    def runner(self, source: Source, folder: Path) -> Runner:
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run the model with transformers."""
         # AutoModel's default; `load_model` takes float32 where nothing is asked for.
         model = load_model(folder, dtype=load_config(folder).dtype, head=source.head)
@@ -208,7 +210,7 @@ class SentenceTransformers(Safetensors):
     packages = ("sentence_transformers",)
     reads_text = True
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str) -> LoadedModel:
         """Load a model without a head, with the mean as its pooling where its files are silent.
 
         Raises:
@@ -226,7 +228,7 @@ class SentenceTransformers(Safetensors):
         pooling = SentencePooling("mean", normalize=False, max_length=None)
         return replace(source, model=source.model.base_model, head=None, sentence=pooling)
 
-    def runner(self, source: Source, folder: Path) -> Runner:
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run the model with sentence-transformers, which reads text."""
         from sentence_transformers import SentenceTransformer
 
@@ -255,7 +257,7 @@ class Router(Safetensors):
     def __init__(self, documents: str | None = None) -> None:
         self.documents = documents
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str) -> LoadedModel:
         """Load the student and the model for documents; see `limbeck.export.router.open_pair`.
 
         Raises:
@@ -263,7 +265,7 @@ class Router(Safetensors):
         """
         return router.open_pair(name, self.documents)
 
-    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+    def write(self, source: LoadedModel, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write both models, each a whole folder of sentence-transformers, and the files that join them."""
         pair = router.pair_of(source)
         texts = [text for text in writing.texts if isinstance(text, str)]
@@ -273,12 +275,12 @@ class Router(Safetensors):
             super().write(model, folder / role, writing)
         return {**router.write_router_files(pair, folder), "found": found}
 
-    def reference(self, source: Source) -> Runner:
+    def reference(self, source: LoadedModel) -> Runner:
         """Run both models by limbeck, with the prompt of each role."""
         pair = router.pair_of(source)
         return router.runner({role: partial(vector_check.own_vectors, model) for role, model in pair.by_role.items()})
 
-    def runner(self, source: Source, folder: Path) -> Runner:
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run both models by `encode_query` and `encode_document` of sentence-transformers."""
         vectors = partial(vector_check.library_vectors, vector_check.load_in_library(folder))
         return router.runner(dict.fromkeys(("query", "document"), vectors))
@@ -295,7 +297,7 @@ class Onnx(Format):
     packages = ("onnx", "onnxruntime")
     onnx_file = "onnx/model.onnx"
 
-    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+    def write(self, source: LoadedModel, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the folder.
 
         Raises:
@@ -310,20 +312,20 @@ class Onnx(Format):
         write_small_files(source, folder)
         path.parent.mkdir()
         # Not of the given texts, which may be one: a trace takes an axis of one entry for constant.
-        own = batches.make_batches(source.tokenizer, batches.built_in_texts(pairs=False), module.inputs, source.longest)
+        own = batches.make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
         example = max(own, key=lambda batch: len(batch.texts))
         more = self.write_graph(source, module, example, path, writing)
         facts = {"opset": writing.opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
         return facts | {"megabytes": onnx.onnx_bytes(path) / 1e6} | more
 
     def write_graph(
-        self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
+        self, source: LoadedModel, module: OutputModule, example: Batch, path: Path, writing: Writing
     ) -> dict[str, Any]:
         """Write the graph, and return further facts."""
         onnx.write_onnx(module, example, path, opset=writing.opset, dtype=writing.dtype)
         return {}
 
-    def runner(self, source: Source, folder: Path) -> Runner:
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run the graph in ONNX Runtime."""
         return onnx.session_runner(onnx.open_session(folder / self.onnx_file))
 
@@ -335,7 +337,7 @@ class OnnxInt8(Onnx):
     onnx_file = "onnx/model_quantized.onnx"
 
     def write_graph(
-        self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
+        self, source: LoadedModel, module: OutputModule, example: Batch, path: Path, writing: Writing
     ) -> dict[str, Any]:
         """Write the graph in float32, check it, and quantise it."""
         sample = batches.make_batches(source.tokenizer, writing.texts, module.inputs, source.longest)
@@ -380,7 +382,7 @@ def module_runner(module: OutputModule) -> Runner:
     return run
 
 
-def write_small_files(source: Source, folder: Path, *, config: bool = True) -> None:
+def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True) -> None:
     """Write the tokenizer, the files of sentence-transformers, and the configuration unless weights brought it."""
     if config:
         with quiet():

@@ -21,7 +21,8 @@ from limbeck.errors import ModelError, shorten_error
 from limbeck.evaluation.costs import measure_latency
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.request import DEFAULT_OPSET
-from limbeck.export.source import OutputModule, Source, is_per_token
+from limbeck.export.source import OutputModule, is_per_token
+from limbeck.models.loaded import LoadedModel
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -229,7 +230,7 @@ def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None
 
 
 def measure_int8(
-    source: Source, full: Path, path: Path, *, seconds: float, report: Report = no_progress
+    source: LoadedModel, full: Path, path: Path, *, seconds: float, report: Report = no_progress
 ) -> dict[str, Any]:
     """Measure what int8 gains: sizes, and latency with both files alternating in this process.
 

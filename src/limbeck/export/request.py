@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from limbeck.core import exports
-from limbeck.core.records import RUN_STUDENT
-from limbeck.errors import ModelError, OutputError, RecipeError, suggestion
-from limbeck.models.locating import PACKAGE_PREFIX, check_there
+from limbeck.errors import OutputError, RecipeError, suggestion
+from limbeck.models.locating import PACKAGE_PREFIX, check_there, locate_model
 
 if TYPE_CHECKING:
-    from limbeck.export.batches import Text
+    from limbeck.models.sample_texts import Text
 
 ROUTER = "router"
 DEFAULT_OPSET, OPSETS = 17, range(14, 21)
@@ -82,7 +81,7 @@ class ExportRequest:
             )
         if self.documents is not None and self.format != ROUTER:
             raise RecipeError(f"--documents is for --format router, not for --format {self.format}; leave it out.")
-        located = locate(self.student)
+        located = locate_model(self.student)
         output = self.output or default_output(located, self.format)
         check_output(output.expanduser(), located, overwrite=self.overwrite)
         check_there(located, *(() if self.documents is None else (self.documents,)))
@@ -102,28 +101,11 @@ def check_dtype(export_format: str, name: str | None) -> None:
     raise RecipeError(f"--dtype '{name}' does not go with --format {export_format}.{near}")
 
 
-def locate(name: str | Path) -> str:
-    """Return where the model is: for a run's folder its student, anything else unchanged.
-
-    Raises:
-        ModelError: for the folder of a run that has no student yet.
-    """
-    folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
-        if (folder / RUN_STUDENT / "config.json").is_file():
-            return str(folder / RUN_STUDENT)
-        if (folder / "run.json").is_file():
-            raise ModelError(
-                f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
-            )
-    return str(name)
-
-
 def default_output(located: str, export_format: str) -> Path:
     """Return where an export goes by default: beside the model's folder, or here for a package or a Hub name.
 
     Args:
-        located: The model, as `locate` gives it.
+        located: The model, as `locate_model` gives it.
         export_format: Name of the format.
     """
     folder = Path(located).expanduser()

@@ -11,13 +11,12 @@ from torch.nn import functional as F
 
 from limbeck.core import records
 from limbeck.errors import ModelError
-from limbeck.export import vector_check
 from limbeck.export.batches import Batch, Runner
-from limbeck.export.request import locate
-from limbeck.export.source import Source, open_source
+from limbeck.models import vector_check
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
-from limbeck.models.locating import MODULES, read_json
+from limbeck.models.loaded import LoadedModel, open_model
+from limbeck.models.locating import MODULES, locate_model, read_json
 from limbeck.models.sentences import LIBRARY_CONFIG, SentenceHead, SentencePooling
 
 LARGEST_DIFFERENCE = 1e-5
@@ -30,7 +29,7 @@ _KIND = "sentence_transformers.models"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair(Source):
+class Pair(LoadedModel):
     """A student for queries, and with it a model for documents.
 
     Attributes:
@@ -38,16 +37,16 @@ class Pair(Source):
         is_taught: Whether the record of the student's run says that it learned from this very model.
     """
 
-    documents: Source
+    documents: LoadedModel
     is_taught: bool
 
     @property
-    def by_role(self) -> dict[str, Source]:
+    def by_role(self) -> dict[str, LoadedModel]:
         """The models by what they read."""
         return {"query": self, "document": self.documents}
 
 
-def pair_of(source: Source) -> Pair:
+def pair_of(source: LoadedModel) -> Pair:
     """Return a source that `open_pair` made."""
     assert isinstance(source, Pair)
     return source
@@ -114,14 +113,14 @@ def open_pair(name: str, documents: str | None) -> Pair:
         ModelError: for a student that was not taught vectors in its teacher's space, for vectors of other widths, for a
             teacher that cannot be found, and for a model that makes no sentence vectors.
     """
-    taught = find_taught(Path(locate(name)).expanduser())
+    taught = find_taught(Path(locate_model(name)).expanduser())
     if taught is not None and not taught.is_aligned:
         raise ModelError(
             f"'{name}' was taught by {taught.method or 'no method'}, which does not align its sentence vectors "
             "with its teacher's, so its queries would find nothing there; distil a student by aligned_embedding or "
             "sentence_embedding."
         )
-    student = open_source(name)
+    student = open_model(name)
     teacher = _open_documents(name, documents, taught)
     widths = []
     for each in (student, teacher):
@@ -139,18 +138,18 @@ def open_pair(name: str, documents: str | None) -> Pair:
         )
     known = None if taught is None else taught.weights
     is_taught = known is not None and fingerprint_beside(known, teacher.name, teacher.revision) == known
-    shared = {field.name: getattr(student, field.name) for field in fields(Source)}
+    shared = {field.name: getattr(student, field.name) for field in fields(LoadedModel)}
     return Pair(**shared, documents=teacher, is_taught=is_taught)
 
 
-def _open_documents(name: str, documents: str | None, taught: Taught | None) -> Source:
+def _open_documents(name: str, documents: str | None, taught: Taught | None) -> LoadedModel:
     """Load the model for documents: the one that is given, else the teacher of the student's run."""
     if documents is not None:
-        return open_source(documents)
+        return open_model(documents)
     if taught is None or taught.teacher is None:
         raise ModelError(f"Nothing says which teacher '{name}' learned from; give it as --documents.")
     try:
-        return open_source(taught.teacher, taught.revision)
+        return open_model(taught.teacher, taught.revision)
     except ModelError as error:
         raise ModelError(f"The teacher of '{name}' cannot be loaded; give its folder as --documents. {error}") from None
 
@@ -216,7 +215,7 @@ def _module_places(folder: Path, role: str) -> Mapping[str, str]:
     return {str(Path(role, module["path"])): module["type"] for module in modules}
 
 
-def _sentence(source: Source) -> SentencePooling:
+def _sentence(source: LoadedModel) -> SentencePooling:
     assert source.sentence is not None
     return source.sentence
 

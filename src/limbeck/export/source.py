@@ -5,7 +5,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,11 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
 from limbeck.errors import ModelError
-from limbeck.export.request import locate
-from limbeck.models.families import shape_of
-from limbeck.models.heads import Head, has_head, head_of, model_class
-from limbeck.models.inference import encoder_of, longest_input
-from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
+from limbeck.models.heads import Head, has_head, model_class
+from limbeck.models.loaded import LoadedModel
+from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import (
     MODULES,
     SMALL_FILES,
@@ -34,31 +31,7 @@ from limbeck.models.sentences import (
     SentenceHead,
     SentencePooling,
     sentence_modules,
-    sentence_pooling,
 )
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model to export, in float32 and eval mode on the CPU, as its files were loaded: nothing taps it.
-
-    Attributes:
-        name: Where it is: a folder, `package:NAME` or a Hub name.
-        model: With its head, without its pooler.
-        tokenizer: Its tokenizer.
-        head: Its task head; None for a Transformer alone.
-        sentence: How it makes sentence vectors, if its files say so.
-        longest: The longest input in tokens that tokenizer, model and `sentence` allow.
-        revision: Of a Hub name.
-    """
-
-    name: str
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    head: Head | None
-    sentence: SentencePooling | None
-    longest: int
-    revision: str | None = None
 
 
 @contextmanager
@@ -110,32 +83,6 @@ def _name_head(folder: Path) -> None:
         (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-def open_source(name: str | Path, revision: str | None = None) -> Source:
-    """Load the model to export.
-
-    A folder that makes sentence vectors is loaded without a head, whatever its checkpoint holds besides.
-
-    Args:
-        name: A run's folder, a model's folder, `package:NAME` or a Hub name.
-        revision: Of a Hub name: branch, tag or commit; None is `main`.
-
-    Raises:
-        ModelError: for everything that `load_model`, `load_tokenizer` and `sentence_pooling` refuse.
-    """
-    located = locate(name)
-    config = load_config(located, revision)
-    sentence = sentence_pooling(located, revision)
-    if sentence is not None:
-        hidden = shape_of(config).hidden
-        sentence.check_fits(located, hidden)
-        sentence.check_whole(located, hidden)
-    head = None if sentence is not None else head_of(config)
-    model, tokenizer = load_model(located, revision=revision, head=head), load_tokenizer(located, revision=revision)
-    check_fits_model(tokenizer, config.vocab_size)
-    limits = (tokenizer.model_max_length, longest_input(encoder_of(model)), sentence.max_length if sentence else None)
-    return Source(located, model, tokenizer, head, sentence, int(min(filter(None, limits))), revision)
-
-
 HIDDEN, SENTENCE, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
 ANSWER_ENDS = ("start_logits", "end_logits")
 
@@ -171,7 +118,7 @@ class OutputModule(nn.Module):
         source: The source.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LoadedModel) -> None:
         super().__init__()
         self.model, self.head = source.model, source.head
         self.sentence = None if source.sentence is None else SentenceHead(source.sentence)

@@ -19,6 +19,7 @@ from huggingface_hub import constants as hub_constants
 from safetensors import SafetensorError, safe_open
 
 from limbeck.core.files import tried_beside
+from limbeck.core.records import RUN_STUDENT
 from limbeck.errors import ModelError, nearest
 
 PACKAGE_PREFIX = "package:"
@@ -424,3 +425,20 @@ def read_json(file: Path, default: Any) -> Any:
     if not isinstance(found, type(default)):
         raise ModelError(f"The file '{file}' does not have the expected structure; copy or download the model again.")
     return found
+
+
+def locate_model(name: str | Path) -> str:
+    """Return where the model is: for a run's folder its student, anything else unchanged.
+
+    Raises:
+        ModelError: for the folder of a run that has no student yet.
+    """
+    folder = Path(name).expanduser()
+    if not (folder / "config.json").is_file():
+        if (folder / RUN_STUDENT / "config.json").is_file():
+            return str(folder / RUN_STUDENT)
+        if (folder / "run.json").is_file():
+            raise ModelError(
+                f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
+            )
+    return str(name)

@@ -19,9 +19,9 @@ from limbeck.core.records import RUN_STUDENT, STAGES, Run, Stage, run_of
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.agreement import ROLES
 from limbeck.evaluation.metrics import METRICS
-from limbeck.export.request import locate
 from limbeck.models import heads, loading, locating
 from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
+from limbeck.models.locating import locate_model
 from limbeck.models.sentences import SentencePooling, prompt_names, sentence_pooling
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
@@ -498,7 +498,7 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
     Raises:
         RecipeError: if the evaluation that is named has no scores of the student.
     """
-    located = locate(name)
+    located = locate_model(name)
     student = Path(located).expanduser()
     record = find_record(student) if student.is_dir() else None
     if evaluation is not None and record is None:
@@ -522,7 +522,7 @@ def run_problem(name: str) -> str | None:
     Args:
         name: The student, as the user named it.
     """
-    student = Path(locate(name)).expanduser()
+    student = Path(locate_model(name)).expanduser()
     run = run_of(student) if student.is_dir() else None
     damage = files.record_damage(run) if run is not None else None
     return None if damage is None else f"{damage} The model card is made without it."

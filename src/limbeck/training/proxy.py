@@ -26,6 +26,7 @@ from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.models.loading import load_model, quiet
+from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
@@ -35,7 +36,7 @@ from limbeck.training.module import Learned, freeze_unreached, untrained_names
 from limbeck.training.run import build_corpora, load_tokenizer_of
 from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype, weigh_classes
 from limbeck.training.students import StudentMaker
-from limbeck.training.teacher import check_vectors, measure_layer_cosines
+from limbeck.training.teacher import measure_layer_cosines
 
 # The students of a proxy: made alike, read off a training, and finished as a run does.
 

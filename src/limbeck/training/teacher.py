@@ -1,10 +1,8 @@
 """`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from rich.console import Console
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
@@ -14,14 +12,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core import machine, ranks
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
-from limbeck.errors import ModelError
-from limbeck.export import vector_check
 from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Course, Term
 from limbeck.models import packing, quantising, streams, taps
 from limbeck.models.families import blocks
-from limbeck.models.locating import is_local, resolve_model, weight_names
 from limbeck.models.sentences import SentenceHead
+from limbeck.models.vector_check import check_vectors, describe_difference
 from limbeck.recipe.schema import TeacherSpec
 from limbeck.training.record import RunRecord
 
@@ -120,44 +116,6 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
     teacher.to(device)
 
 
-# A teacher's sentence vectors beside those of sentence-transformers.
-
-
-def check_vectors(teachers: Mapping[str, TeacherSpec], *, fetch: bool = True) -> dict[str, float | None]:
-    """Refuse teachers whose sentence vectors limbeck makes otherwise than sentence-transformers does.
-
-    Args:
-        teachers: By title, see `RunPlan.vector_teachers`.
-        fetch: Get weights that are on the Hub; else only models whose weights are on this machine are compared.
-
-    Returns:
-        The largest difference of each, see `compare_with_sentence_transformers`, None where that library does not load
-        the model; without those that there is nothing to compare with.
-
-    Raises:
-        ModelError: for a difference above `vector_check.LARGEST_DIFFERENCE`.
-    """
-    found: dict[str, float | None] = {}
-    for title, spec in teachers.items():
-        if not (fetch or _is_here(spec)):
-            continue
-        try:
-            difference = vector_check.compare_with_sentence_transformers(spec.model, revision=spec.revision)
-        except vector_check.NotLoadedError:  # Of limbeck's vectors that says nothing.
-            found[title] = None
-            continue
-        if difference is None:
-            continue
-        if not difference <= vector_check.LARGEST_DIFFERENCE:  # True for NaN too.
-            raise ModelError(
-                f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
-                f"sentence-transformers, and {vector_check.LARGEST_DIFFERENCE:g} is allowed: a student would learn "
-                "wrong vectors. Please report the model; its Transformer alone, without modules.json, can be distilled."
-            )
-        found[title] = difference
-    return found
-
-
 def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console: Console) -> None:
     """Compare those teachers of a run that it has not compared yet, say how far they are, and keep it in its record.
 
@@ -172,18 +130,10 @@ def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console
     known = record.run.teacher_vectors
     found = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
     for title, difference in found.items():
-        said = f"Sentence vectors of {title}: {vector_check.describe_difference(difference)}"
+        said = f"Sentence vectors of {title}: {describe_difference(difference)}"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
     if found:
         record.set("running", teacher_vectors={**known, **found})
-
-
-def _is_here(spec: TeacherSpec) -> bool:
-    resolved = resolve_model(spec.model)
-    if is_local(resolved):
-        return bool(weight_names(Path(resolved)))  # A configuration alone can be planned with.
-    names = ("model.safetensors", "model.safetensors.index.json")
-    return any(isinstance(try_to_load_from_cache(spec.model, name, revision=spec.revision), str) for name in names)
 
 
 # What each layer of a teacher contributes on a run's corpus.

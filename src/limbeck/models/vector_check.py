@@ -2,20 +2,20 @@
 
 import importlib.util
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from torch import Tensor
 
 from limbeck.errors import ModelError, describe_error
-from limbeck.export.batches import built_in_texts
-from limbeck.export.request import locate
-from limbeck.export.source import Source, open_source
 from limbeck.models.inference import encode
+from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.loading import quiet
-from limbeck.models.locating import fetch_modules, is_local, resolve_model
+from limbeck.models.locating import fetch_modules, is_local, locate_model, resolve_model, weight_names
+from limbeck.models.sample_texts import built_in_texts
 from limbeck.models.sentences import SentenceHead, prompt_names, sentence_modules, sentence_pooling
 
 PACKAGE = "sentence_transformers"
@@ -52,7 +52,7 @@ def describe_difference(difference: float | None) -> str:
     return f"at most {difference:.1e} from those of sentence-transformers, on {len(sample_texts())} texts"
 
 
-def own_vectors(source: Source, texts: Sequence[tuple[str, Role]]) -> Tensor:
+def own_vectors(source: LoadedModel, texts: Sequence[tuple[str, Role]]) -> Tensor:
     """Return the vectors `[texts, width]` that limbeck makes, at the length that they have.
 
     Args:
@@ -119,9 +119,9 @@ def compare_with_sentence_transformers(
         ModelError: for a model that limbeck cannot load, or whose vectors change with the texts beside them.
         NotLoadedError: for one that sentence-transformers cannot.
     """
-    if not is_installed() or sentence_pooling(locate(name), revision) is None:
+    if not is_installed() or sentence_pooling(locate_model(name), revision) is None:
         return None
-    source = open_source(name, revision)
+    source = open_model(name, revision)
     texts = sample_texts() if texts is None else texts
     ours = own_vectors(source, texts)
     folder, pads_left = library_folder(source.name, revision), source.tokenizer.padding_side == "left"
@@ -151,3 +151,60 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
     if ours.shape != theirs.shape:
         return float("inf")
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1.0))
+
+
+class ModelName(Protocol):
+    """A model's place, as a recipe names it."""
+
+    @property
+    def model(self) -> str:
+        """A folder, `package:NAME` or a Hub name."""
+        ...
+
+    @property
+    def revision(self) -> str | None:
+        """Of a Hub name: branch, tag or commit."""
+        ...
+
+
+def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> dict[str, float | None]:
+    """Refuse teachers whose sentence vectors limbeck makes otherwise than sentence-transformers does.
+
+    Args:
+        teachers: By title.
+        fetch: Get weights that are on the Hub; else only models whose weights are on this machine are compared.
+
+    Returns:
+        The largest difference of each, see `compare_with_sentence_transformers`, None where that library does not load
+        the model; without those that there is nothing to compare with.
+
+    Raises:
+        ModelError: for a difference above `LARGEST_DIFFERENCE`.
+    """
+    found: dict[str, float | None] = {}
+    for title, spec in teachers.items():
+        if not (fetch or _is_here(spec)):
+            continue
+        try:
+            difference = compare_with_sentence_transformers(spec.model, revision=spec.revision)
+        except NotLoadedError:  # Of limbeck's vectors that says nothing.
+            found[title] = None
+            continue
+        if difference is None:
+            continue
+        if not difference <= LARGEST_DIFFERENCE:  # True for NaN too.
+            raise ModelError(
+                f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
+                f"sentence-transformers, and {LARGEST_DIFFERENCE:g} is allowed: a student would learn "
+                "wrong vectors. Please report the model; its Transformer alone, without modules.json, can be distilled."
+            )
+        found[title] = difference
+    return found
+
+
+def _is_here(spec: ModelName) -> bool:
+    resolved = resolve_model(spec.model)
+    if is_local(resolved):
+        return bool(weight_names(Path(resolved)))  # A configuration alone can be planned with.
+    names = ("model.safetensors", "model.safetensors.index.json")
+    return any(isinstance(try_to_load_from_cache(spec.model, name, revision=spec.revision), str) for name in names)

@@ -11,13 +11,13 @@ from rich.console import Console
 import limbeck
 from limbeck.diagnosis.self_test import find_vectors
 from limbeck.errors import ModelError
-from limbeck.export import vector_check
-from limbeck.export.vector_check import NotLoadedError, compare_with_sentence_transformers, sample_texts
+from limbeck.models import vector_check
+from limbeck.models.vector_check import NotLoadedError, check_vectors, compare_with_sentence_transformers, sample_texts
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.proxy import Proxy
 from limbeck.training.record import RunRecord
-from limbeck.training.teacher import check_vectors, compare_once
+from limbeck.training.teacher import compare_once
 from tests.support.commands import assert_one_line_error
 from tests.support.models import make_teacher
 from tests.support.recipes import recipe_of

@@ -1,0 +1,62 @@
+"""A model with its tokenizer and how it makes sentence vectors, loaded as its files say."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.models.families import shape_of
+from limbeck.models.heads import Head, head_of
+from limbeck.models.inference import encoder_of, longest_input
+from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
+from limbeck.models.locating import locate_model
+from limbeck.models.sentences import SentencePooling, sentence_pooling
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in float32 and eval mode on the CPU, as its files were loaded: nothing taps it.
+
+    Attributes:
+        name: Where it is: a folder, `package:NAME` or a Hub name.
+        model: With its head, without its pooler.
+        tokenizer: Its tokenizer.
+        head: Its task head; None for a Transformer alone.
+        sentence: How it makes sentence vectors, if its files say so.
+        longest: The longest input in tokens that tokenizer, model and `sentence` allow.
+        revision: Of a Hub name.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    head: Head | None
+    sentence: SentencePooling | None
+    longest: int
+    revision: str | None = None
+
+
+def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
+    """Load the model to export.
+
+    A folder that makes sentence vectors is loaded without a head, whatever its checkpoint holds besides.
+
+    Args:
+        name: A run's folder, a model's folder, `package:NAME` or a Hub name.
+        revision: Of a Hub name: branch, tag or commit; None is `main`.
+
+    Raises:
+        ModelError: for everything that `load_model`, `load_tokenizer` and `sentence_pooling` refuse.
+    """
+    located = locate_model(name)
+    config = load_config(located, revision)
+    sentence = sentence_pooling(located, revision)
+    if sentence is not None:
+        hidden = shape_of(config).hidden
+        sentence.check_fits(located, hidden)
+        sentence.check_whole(located, hidden)
+    head = None if sentence is not None else head_of(config)
+    model, tokenizer = load_model(located, revision=revision, head=head), load_tokenizer(located, revision=revision)
+    check_fits_model(tokenizer, config.vocab_size)
+    limits = (tokenizer.model_max_length, longest_input(encoder_of(model)), sentence.max_length if sentence else None)
+    return LoadedModel(located, model, tokenizer, head, sentence, int(min(filter(None, limits))), revision)
