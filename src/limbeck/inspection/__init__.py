@@ -13,7 +13,8 @@ if TYPE_CHECKING:
         draw_maps,
         measure_divergence,
     )
-    from limbeck.inspection.layers import Contribution, LayerSimilarity, measure_contribution, measure_similarity
+    from limbeck.inspection.layer_cosines import Contribution, measure_contribution
+    from limbeck.inspection.layer_similarity import LayerSimilarity, measure_similarity
     from limbeck.inspection.phrases import (
         ChunkedText,
         LayerScores,
@@ -29,7 +30,8 @@ __getattr__, __dir__ = import_when_used(
     __name__,
     {
         "attention": "MEAN_HEAD AttentionDivergence AttentionMap AttentionMaps draw_maps measure_divergence",
-        "layers": "Contribution LayerSimilarity measure_contribution measure_similarity",
+        "layer_cosines": "Contribution measure_contribution",
+        "layer_similarity": "LayerSimilarity measure_similarity",
         "phrases": "ChunkedText LayerScores PhraseClustering Span SpanSample cluster_phrases read_chunks",
         "subject": "SENTENCES Subject load_subject read_texts",
     },

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.yaml import read_document
 from limbeck.corpus.opening import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
-from limbeck.models import loading, streams
+from limbeck.models import loading
 from limbeck.models.families import depth, shape_of
 from limbeck.models.inference import device_of, longest_input
+from limbeck.models.streams import StreamKey, Streams
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,17 @@ class Subject:
         return min((limit for limit in limits if limit is not None and limit < 10**9), default=None)
 
 
-def layer_keys(model: PreTrainedModel) -> list[streams.StreamKey]:
+def layer_keys(model: PreTrainedModel) -> list[StreamKey]:
     """Return the streams of the output of every layer of a model, 0 to N."""
     return [
-        streams.StreamKey("embedding", 0),
-        *(streams.StreamKey("hidden", layer) for layer in range(1, depth(model.config) + 1)),
+        StreamKey("embedding", 0),
+        *(StreamKey("hidden", layer) for layer in range(1, depth(model.config) + 1)),
     ]
+
+
+def valid_vectors(streams: Streams, keys: Sequence[StreamKey], valid: Tensor) -> Tensor:
+    """Return the vectors of the real tokens, `[layers, n, H]`."""
+    return torch.stack([streams[key][valid.to(streams[key].device)] for key in keys])
 
 
 def load_subject(name_or_path: str | Path, *, device: torch.device | str = "cpu") -> Subject:

@@ -25,6 +25,7 @@ from limbeck.core.ranks import (
 from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
+from limbeck.inspection.layer_cosines import measure_layer_cosines
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
@@ -36,7 +37,6 @@ from limbeck.training.module import Learned, freeze_unreached, untrained_names
 from limbeck.training.run import build_corpora, load_tokenizer_of
 from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype, weigh_classes
 from limbeck.training.students import StudentMaker
-from limbeck.training.teacher import measure_layer_cosines
 
 # The students of a proxy: made alike, read off a training, and finished as a run does.
 

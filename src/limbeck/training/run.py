@@ -22,6 +22,7 @@ from limbeck.core.progress import CorpusProgress, Told
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
 from limbeck.evaluation.task_rows import TaskRows
+from limbeck.inspection.layer_cosines import measure_layer_cosines
 from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.fingerprint import fingerprint_beside
@@ -47,7 +48,7 @@ from limbeck.training.stage import (
     weigh_classes,
 )
 from limbeck.training.students import StudentMaker, describe_layers, save_student
-from limbeck.training.teacher import compare_once, measure_layer_cosines
+from limbeck.training.teacher import compare_once
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
 

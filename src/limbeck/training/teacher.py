@@ -1,18 +1,16 @@
 """`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from rich.console import Console
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
-from limbeck.core import machine, ranks
-from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
+from limbeck.core import ranks
 from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
-from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Course, Term
 from limbeck.models import packing, quantising, streams, taps
 from limbeck.models.families import blocks
@@ -134,44 +132,3 @@ def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console
         console.print(said, highlight=False, markup=False, soft_wrap=True)
     if found:
         record.set("running", teacher_vectors={**known, **found})
-
-
-# What each layer of a teacher contributes on a run's corpus.
-
-
-_ROWS, _BATCH = 1024, 32
-
-
-def measure_layer_cosines(
-    teacher: PreTrainedModel, corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase
-) -> tuple[float, ...]:
-    """Measure the mean cosine between the input and the output of every layer, on the accelerator if there is one.
-
-    The mean is over the real tokens of up to 1,024 rows spread over the corpus; the paper takes a tenth of its corpus.
-
-    Args:
-        teacher: The whole teacher; it stays on the device.
-        corpus: Text to read.
-        tokenizer: For padding.
-
-    Returns:
-        One cosine a layer, -1 to 1; the lower, the more the layer contributes.
-
-    Source:
-        ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
-    """
-    device = machine.choose_device("auto")
-    teacher.to(device)
-    means, _ = contribution.measure_layer_cosines(teacher, _batches(corpus, tokenizer, device))
-    return means
-
-
-def _batches(
-    corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, device: torch.device
-) -> Iterator[dict[str, Tensor]]:
-    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
-    step = max(1, len(corpus.train) // _ROWS)
-    chosen = range(0, min(len(corpus.train), step * _ROWS), step)
-    for start in range(0, len(chosen), _BATCH):
-        batch = collate([corpus.train[index] for index in chosen[start : start + _BATCH]])
-        yield {name: tensor.to(device) for name, tensor in batch.items()}

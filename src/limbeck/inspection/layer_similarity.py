@@ -4,20 +4,16 @@ Axis letters: n tokens, S/T number of student and teacher layers, H width.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-from transformers import PreTrainedModel
 
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.errors import CorpusError
-from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise
+from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise, valid_vectors
 from limbeck.models.families import shape_of
 from limbeck.models.inference import batches
-from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap, evaluation_mode
 
 _MEMORY = 2**30
@@ -147,95 +143,11 @@ def measure_similarity(
             for batch in batches(rows.ids, student.tokenizer, device=student.device, report=own, what="Layers of both"):
                 # One after the other: two taps on one model would be in each other's way.
                 with StreamTap(student.model, group) as tap:
-                    ours = _valid_vectors(tap(**batch.inputs), group, batch.valid)
+                    ours = valid_vectors(tap(**batch.inputs), group, batch.valid)
                 with StreamTap(teacher.model, layer_keys(teacher.model)) as tap:
-                    theirs = _valid_vectors(tap(**batch.inputs), layer_keys(teacher.model), batch.valid)
+                    theirs = valid_vectors(tap(**batch.inputs), layer_keys(teacher.model), batch.valid)
                 sums.add(ours, theirs)
             found += sums.similarity().tolist()
             tokens = sums.tokens
     values = tuple(tuple(row) for row in found)
     return LayerSimilarity(student.name, teacher.name, values, tokens, max(widths), rows.cut)
-
-
-def _valid_vectors(streams: Streams, keys: Sequence[StreamKey], valid: Tensor) -> Tensor:
-    """Return the vectors of the real tokens, `[layers, n, H]`."""
-    return torch.stack([streams[key][valid.to(streams[key].device)] for key in keys])
-
-
-# Contribution of each layer: the angle by which it turns its input.
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """The layers of one model.
-
-    Attributes:
-        name: The model.
-        cosines: For layers 1 to N the mean cosine between input and output, -1 to 1; the lower, the more the layer
-            changes.
-        tokens: Tokens that the means are over.
-        cut: Texts that were cut to the longest length.
-    """
-
-    name: str
-    cosines: tuple[float, ...]
-    tokens: int
-    cut: int
-
-    @property
-    def ranking(self) -> tuple[int, ...]:
-        """The layers, by falling change of their input."""
-        return tuple(sorted(range(1, len(self.cosines) + 1), key=lambda layer: (self.cosines[layer - 1], layer)))
-
-
-@torch.no_grad()
-def measure_layer_cosines(
-    model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]
-) -> tuple[tuple[float, ...], int]:
-    """Measure the mean cosine between the input and the output of every layer, over the tokens of some batches.
-
-    The outputs are as `hidden_states` has them: the last one after the final norm, in families that have one.
-
-    Args:
-        model: Its mode is put back afterwards.
-        inputs: `input_ids`, `attention_mask` and what else the model takes, each `[B, L]`, on its device.
-
-    Returns:
-        The means for layers 1 to N, -1 to 1, and the tokens that they are over.
-
-    Raises:
-        CorpusError: if no token is real.
-
-    Source:
-        ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
-    """
-    keys = layer_keys(model)
-    sums, tokens = torch.zeros(len(keys) - 1, dtype=torch.float64), 0
-    with evaluation_mode(model), StreamTap(model, keys) as tap:
-        for batch in inputs:
-            vectors = _valid_vectors(tap(**batch), keys, batch["attention_mask"].bool()).float()
-            sums += F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1).double().sum(1).cpu()
-            tokens += vectors.shape[1]
-    if not tokens:
-        raise CorpusError("There are no tokens to measure layers on.")
-    return tuple((sums / tokens).tolist()), tokens
-
-
-def measure_contribution(
-    subject: Subject, texts: Sequence[str], *, length: int = 256, report: Report = no_progress
-) -> Contribution:
-    """Measure the contribution of the layers of a model on some texts, see `measure_layer_cosines`.
-
-    Args:
-        subject: The model.
-        texts: Any number; the paper reads a tenth of its corpus.
-        length: Longest input in tokens, special tokens included; lowered to the limit of the model.
-        report: Receives progress.
-
-    Raises:
-        CorpusError: if the texts hold no token.
-    """
-    rows = tokenise(subject.tokenizer, texts, length, subject.longest)
-    read = batches(rows.ids, subject.tokenizer, device=subject.device, report=report, what=f"Layers of {subject.name}")
-    cosines, tokens = measure_layer_cosines(subject.model, (batch.inputs for batch in read))
-    return Contribution(subject.name, cosines, tokens, rows.cut)

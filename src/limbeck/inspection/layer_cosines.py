@@ -1,0 +1,132 @@
+"""Contribution of each layer of a model: the cosine between its input and its output.
+
+Axis letters: B batch, L tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.core import machine
+from limbeck.core.progress import Report, no_progress
+from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
+from limbeck.errors import CorpusError
+from limbeck.inspection.subject import Subject, layer_keys, tokenise, valid_vectors
+from limbeck.models.inference import batches
+from limbeck.models.taps import StreamTap, evaluation_mode
+
+_ROWS = 1024
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """The layers of one model.
+
+    Attributes:
+        name: The model.
+        cosines: For layers 1 to N the mean cosine between input and output, -1 to 1; the lower, the more the layer
+            changes.
+        tokens: Tokens that the means are over.
+        cut: Texts that were cut to the longest length.
+    """
+
+    name: str
+    cosines: tuple[float, ...]
+    tokens: int
+    cut: int
+
+    @property
+    def ranking(self) -> tuple[int, ...]:
+        """The layers, by falling change of their input."""
+        return tuple(sorted(range(1, len(self.cosines) + 1), key=lambda layer: (self.cosines[layer - 1], layer)))
+
+
+@torch.no_grad()
+def layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]) -> tuple[tuple[float, ...], int]:
+    """Measure the mean cosine between the input and the output of every layer, over the tokens of some batches.
+
+    The outputs are as `hidden_states` has them: the last one after the final norm, in families that have one.
+
+    Args:
+        model: Its mode is put back afterwards.
+        inputs: `input_ids`, `attention_mask` and what else the model takes, each `[B, L]`, on its device.
+
+    Returns:
+        The means for layers 1 to N, -1 to 1, and the tokens that they are over.
+
+    Raises:
+        CorpusError: if no token is real.
+
+    Source:
+        ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
+    """
+    keys = layer_keys(model)
+    sums, tokens = torch.zeros(len(keys) - 1, dtype=torch.float64), 0
+    with evaluation_mode(model), StreamTap(model, keys) as tap:
+        for batch in inputs:
+            vectors = valid_vectors(tap(**batch), keys, batch["attention_mask"].bool()).float()
+            sums += F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1).double().sum(1).cpu()
+            tokens += vectors.shape[1]
+    if not tokens:
+        raise CorpusError("There are no tokens to measure layers on.")
+    return tuple((sums / tokens).tolist()), tokens
+
+
+def measure_contribution(
+    subject: Subject, texts: Sequence[str], *, length: int = 256, report: Report = no_progress
+) -> Contribution:
+    """Measure the contribution of the layers of a model on some texts, see `layer_cosines`.
+
+    Args:
+        subject: The model.
+        texts: Any number; the paper reads a tenth of its corpus.
+        length: Longest input in tokens, special tokens included; lowered to the limit of the model.
+        report: Receives progress.
+
+    Raises:
+        CorpusError: if the texts hold no token.
+    """
+    rows = tokenise(subject.tokenizer, texts, length, subject.longest)
+    read = batches(rows.ids, subject.tokenizer, device=subject.device, report=report, what=f"Layers of {subject.name}")
+    cosines, tokens = layer_cosines(subject.model, (batch.inputs for batch in read))
+    return Contribution(subject.name, cosines, tokens, rows.cut)
+
+
+def measure_layer_cosines(
+    teacher: PreTrainedModel, corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase
+) -> tuple[float, ...]:
+    """Measure the mean cosine between the input and the output of every layer, on the accelerator if there is one.
+
+    The mean is over the real tokens of up to 1,024 rows spread over the corpus; the paper takes a tenth of its corpus.
+
+    Args:
+        teacher: The whole teacher; it stays on the device.
+        corpus: Text to read.
+        tokenizer: For padding.
+
+    Returns:
+        One cosine a layer, -1 to 1; the lower, the more the layer contributes.
+
+    Source:
+        ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
+    """
+    device = machine.choose_device("auto")
+    teacher.to(device)
+    means, _ = layer_cosines(teacher, _batches(corpus, tokenizer, device))
+    return means
+
+
+def _batches(
+    corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, device: torch.device
+) -> Iterator[dict[str, Tensor]]:
+    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    step = max(1, len(corpus.train) // _ROWS)
+    chosen = range(0, min(len(corpus.train), step * _ROWS), step)
+    for start in range(0, len(chosen), _BATCH):
+        batch = collate([corpus.train[index] for index in chosen[start : start + _BATCH]])
+        yield {name: tensor.to(device) for name, tensor in batch.items()}
