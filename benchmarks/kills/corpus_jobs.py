@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from limbeck.core.files import read_manifest
+from limbeck.core.cache import read_manifest
 from limbeck.corpus import CorpusSettings, build_corpus, store
 
 from .inputs import documents, tokenizer, write_jsonl

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import ByT5Tokenizer
 
-from limbeck.core.files import MANIFEST, default_cache_dir
+from limbeck.core.paths import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, store
 from limbeck.corpus.labelled import longest_first
 from limbeck.corpus.sources import Files

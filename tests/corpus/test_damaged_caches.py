@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from limbeck.core import files
-from limbeck.core.files import MANIFEST, HashedFile, build_once, finish_piece, read_manifest, read_piece
+from limbeck.core import cache, seals
+from limbeck.core.cache import build_once, finish_piece, read_manifest, read_piece
+from limbeck.core.paths import MANIFEST
+from limbeck.core.seals import HashedFile
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER
@@ -106,21 +108,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return {"by": "me"}
 
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(files, "_TICK_NS", 0)
+    monkeypatch.setattr(seals, "_TICK_NS", 0)
     build_once(tmp_path / "x", build)
     return tmp_path / "x"
 
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are read from now on, as in a new process."""
-    read_hash, found = files._read_hash, []
+    read_hash, found = seals._read_hash, []
 
     def count(path: Path) -> str:
         found.append(path.name)
         return read_hash(path)
 
-    monkeypatch.setattr(files, "_read", {})
-    monkeypatch.setattr(files, "_read_hash", count)
+    monkeypatch.setattr(seals, "_read", {})
+    monkeypatch.setattr(seals, "_read_hash", count)
     return found
 
 
@@ -159,8 +161,8 @@ def test_a_cache_that_can_only_be_read_is_used(folder, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(files, "FileLock", refuse)
-    monkeypatch.setattr(files, "atomic_text", refuse)
+    monkeypatch.setattr(cache, "FileLock", refuse)
+    monkeypatch.setattr(seals, "atomic_text", refuse)
     monkeypatch.setenv("LIMBECK_CACHE", str(folder.parent / "none"))
     read = reads(monkeypatch)
     assert build_once(folder, lambda _: {})["by"] == "me" and set(read) == {"a", "b"}

@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from limbeck.core import files
-from limbeck.core.files import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
+from limbeck.core import cache
+from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
 from limbeck.corpus import Mix, store
 from limbeck.corpus import build as tokenising
 from limbeck.corpus.packing import TokenEncoder
@@ -258,7 +258,7 @@ def test_a_builder_killed_at_its_last_step_has_finished(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "remove_pieces", die_half_way)
+        patch.setattr(cache, "remove_pieces", die_half_way)
         with pytest.raises(KeyboardInterrupt):
             build_once(tmp_path / "x", make, goes_on=True)
     manifest = build_once(tmp_path / "x", make, goes_on=True)

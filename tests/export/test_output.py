@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.core import files
+from limbeck.core import permissions
 from limbeck.errors import ModelError, OutputError, RecipeError
 from limbeck.export import exporting
 from limbeck.export.batches import ExportMismatchError, largest_share
@@ -191,7 +191,7 @@ def mode(path):
 @pytest.mark.parametrize("listed", [True, False])
 def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, listed, monkeypatch, export):
     if not listed:
-        monkeypatch.setattr(files, "_STATUS", tmp_path / "no-such-system")
+        monkeypatch.setattr(permissions, "_STATUS", tmp_path / "no-such-system")
     save_weights(tiny_model("bert"), tmp_path / "model.safetensors.partial", None)
     assert mode(tmp_path / "model.safetensors.partial") == 0o666 & ~umask
     for name in ("safetensors", "sentence-transformers"):
@@ -201,4 +201,4 @@ def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, lis
 
 
 def test_a_file_that_is_gone_or_not_ours_stops_nothing(tmp_path):
-    files.give_ordinary_mode([tmp_path / "gone"])  # does not raise
+    permissions.give_ordinary_mode([tmp_path / "gone"])  # does not raise

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 import limbeck
-from limbeck.core import files as hashing
-from limbeck.core.files import fingerprint
+from limbeck.core import hashing
+from limbeck.core.hashing import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import OutputError

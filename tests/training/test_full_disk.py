@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 import limbeck
 from limbeck.core import files, recording
-from limbeck.core.files import HEARTBEAT
+from limbeck.core.paths import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import checkpoints, record
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 import limbeck
-from limbeck.core.files import HEARTBEAT
+from limbeck.core.paths import HEARTBEAT
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training.record import Heartbeat
 from limbeck.training.stage import StageTraining

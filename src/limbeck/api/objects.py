@@ -16,8 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from limbeck.core.files import atomic_folder, default_cache_dir, remove
+from limbeck.core.files import atomic_folder, remove
 from limbeck.core.folders import writing
+from limbeck.core.paths import default_cache_dir
 from limbeck.errors import LimbeckError, RecipeError, shorten_error, suggestion
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.plan import ComparedStudent, ComparisonPlan, Variant
-from limbeck.core import files, machine, studies
+from limbeck.core import hashing, machine, studies
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
@@ -90,7 +90,7 @@ class Cell:
     def id(self) -> str:
         """Hash of everything that is computed: neither titles nor places are part of it."""
         recipe = {**self.recipe, **self.began}
-        return files.fingerprint({key: value for key, value in recipe.items() if key not in NOT_COMPUTED})
+        return hashing.fingerprint({key: value for key, value in recipe.items() if key not in NOT_COMPUTED})
 
     @property
     def title(self) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from limbeck.core.files import read_json
 from limbeck.core.recording import MOST_BYTES as MOST_BYTES
 from limbeck.core.recording import File as File
 from limbeck.core.recording import Number as Number
@@ -46,6 +47,15 @@ def run_of(student: Path) -> Path | None:
         return None
     run = student.parents[2] if student.parents[1].name == STAGES else student.parent
     return run if (run / Run.FILE).is_file() else None
+
+
+def record_damage(folder: Path) -> str | None:
+    """Return a line where the record of a run is there and cannot be read; None where all is well, or there is none."""
+    path = folder / Run.FILE
+    # A record that is whole is never empty.
+    if not path.is_file() or read_json(path):
+        return None
+    return f"'{path}' is damaged and cannot be read, so it does not say what the run was or how it ended."
 
 
 # A run: `run.json` and `heartbeat.json` in its folder.

@@ -23,9 +23,11 @@ import torch
 import xxhash
 from numpy.typing import NDArray
 
-from limbeck.core.files import HashedFile, build_once, fingerprint, finish_piece, read_piece
+from limbeck.core.cache import build_once, finish_piece, read_piece
+from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import choose_device
+from limbeck.core.seals import HashedFile
 from limbeck.core.workers import map_parallel
 from limbeck.corpus import store
 from limbeck.corpus.batches import PadCollator

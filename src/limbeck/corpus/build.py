@@ -15,17 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.core.blocks import counted
-from limbeck.core.files import (
-    HashedFile,
-    NothingToBuildError,
-    build_once,
-    default_cache_dir,
-    fingerprint,
-    finish_piece,
-    read_manifest,
-    read_piece,
-)
+from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece
+from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
+from limbeck.core.paths import default_cache_dir
+from limbeck.core.seals import HashedFile
 from limbeck.core.workers import map_parallel
 from limbeck.corpus import answers, splitting, store
 from limbeck.corpus.batches import QUERY

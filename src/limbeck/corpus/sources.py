@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from limbeck.core.files import tried_beside
+from limbeck.core.beside import tried_beside
 from limbeck.core.registry import Registry
 from limbeck.core.workers import without_collecting
 from limbeck.corpus import documents, installed_docs, readers

@@ -18,8 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from limbeck.core.files import HashedFile, NothingToBuildError, build_once, fingerprint, finish_piece, read_piece
+from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_piece
+from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS, LabelKind
+from limbeck.core.seals import HashedFile
 from limbeck.corpus.classes import ClassCounts, count_classes
 from limbeck.corpus.documents import Cursor, Document, SourceReport, next_batch, one_line
 from limbeck.corpus.labelled import Example, ExampleReader, example_reader

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core.blocks import counted
-from limbeck.core.files import build_once, fingerprint
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
 from limbeck.corpus import build, splitting, store
 from limbeck.corpus.batches import group_by_length
 from limbeck.corpus.blocks import BlockEncoding, Columns, block_encoding, block_identity

@@ -220,7 +220,7 @@ def find_folders() -> Iterator[Finding]:
 
 def find_cache() -> Finding:
     """Look at the folder of built corpora."""
-    from limbeck.core.files import MANIFEST, default_cache_dir
+    from limbeck.core.paths import MANIFEST, default_cache_dir
 
     cache = default_cache_dir()
     named = "LIMBECK_CACHE" in os.environ

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from limbeck.core.files import fingerprint
+from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.classes import ClassWeights, read_weights
 from limbeck.errors import RecipeError

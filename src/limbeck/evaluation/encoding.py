@@ -20,7 +20,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.core.blocks import counted
-from limbeck.core.files import build_once, fingerprint
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator

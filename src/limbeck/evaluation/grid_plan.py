@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from limbeck.core import files, records
+from limbeck.core import paths, records
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.core.studies import Column, EvaluationCell
@@ -285,7 +285,7 @@ class Planner:
                     as_is.check_padding(model.name, tokenizer)
                 keys = encoding.TokenKeys(model.tokenizer, rows, training_set)
                 prepared[model.tokenizer] = encoding.prepare(
-                    data, points[0], tokenizer, keys=keys, cache_dir=files.default_cache_dir()
+                    data, points[0], tokenizer, keys=keys, cache_dir=paths.default_cache_dir()
                 )
             ready, ended = prepared.get(model.tokenizer), (finished.get(cell.id) for cell in planned)
             said = ready.notes if ready else (note for cell in ended if cell for note in cell.notes)

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.core import files, folders
+from limbeck.core import files, folders, permissions
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.cell import Cell, TrainingPoint
@@ -45,7 +45,7 @@ def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
         with loading.quiet():
             model.save_pretrained(str(partial))
             loading.save_tokenizer(partial, tokenizer, model)
-        files.give_ordinary_mode(partial.glob("*.safetensors"))
+        permissions.give_ordinary_mode(partial.glob("*.safetensors"))
         for path in partial.iterdir():
             files.sync(path)
         return model_fingerprint(str(partial))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.core.files import tried_beside
+from limbeck.core.beside import tried_beside
 from limbeck.core.kinds import KINDS
 from limbeck.core.records import INPUTS
 from limbeck.corpus import readers

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from limbeck.core.files import tried_beside
+from limbeck.core.beside import tried_beside
 from limbeck.core.kinds import KINDS, KindName
 from limbeck.core.registry import Registry
 from limbeck.core.yaml import Strict, mistakes_of, read_document

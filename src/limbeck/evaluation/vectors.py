@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from limbeck.core.files import fingerprint
+from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS, kind_of
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from limbeck.core import exports, files, progress, registry
+from limbeck.core import exports, permissions, progress, registry
 from limbeck.errors import ModelError
 from limbeck.export import batches, onnx, router
 from limbeck.export.batches import Batch, Runner
@@ -192,7 +192,7 @@ class Safetensors(Format):
         model = load_model(source.name, revision=source.revision, dtype=writing.dtype, head=source.head, pooler=True)
         with quiet():
             model.save_pretrained(str(folder))
-        files.give_ordinary_mode(folder.glob("*.safetensors"))
+        permissions.give_ordinary_mode(folder.glob("*.safetensors"))
         write_small_files(source, folder, config=False)
         return {}
 

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from limbeck.core.files import atomic_file, default_cache_dir, fingerprint
+from limbeck.core.files import atomic_file
+from limbeck.core.hashing import fingerprint
+from limbeck.core.paths import default_cache_dir
 
 T = TypeVar("T")
 

@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.files import atomic_text, default_cache_dir, fingerprint, read_json
+from limbeck.core.files import atomic_text, read_json
+from limbeck.core.hashing import fingerprint
+from limbeck.core.paths import default_cache_dir
 from limbeck.models.locating import is_local, resolve_model, weight_names
 
 _PACKAGES = ("limbeck", "sentence-transformers", "transformers", "torch")

@@ -18,7 +18,7 @@ from urllib.parse import urlparse
 from huggingface_hub import constants as hub_constants
 from safetensors import SafetensorError, safe_open
 
-from limbeck.core.files import tried_beside
+from limbeck.core.beside import tried_beside
 from limbeck.core.records import RUN_STUDENT
 from limbeck.errors import ModelError, nearest
 

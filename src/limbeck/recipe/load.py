@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.core.files import find_beside
+from limbeck.core.beside import find_beside
 from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, mistakes_of, parse_yaml, read_document
 from limbeck.errors import RecipeError, suggestion, together
 from limbeck.evaluation.tasks import is_own_task

@@ -524,7 +524,7 @@ def run_problem(name: str) -> str | None:
     """
     student = Path(locate_model(name)).expanduser()
     run = run_of(student) if student.is_dir() else None
-    damage = files.record_damage(run) if run is not None else None
+    damage = records.record_damage(run) if run is not None else None
     return None if damage is None else f"{damage} The model card is made without it."
 
 

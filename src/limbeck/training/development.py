@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
 
-from limbeck.core import files, progress, records
+from limbeck.core import hashing, paths, progress, records
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import choose_device
 from limbeck.corpus import LabelledSettings
@@ -45,9 +45,9 @@ def prepare_rows(
     """
     stride = corpus.stride if KINDS[data.task.kind].has_answers else 0
     own = [TokenEncoder(tokenizer).fingerprint(), tokenizer.padding_side, tokenizer.truncation_side]
-    keys = encoding.TokenKeys(files.fingerprint(own), data_fingerprint(data), "")
+    keys = encoding.TokenKeys(hashing.fingerprint(own), data_fingerprint(data), "")
     point = AsIsPoint(corpus.length, stride, bf16=False, max_scored_rows=most)
-    return encoding.prepare(data, point, tokenizer, keys=keys, cache_dir=files.default_cache_dir())
+    return encoding.prepare(data, point, tokenizer, keys=keys, cache_dir=paths.default_cache_dir())
 
 
 class DevelopmentScores(TrainerCallback):

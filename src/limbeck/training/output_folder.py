@@ -11,8 +11,10 @@ from typing import Any
 from safetensors import safe_open
 
 from limbeck.core import files, ranks, records, yaml
-from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
+from limbeck.core.files import atomic_text
 from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
+from limbeck.core.paths import HEARTBEAT
+from limbeck.core.paths import RUN_RECORD as RECORD
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe, without_places
 from limbeck.recipe.schema import NOT_COMPUTED, Recipe

@@ -13,9 +13,12 @@ from typing import Any, Literal
 
 from limbeck.core import records
 from limbeck.core.blocks import duration
-from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, record_damage
+from limbeck.core.files import atomic_text
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
+from limbeck.core.paths import HEARTBEAT
+from limbeck.core.paths import RUN_RECORD as RECORD
+from limbeck.core.records import record_damage
 from limbeck.core.studies import EvaluationRequest
 from limbeck.errors import OutputError
 

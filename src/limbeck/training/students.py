@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.files import atomic_folder, give_ordinary_mode
+from limbeck.core.files import atomic_folder
+from limbeck.core.permissions import give_ordinary_mode
 from limbeck.core.records import Initialisation, LayerLink, Stage, UnreadRows, Untrained
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term

@@ -1,0 +1,200 @@
+"""Sealed listings: JSON that names the files of a folder with their hashes, and has a hash of itself.
+
+XXH3 finds accidents at the pace of memory. It is no protection against somebody who may write into the folder, and who
+could as well write the listing.
+"""
+
+import errno
+import io
+import json
+import os
+import time
+from contextlib import suppress
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from limbeck.core.files import atomic_text, read_json
+from limbeck.core.paths import default_cache_dir
+
+_SEAL = "xxh3"
+"""Key of the hash of a file, and of the listing itself."""
+_CHECKED = "checked"
+_TRUSTED_NS = 24 * 3600 * 10**9
+# Times of files go by ticks: what is changed in the tick in which it was read keeps its time.
+_TICK_NS = 10**8
+
+# Hashes of files that this process wrote, until they are listed.
+_written: dict[Path, str] = {}
+# Hashes of files that this process read, by their states.
+_read: dict[tuple[int, ...], str] = {}
+
+
+class HashedFile(io.BufferedWriter):
+    """A new file that is hashed while it is written.
+
+    Args:
+        path: The file; an old one is replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path, "wb"))
+        self._path = path
+        self._digest = xxhash.xxh3_128()
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes."""
+        self._digest.update(data)
+        return super().write(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            super().close()
+            _written[self._path] = self._digest.hexdigest()
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Return size and hash of a new file, as a listing has them.
+
+    The hash is that of the bytes that were written, where this process wrote the file as a `HashedFile`.
+    """
+    digest = _written.pop(path, None) or _read_hash(path)
+    return {"bytes": path.stat().st_size, _SEAL: digest}
+
+
+def sealed_text(values: dict[str, Any]) -> str:
+    """Return plain values as JSON that holds a hash of itself."""
+    return json.dumps({**values, _SEAL: _seal_of(values)}, indent=2)
+
+
+class Examined(NamedTuple):
+    """A listing whose files are all as they were written, or the damage; neither where there is no listing."""
+
+    listing: dict[str, Any] | None = None
+    damage: str | None = None
+
+
+def examine(path: Path, *, members: set[str] | None = None, reading: bool = True) -> Examined:
+    """Compare the files that a listing names, beside it, with the hashes that it gives.
+
+    Args:
+        path: The listing.
+        members: Names of the files in a finished folder, which the listing must all name. Hashes of a finished folder
+            are remembered for a day, so that other processes need not read its files again. None for a listing in an
+            unfinished folder.
+        reading: Whether files may be read; without it a file is damaged unless it is known to be whole.
+    """
+    if not path.is_file():
+        return Examined()
+    listing = read_json(path)
+    damage = _damage_of_listing(path, listing)
+    if damage is not None:
+        return Examined(damage=damage)
+
+    files = listing["files"]
+    remembered: dict[tuple[Any, ...], str] = {}
+    if members is not None:
+        unlisted = members - set(files)
+        if unlisted:
+            return Examined(damage=f"it holds {min(unlisted)!r:.80}, which does not belong to it")
+        remembered = _remembered_hashes(path.parent)
+
+    states: dict[str, list[Any]] = {}
+    has_read = False
+    for name, facts in files.items():
+        file = path.parent / name
+        try:
+            state = _state(file)
+            digest = _read.get(state) or remembered.get((name, *state))
+            has_size = state[0] == facts["bytes"]
+            if digest is None and reading and has_size:
+                digest = _hash_and_note(file, state)
+                has_read = True
+        except OSError as error:
+            return Examined(damage=f"{name!r:.80} cannot be read ({error.strerror})")
+        if digest is None or digest != facts[_SEAL]:
+            return Examined(damage=f"{name!r:.80} has changed since it was written")
+        if state in _read:
+            states[name] = [*state, digest]
+    if has_read and members is not None:
+        _remember(path.parent, states)
+    return Examined(listing)
+
+
+def _damage_of_listing(path: Path, listing: dict[str, Any]) -> str | None:
+    """Take the seal off a listing and check it; return the damage in words, or None."""
+    seal = listing.pop(_SEAL, None)
+    if listing and seal is None:
+        return f"'{path.name}' is from an earlier version and has no hashes"
+    if not isinstance(listing.get("files"), dict) or seal != _seal_of(listing):
+        return f"'{path.name}' has changed since it was written, or cannot be read"
+    return None
+
+
+def _seal_of(values: dict[str, Any]) -> str:
+    # As the values will be read: keys become text.
+    plain = json.loads(json.dumps(values))
+    return xxhash.xxh3_128(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _read_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, xxhash.xxh3_128).hexdigest()
+
+
+def _hash_and_note(path: Path, state: tuple[int, ...]) -> str:
+    """Return the hash of a file, and note it for this process unless the file may just be changing."""
+    began = time.time_ns()
+    digest = _read_hash(path)
+    changed_ns = state[-1]
+    if changed_ns + _TICK_NS < began:
+        _read[state] = digest
+    return digest
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file does: its size first, the time of its last change of any kind last."""
+    # A pipe or a device would never end.
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file")
+    stat = path.stat()
+    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _memory_of(folder: Path) -> Path:
+    """Return the file that remembers the states in which a finished folder's files were read and found whole.
+
+    It is this user's and not the folder's, which may be one that can only be read.
+    """
+    name = xxhash.xxh3_128(os.fsencode(folder.resolve())).hexdigest()
+    return default_cache_dir() / _CHECKED / f"{name}.json"
+
+
+def _remember(folder: Path, states: dict[str, list[Any]]) -> None:
+    memory = _memory_of(folder)
+    # Without a memory all files are read again.
+    with suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"time_ns": time.time_ns(), "files": states})
+        atomic_text(memory, text, durable=False, shared=True)
+
+
+def _remembered_hashes(folder: Path) -> dict[tuple[Any, ...], str]:
+    """Return hashes by names and states of files, as far as a process has noted them within a day.
+
+    A disk that loses bits by itself leaves size and times as they are, so that nothing is believed for ever.
+    """
+    memory = read_json(_memory_of(folder))
+    hashes: dict[tuple[Any, ...], str] = {}
+    try:
+        age_ns = time.time_ns() - memory["time_ns"]
+        if not 0 <= age_ns < _TRUSTED_NS:
+            return {}
+        for name, (*state, digest) in memory["files"].items():
+            hashes[(name, *state)] = digest
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+    return hashes
