@@ -48,7 +48,7 @@ def trained(monkeypatch):
         cells_run.extend(cell.cell for cell in cells)
         return train_once(cells, report)
 
-    monkeypatch.setattr("limbeck.evaluation.grid.train_once", train)
+    monkeypatch.setattr("limbeck.evaluation.running.train_once", train)
     return cells_run, stops
 
 

@@ -7,10 +7,10 @@ import torch
 from scipy.stats import spearmanr
 
 from limbeck.comparison.held_out import MEASURES, HeldOutText, check_held_out
-from limbeck.comparison.plan import HeldOutSpec
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs
+from limbeck.evaluation.measures import HeldOutSpec
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_model, load_tokenizer
 from tests.support.models import save_folder, tiny_model

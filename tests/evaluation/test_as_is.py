@@ -204,7 +204,7 @@ def test_cells_as_they_are_in_the_same_tables(evaluate, data, classifier, model_
     assert plain["settings"]["classes"] == [0, 1]
     accuracy = rows[1]["scores"]["validation"]["accuracy"]
     assert plain["scores"]["validation"]["accuracy"] == pytest.approx(1 - accuracy) != accuracy
-    monkeypatch.setattr("limbeck.evaluation.grid.train_once", None)
+    monkeypatch.setattr("limbeck.evaluation.running.train_once", None)
     again, same = evaluate(turned, teacher=classifier, tasks="mrpc")
     assert same == rows and again.summary == outcome.summary
     request = EvaluationRequest((turned,), "mrpc", tmp_path / "out", data=data, preset="mlkd_bert",

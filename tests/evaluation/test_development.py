@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limbeck.corpus.labelled import WORD_GAP
-from limbeck.evaluation.compare import compare_outputs
+from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.encoding import PreparedTask
 from limbeck.evaluation.tasks import TaskRow
 from tests.support.tasks import make_rows, make_task

@@ -8,7 +8,7 @@ import pytest
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, prepare
 from limbeck.evaluation.fine_tuning import CellResult
-from limbeck.evaluation.grid import Failure, SharedTraining, run_trainings
+from limbeck.evaluation.running import Failure, SharedTraining, run_trainings
 from limbeck.models.loading import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 from tests.support.training import interrupt
@@ -54,7 +54,7 @@ def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
     def fail(*_):
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("limbeck.evaluation.grid.train_once", fail)
+    monkeypatch.setattr("limbeck.evaluation.running.train_once", fail)
     failure = Failure("ValueError: two lines")
     assert collect(jobs[1:2])[0] == {"cell-2": failure, "cell-2b": failure}
 
@@ -76,7 +76,7 @@ def test_a_job_says_what_it_is_for(jobs):
 
 
 def test_ctrl_c_goes_through(jobs, monkeypatch):
-    monkeypatch.setattr("limbeck.evaluation.grid.train_once", interrupt)
+    monkeypatch.setattr("limbeck.evaluation.running.train_once", interrupt)
     with pytest.raises(KeyboardInterrupt):
         collect(jobs, 1)
 

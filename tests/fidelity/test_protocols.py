@@ -11,10 +11,12 @@ from limbeck.core.records import Run
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import RecipeError
 from limbeck.evaluation.cell import Cell, grid
+from limbeck.evaluation.columns import task_columns
 from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask, plan_models
 from limbeck.evaluation.grid_summary import choose_all, summarise
 from limbeck.evaluation.metrics import THRESHOLD, best_threshold
-from limbeck.evaluation.protocols import PAPERS, PROTOCOLS, matching_rows, read_rows, task_columns
+from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.published import PAPERS, matching_rows, read_rows
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape

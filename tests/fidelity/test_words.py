@@ -8,7 +8,7 @@ import pytest
 import yaml
 from recipes.generator.collection import all_recipes
 
-from limbeck.evaluation.protocols import read_rows
+from limbeck.evaluation.published import read_rows
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
 from limbeck.search.requests import MappingRequest, ProxyTasks, options_of

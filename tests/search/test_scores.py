@@ -12,7 +12,7 @@ import limbeck
 from limbeck.comparison.held_out import LastLayers, pair_agreement
 from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.evaluation.protocols import task_columns
+from limbeck.evaluation.columns import task_columns
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.taps import StreamTap
 from limbeck.recipe.load import load_recipe

@@ -151,7 +151,8 @@ def evaluate(
     request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.benchmark.model import measure_costs
-    from limbeck.evaluation.grid import prepare_folder, run_evaluation
+    from limbeck.evaluation.grid import run_evaluation
+    from limbeck.evaluation.output_folder import prepare_folder
     from limbeck.report.evaluation import write_evaluation
 
     chosen = choose_device(device)

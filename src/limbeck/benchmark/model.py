@@ -13,7 +13,7 @@ from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
-from limbeck.evaluation import costs, protocols
+from limbeck.evaluation import costs, published
 from limbeck.models import blueprint, families, inference, locating, streams, taps
 from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
@@ -209,7 +209,7 @@ def measure_costs(
         names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
     )
     shapes = [families.shape_of(read_config(name, max(lengths))) for name in names]
-    papers = protocols.matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
+    papers = published.matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
     return {
         "models": [_size([row for row in timings if row["model"] == name]) for name in names],
         "timings": timings,

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
+from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core import folders, records, studies
 from limbeck.errors import OutputError
+from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.models.locating import check_not_pickled
 from limbeck.recipe.load import without_places

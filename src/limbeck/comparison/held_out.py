@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.plan import HeldOutSpec
 from limbeck.core import records
 from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
@@ -21,12 +20,13 @@ from limbeck.corpus.batches import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import (
     SentencePair,
-    agreement,
     build_pairs,
     measure_retrieval,
     pair_similarities,
+    retrieval,
     spearman_agreement,
 )
+from limbeck.evaluation.measures import HeldOutSpec
 from limbeck.methods import layer_mapping, minilmv2
 from limbeck.models.families import Shape, depth, shape_of
 from limbeck.models.loading import load_config, load_model
@@ -381,7 +381,7 @@ class HeldOutText:
 
     @cached_property
     def _retrieval_pairs(self) -> list[tuple[str, str]]:
-        return agreement.build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
+        return retrieval.build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
 
     @cached_property
     def _batches(self) -> list[dict[str, Tensor]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from limbeck.core.records import flat
 from limbeck.core.yaml import Strict, explain, mistakes_of, read_document
 from limbeck.errors import LimbeckError, RecipeError, suggestion, together
-from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS, read_method
 from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside, written_out
@@ -190,80 +188,6 @@ def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
 
 
 # What a plan measures: tasks, agreement with the teacher on held-out text, and what the students cost.
-
-
-class HeldOutSpec(Strict):
-    """Measures of what a student has of its teacher on text that was kept out of training; they need no labels.
-
-    Attributes:
-        enabled: Measure them.
-        blocks: Blocks for relations and hidden states.
-        pairs: Sentence pairs for the agreement of similarities.
-        retrieval_pairs: Pool of the retrieval.
-    """
-
-    enabled: bool = True
-    blocks: int = Field(default=384, ge=3)
-    pairs: int = Field(default=1500, ge=10)
-    retrieval_pairs: int = Field(default=700, ge=10)
-
-
-class SpeedSpec(Strict):
-    """What the students cost, one of each shape: parameters, operations, latency.
-
-    Attributes:
-        enabled: Measure it.
-        batch_sizes: Texts a pass.
-        lengths: Tokens a text.
-        seconds: For all latencies together.
-        device: cpu, cuda …; auto: the accelerator where there is one.
-    """
-
-    enabled: bool = True
-    batch_sizes: list[int] = Field(default=[32], min_length=1)
-    lengths: list[int] = Field(default=[128], min_length=1)
-    seconds: float = Field(default=30.0, gt=0, le=3600)
-    device: str = "auto"
-
-
-class MeasuresSpec(Strict):
-    """What is measured of every student; tasks, preset, seeds, settings, workers as `limbeck evaluate` takes them.
-
-    Attributes:
-        tasks: Tasks, groups and task files.
-        preset: The protocol of the fine-tuning.
-        seeds: Fine-tunings of every point; default: the paper's.
-        data: Folder with the tasks' files; default, or hub: the Hub.
-        settings: Overrides of the preset, of all tasks or of one: {epochs: 3, cola: {epochs: 6}}.
-        workers: Processes that fine-tune at once; one per GPU.
-        teacher: Evaluate the teacher too, so that retention can be said.
-    """
-
-    tasks: list[str] = Field(default_factory=list)
-    preset: str = "comparative_study"
-    seeds: int | None = Field(default=None, ge=1)
-    data: str | None = None
-    settings: dict[str, Any] = Field(default_factory=dict)
-    workers: int = Field(default=1, ge=1)
-    teacher: bool = True
-    held_out: HeldOutSpec = Field(default_factory=HeldOutSpec)
-    speed: SpeedSpec = Field(default_factory=SpeedSpec)
-
-    @field_validator("tasks", mode="before")
-    @classmethod
-    def _names_by_commas(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-
-    @field_validator("preset")
-    @classmethod
-    def _known_preset(cls, value: str) -> str:
-        PROTOCOLS[value]
-        return value
-
-    @property
-    def overrides(self) -> tuple[str, ...]:
-        """The settings as `limbeck evaluate --set` takes them."""
-        return tuple(f"{path}={json.dumps(value)}" for path, value in flat(self.settings).items())
 
 
 _BUDGETED = ("max_steps", "num_train_epochs")

@@ -15,13 +15,14 @@ from limbeck.benchmark.model import measure_costs
 from limbeck.comparison import held_out, summary
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
 from limbeck.comparison.folder import COMPARISON, check_fixed, fixed_at_first, known_teacher, request_evaluation
-from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
+from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core import blocks, folders, machine, records, studies
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, describe_error
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import PlannedTask, Planner
+from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet

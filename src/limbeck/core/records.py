@@ -522,7 +522,7 @@ class TaskFigures(Record):
     """Scores of both models on the same held-out rows of a task.
 
     Attributes:
-        task: A key of `limbeck.evaluation.compare.METRICS`.
+        task: A key of `limbeck.evaluation.held_out_scores.METRICS`.
         metric: Its value there; 0 to 1, or -1 to 1 for a correlation.
         rows: Number of rows (windows for question answering).
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.

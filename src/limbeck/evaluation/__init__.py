@@ -8,14 +8,8 @@ from limbeck.core.records import RunEvaluation as Comparison
 from limbeck.core.records import TaskFigures as TaskScores
 
 if TYPE_CHECKING:
-    from limbeck.evaluation.agreement import (
-        SentencePair,
-        build_pairs,
-        build_retrieval_pairs,
-        measure_agreement,
-        measure_retrieval,
-    )
-    from limbeck.evaluation.compare import compare_models, measure_task
+    from limbeck.evaluation.agreement import SentencePair, build_pairs, measure_agreement
+    from limbeck.evaluation.compare import compare_models
     from limbeck.evaluation.costs import (
         ParameterCounts,
         count_parameters,
@@ -23,16 +17,20 @@ if TYPE_CHECKING:
         tensors_megabytes,
         weights_megabytes,
     )
-    from limbeck.evaluation.inference import pair_similarities, spearman_agreement
+    from limbeck.evaluation.held_out_scores import measure_task
+    from limbeck.evaluation.retrieval import build_retrieval_pairs, measure_retrieval
+    from limbeck.evaluation.similarities import pair_similarities, spearman_agreement
     from limbeck.models.inference import encode
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "agreement": "SentencePair build_pairs build_retrieval_pairs measure_agreement measure_retrieval",
-        "compare": "compare_models measure_task",
+        "agreement": "SentencePair build_pairs measure_agreement",
+        "compare": "compare_models",
         "costs": "ParameterCounts count_parameters measure_latency tensors_megabytes weights_megabytes",
-        "inference": "encode pair_similarities spearman_agreement",
+        "held_out_scores": "measure_task",
+        "similarities": "encode pair_similarities spearman_agreement",
+        "retrieval": "build_retrieval_pairs measure_retrieval",
     },
 )
 

@@ -11,7 +11,9 @@ from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.classes import ClassWeights, read_weights
 from limbeck.errors import RecipeError
-from limbeck.evaluation import protocols, task_files
+from limbeck.evaluation import task_files
+from limbeck.evaluation.columns import Variant
+from limbeck.evaluation.settings import FineTuning
 from limbeck.evaluation.tasks import Task, TaskData, TaskRow
 
 
@@ -81,10 +83,10 @@ class SimilarityPoint:
     dot: bool = False
 
     @property
-    def variants(self) -> tuple[protocols.Variant, ...]:
+    def variants(self) -> tuple[Variant, ...]:
         """The scores of a split: first of whole vectors of the model alone, under the split's name."""
         return tuple(
-            protocols.Variant(width, asymmetric)
+            Variant(width, asymmetric)
             for width in (None, *self.widths)
             for asymmetric in ((False, True) if self.asymmetric else (False,))
         )
@@ -156,7 +158,7 @@ class Cell:
         return f"{self.model}, {self.task}, rate {self.point.learning_rate:g}, {epochs}, seed {self.seed}"
 
 
-def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool, as_is: bool = False) -> list[Point]:
+def grid(task: Task, settings: FineTuning, *, bf16: bool, as_is: bool = False) -> list[Point]:
     """Return the grid points of a task, rates innermost.
 
     Args:

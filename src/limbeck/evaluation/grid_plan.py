@@ -15,10 +15,13 @@ from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.core.studies import Column, EvaluationCell
 from limbeck.corpus.classes import balance, count_classes
 from limbeck.errors import CorpusError, ModelError, RecipeError, suggestion
-from limbeck.evaluation import agreement, as_is, encoding, head_match, protocols, task_files
+from limbeck.evaluation import as_is, encoding, head_match, task_files
 from limbeck.evaluation import cell as grid_cell
 from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.columns import Variant, task_columns, variant_columns
 from limbeck.evaluation.request import EvaluationRequest, parse_overrides
+from limbeck.evaluation.retrieval import ROLES
+from limbeck.evaluation.settings import FineTuning
 from limbeck.evaluation.task_rows import hold_out_rows
 from limbeck.evaluation.tasks import Task, TaskData, find_task
 from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
@@ -104,7 +107,7 @@ class PlannedTask:
 
     name: str
     task: Task
-    settings: protocols.FineTuning
+    settings: FineTuning
     data: str
     cells: tuple[PlannedCell, ...]
     prepared: Mapping[str, encoding.PreparedTask]
@@ -116,13 +119,13 @@ class PlannedTask:
 
         A model's own documents are no further ones.
         """
-        columns = protocols.task_columns(self.task)
-        found: dict[protocols.Variant, None] = {}
+        columns = task_columns(self.task)
+        found: dict[Variant, None] = {}
         for planned in self.cells:
             if isinstance(point := planned.cell.point, SimilarityPoint):
                 own = point.teacher == planned.cell.model
                 found |= dict.fromkeys(each for each in point.variants[1:] if not (each.asymmetric and own))
-        return [*columns, *protocols.variant_columns(columns, sorted(found, key=protocols.Variant.place))]
+        return [*columns, *variant_columns(columns, sorted(found, key=Variant.place))]
 
     @property
     def metric(self) -> str:
@@ -320,7 +323,7 @@ class Planner:
         if wider := [one for one in settings.widths or () if one >= width]:
             sizes = ", ".join(map(str, wider))
             notes.append(f"{task.title}: not cut to {sizes}: the vectors of '{model.name}' have {width} components")
-        prompts = tuple(each.prompt(role) for each in read for role in (agreement.ROLES if searched else (None,)))
+        prompts = tuple(each.prompt(role) for each in read for role in (ROLES if searched else (None,)))
         point = replace(
             base,
             widths=tuple(one for one in widths if one < width),

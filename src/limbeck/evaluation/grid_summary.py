@@ -13,7 +13,9 @@ from limbeck.core.kinds import kind_of
 from limbeck.core.studies import FINISHED, Column
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.metrics import THRESHOLDS
-from limbeck.evaluation.protocols import PAPERS, FineTuning, Protocol, PublishedRow, matching_rows
+from limbeck.evaluation.protocols import Protocol
+from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
+from limbeck.evaluation.settings import FineTuning
 from limbeck.evaluation.tasks import PUBLISHED, Task
 
 _COLA = "cola"

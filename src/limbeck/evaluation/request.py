@@ -13,7 +13,8 @@ from limbeck.core import folders, records, yaml
 from limbeck.core.blocks import counted
 from limbeck.core.studies import EvaluationRequest as Manifest
 from limbeck.errors import RecipeError, suggestion
-from limbeck.evaluation import protocols
+from limbeck.evaluation.protocols import PROTOCOLS, Protocol
+from limbeck.evaluation.settings import FineTuning
 from limbeck.evaluation.tasks import Task, check_data, find_task, parse_tasks
 from limbeck.models.locating import check_there
 
@@ -60,13 +61,13 @@ class EvaluationRequest:
     keep_weights: str | None = None
 
     @property
-    def protocol(self) -> protocols.Protocol:
+    def protocol(self) -> Protocol:
         """The preset, with the average that is asked for.
 
         Raises:
             RecipeError: if either is unknown.
         """
-        return protocols.PROTOCOLS[self.preset].averaged_as(self.average)
+        return PROTOCOLS[self.preset].averaged_as(self.average)
 
     def all_models(self) -> list[str]:
         """Return every model that is evaluated, the reference first.
@@ -185,7 +186,7 @@ def fine_tuned_task(request: EvaluationRequest) -> Task:
 Override = tuple[str | None, Mapping[str, Any]]
 
 
-_SETTINGS = tuple(protocols.FineTuning.model_fields)
+_SETTINGS = tuple(FineTuning.model_fields)
 _SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths", "predict")
 
 

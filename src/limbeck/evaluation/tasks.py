@@ -24,6 +24,7 @@ from limbeck.core.registry import Registry
 from limbeck.core.yaml import Strict, mistakes_of, read_document
 from limbeck.corpus.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, RecipeError, suggestion
+from limbeck.evaluation.data_files import DATA
 
 TaskKind: TypeAlias = Literal[KindName, "similarity", "retrieval"]
 """`similarity` and `retrieval` are scored by cosines of sentence vectors, without fine-tuning."""
@@ -666,9 +667,6 @@ def _groups() -> Iterator[tuple[str, tuple[str, ...]]]:
     for group in dict.fromkeys(group for described in _built_in() for group in described.listed_in):
         yield group, tuple(described.name for described in _built_in() if group in described.listed_in)
 
-
-DATA = Path(__file__).parent / "data"
-"""The package's tasks, protocols and published figures."""
 
 DEFINITIONS: Registry[TaskDefinition] = Registry("task", source=lambda: ((each.name, each) for each in _built_in()))
 """Name to task and sources."""

@@ -14,11 +14,11 @@ from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS, kind_of
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError
-from limbeck.evaluation import agreement
 from limbeck.evaluation.cell import SimilarityPoint
 from limbeck.evaluation.encoding import PreparedCell
-from limbeck.evaluation.inference import spearman_agreement
 from limbeck.evaluation.metrics import RETRIEVAL_METRICS, score, score_places
+from limbeck.evaluation.retrieval import ROLES
+from limbeck.evaluation.similarities import spearman_agreement
 from limbeck.evaluation.tasks import TaskRow
 from limbeck.models import families, heads, inference, loading
 from limbeck.models.fingerprint import model_fingerprint
@@ -90,7 +90,7 @@ def score_vectors(cell: PreparedCell) -> dict[str, dict[str, float]]:
         rows = cell.task.rows[split]
         search = Search.of(rows, f"{task.title} {split}") if KINDS[task.kind].has_queries else None
         texts = _pairs_of(rows, f"{task.title} {split}") if search is None else (search.queries, search.documents)
-        roles = None if search is None else agreement.ROLES
+        roles = None if search is None else ROLES
         how = _Reading(roles, point.length, point.pooling, not point.dot)
         own = _read(name, fingerprint_of(name), *texts, how)
         theirs = own

@@ -17,8 +17,8 @@ from limbeck.core.exports import Export
 from limbeck.core.kinds import KINDS
 from limbeck.core.records import RUN_STUDENT, STAGES, Run, Stage, run_of
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.evaluation.agreement import ROLES
 from limbeck.evaluation.metrics import METRICS
+from limbeck.evaluation.retrieval import ROLES
 from limbeck.models import heads, loading, locating
 from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
 from limbeck.models.locating import locate_model

@@ -18,7 +18,7 @@ from limbeck.core.lists import parse_layers, parse_multiples, parse_numbers
 from limbeck.errors import RecipeError, suggestion
 
 if TYPE_CHECKING:
-    from limbeck.comparison.plan import MeasuresSpec
+    from limbeck.evaluation.measures import MeasuresSpec
     from limbeck.recipe.schema import Recipe
 
 JOURNAL = "search.journal"
@@ -363,7 +363,7 @@ class ProxyTasks:
         Raises:
             RecipeError: for an unknown protocol, no fine-tuning, settings that cannot be read, or those of no task.
         """
-        from limbeck.comparison.plan import MeasuresSpec
+        from limbeck.evaluation.measures import MeasuresSpec
         from limbeck.evaluation.protocols import PROTOCOLS
         from limbeck.recipe.load import apply_overrides
 

@@ -12,12 +12,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agreement
-from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core import machine, progress
 from limbeck.core.blocks import counted
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
+from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.models.blueprint import build_student
 from limbeck.models.streams import OF_OUTPUT
 from limbeck.recipe.plan import RunPlan

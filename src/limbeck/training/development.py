@@ -16,7 +16,7 @@ from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import as_is, encoding, head_match, metrics
 from limbeck.evaluation.cell import AsIsPoint, data_fingerprint
-from limbeck.evaluation.compare import compare_outputs
+from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import TaskData
 from limbeck.recipe.plan import SCORE_LATER, RunPlan

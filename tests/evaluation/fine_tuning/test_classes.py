@@ -12,11 +12,12 @@ from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
 from limbeck.evaluation.cell import Cell, grid, identity, settings_of
 from limbeck.evaluation.encoding import prepare
-from limbeck.evaluation.grid import read_predictions, save_predictions, write_submissions
 from limbeck.evaluation.grid_plan import Planner
 from limbeck.evaluation.metrics import choose_thresholds, score
+from limbeck.evaluation.predictions import read_predictions, save_predictions
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest, parse_overrides
+from limbeck.evaluation.submissions import write_submissions
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import SplitFacts, Submission
 from limbeck.models.loading import load_tokenizer

@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 import yaml
 
-from limbeck.evaluation import protocols
+from limbeck.evaluation import columns, protocols, published
 from limbeck.evaluation.cell import Cell, grid, identity, training_identity
 from limbeck.evaluation.tasks import TASKS
 
@@ -44,20 +44,20 @@ def test_every_preset_has_settings_for_every_task(preset):
         assert len({identity(Cell("m", name, point, 1), model="m", data="d") for point in points}) == len(points)
         assert settings.metric is None or settings.metric in task.metrics
     tasks = [task for _, task in TASKS.items()]
-    assert set(protocol.average) <= {column.key for task in tasks for column in protocols.task_columns(task)}
+    assert set(protocol.average) <= {column.key for task in tasks for column in columns.task_columns(task)}
     assert set(protocol.changes) <= {key for task in tasks for key in (task.name, task.kind, task.group)}
 
 
 def test_columns_are_named_as_tables_name_them():
     titles = {
-        key: [c.title for c in protocols.task_columns(TASKS[key]) if not c.detail]
+        key: [c.title for c in columns.task_columns(TASKS[key]) if not c.detail]
         for key in ("rte", "mnli", "xnli", "mlqa")
     }
     assert titles == {"rte": ["RTE"], "mnli": ["MNLI-m", "MNLI-mm"], "xnli": ["XNLI"], "mlqa": ["MLQA"]}
-    details = {column.key: column.splits for column in protocols.task_columns(TASKS["mlqa"]) if column.detail}
+    details = {column.key: column.splits for column in columns.task_columns(TASKS["mlqa"]) if column.detail}
     assert details["mlqa.de"] == ["test.de.de"]
     assert len(details) == 7
-    assert len(protocols.task_columns(TASKS["xnli"])[0].splits) == 15
+    assert len(columns.task_columns(TASKS["xnli"])[0].splits) == 15
 
 
 def test_overrides_win_and_those_of_a_task_most():
@@ -93,7 +93,7 @@ def test_which_tasks_share_their_trainings(preset):
 # The published numbers are as printed: their averages hold, and each paper is spot-checked.
 
 HERE = Path(__file__).parent
-ROWS = [row for paper in protocols.PAPERS for row in protocols.read_rows(paper)]
+ROWS = [row for paper in published.PAPERS for row in published.read_rows(paper)]
 
 
 def test_printed_averages_follow_from_their_rows():
@@ -110,7 +110,7 @@ def test_printed_averages_follow_from_their_rows():
 
 
 def test_every_column_is_a_column_of_a_task_under_a_metric_it_has():
-    known = {column.key: task for _, task in TASKS.items() for column in protocols.task_columns(task)}
+    known = {column.key: task for _, task in TASKS.items() for column in columns.task_columns(task)}
     for key, metric in {column for row in ROWS for column in row.scores}:
         assert metric in known[key].metrics, (key, metric)
 
@@ -118,32 +118,32 @@ def test_every_column_is_a_column_of_a_task_under_a_metric_it_has():
 @pytest.mark.parametrize("case", yaml.safe_load((HERE / "spot_checks.yaml").read_text(encoding="utf-8")))
 def test_spot_checks(case):
     paper, *wanted, column, metric, value = case
-    found = [row for row in protocols.read_rows(paper) if [row.table, row.model, row.shape, row.teacher] == wanted]
+    found = [row for row in published.read_rows(paper) if [row.table, row.model, row.shape, row.teacher] == wanted]
     assert value in [row.scores.get((column, metric)) for row in found]
 
 
 def test_costs_of_the_papers():
-    minilm = {cost.shape: cost.values for cost in protocols.read_costs("minilm")}
+    minilm = {cost.shape: cost.values for cost in published.read_costs("minilm")}
     assert minilm["6x384"] == {"embedding parameters (M)": 11.7, "Transformer parameters (M)": 10.6, "seconds": 17.7,
                                "speedup": 5.3}  # fmt: skip
-    heads = [cost.values["batch 64 (ms)"] for cost in protocols.read_costs("mlkd_bert") if cost.task == "qqp"]
+    heads = [cost.values["batch 64 (ms)"] for cost in published.read_costs("mlkd_bert") if cost.task == "qqp"]
     assert heads == [19.28, 17.49, 16.60]
     whole = {(cost.paper, cost.table, cost.shape): cost.values for paper in ("elm", "mlkd_bert")
-             for cost in protocols.read_costs(paper) if cost.task is None}  # fmt: skip
+             for cost in published.read_costs(paper) if cost.task is None}  # fmt: skip
     assert whole["mlkd_bert", "1", "4x312"] == {"parameters (M)": 14.5, "speedup": 9.4}
     assert whole["elm", "3", "4x768"] == {"parameters (M)": 52.2, "speedup": 3.0}
 
 
 def test_rows_match_by_shape_vocabulary_and_metric():
-    english = protocols.matching_rows([("6x384", 30_522)], [("mnli-m", "accuracy")], ["minilmv2"])
+    english = published.matching_rows([("6x384", 30_522)], [("mnli-m", "accuracy")], ["minilmv2"])
     assert {row.shape for row in english} == {"6x384"}
     assert not any(row.multilingual for row in english)
     assert {row.table for row in english} == {"1", "7", "8", "10"}
-    assert not protocols.matching_rows([("6x384", 30_522)], [("mrpc", "f1")], ["minilmv2"]), "table 1 has accuracy"
-    multilingual = protocols.matching_rows([("6x384", 250_002)], [("xnli", "accuracy")])
+    assert not published.matching_rows([("6x384", 30_522)], [("mrpc", "f1")], ["minilmv2"]), "table 1 has accuracy"
+    multilingual = published.matching_rows([("6x384", 250_002)], [("xnli", "accuracy")])
     assert multilingual and all(row.multilingual for row in multilingual)
-    assert {cost.paper for cost in protocols.matching_costs([("4x312", 30_522)])} == {"mlkd_bert"}
+    assert {cost.paper for cost in published.matching_costs([("4x312", 30_522)])} == {"mlkd_bert"}
 
 
 def test_the_papers_of_a_preset_exist():
-    assert {paper for _, protocol in protocols.PROTOCOLS.items() for paper in protocol.papers} == set(protocols.PAPERS)
+    assert {paper for _, protocol in protocols.PROTOCOLS.items() for paper in protocol.papers} == set(published.PAPERS)

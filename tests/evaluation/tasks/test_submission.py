@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.evaluation.grid import write_submission
+from limbeck.evaluation.submissions import write_submission
 from limbeck.evaluation.tasks import TASKS, AnswerPrediction
 
 FILES = yaml.safe_load(Path(__file__).with_name("submissions.yaml").read_text(encoding="utf-8"))

@@ -1,0 +1,65 @@
+"""The output folder of an evaluation."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from limbeck.core import folders, records, studies
+from limbeck.errors import OutputError
+from limbeck.evaluation.request import EVALUATION
+from limbeck.evaluation.results_file import ResultsFile
+
+MANIFEST = studies.EvaluationRequest.FILE
+
+
+def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bool = False) -> Path:
+    """Make or take up the folder of an evaluation. Models, tasks and seeds may be added to it.
+
+    The first cell binds it to its preset and settings, and to fine-tuning or models as they are; a request that was
+    refused before does not.
+
+    Args:
+        folder: The folder.
+        preset: Name of the protocol.
+        overrides: Settings in place of those of the protocol.
+        as_is: Whether models are scored as they are.
+
+    Returns:
+        The folder.
+
+    Raises:
+        OutputError: if it is a file, holds something else or an evaluation by other settings, or cannot be written.
+    """
+    folder = folder.expanduser()
+    asked = studies.EvaluationRequest(preset=preset, set=overrides)
+    if as_is:
+        asked.as_is = True
+    folders.claim(folder, _EVALUATION, asked.to_dict())
+    with folders.writing(folder):
+        records.save(asked, folder)
+    return folder
+
+
+def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    if not ResultsFile(folder).read():
+        return
+    if bool(saved.get("as_is")) != bool(asked.get("as_is")):
+        way = "scores models as they are" if saved.get("as_is") else "fine-tunes its models"
+        raise OutputError(
+            f"The evaluation in '{folder}' {way}; give {'' if saved.get('as_is') else 'no '}--as-is, or another "
+            "--output."
+        )
+    for key, name in (("preset", "--preset"), ("set", "--set")):
+        if saved.get(key) != asked[key]:
+            raise OutputError(
+                f"The evaluation in '{folder}' has {name} {_shown(saved.get(key))}, not {_shown(asked[key])}; "
+                "use the same, or another --output."
+            )
+
+
+_EVALUATION = replace(EVALUATION, check=_check_same)
+
+
+def _shown(value: Any) -> str:
+    return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"
