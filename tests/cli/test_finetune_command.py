@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 import limbeck as package
-from limbeck.evaluation import grid
+from limbeck.evaluation import running
 from limbeck.evaluation.fine_tuning import train_once
 from tests.support.commands import assert_one_line_error
 from tests.support.models import make_teacher
@@ -40,7 +40,7 @@ def trained(monkeypatch):
         done.append(cells[0].cell.seed)
         return train_once(cells, report)
 
-    monkeypatch.setattr(grid, "train_once", train)
+    monkeypatch.setattr(running, "train_once", train)
     return done, stops
 
 

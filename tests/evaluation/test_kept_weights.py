@@ -12,7 +12,7 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClas
 from limbeck.core.folders import LOCK, folder_lock
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, OutputError, RecipeError
-from limbeck.evaluation import as_is, grid, kept_weights
+from limbeck.evaluation import as_is, grid, kept_weights, running
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import train_once
@@ -73,7 +73,7 @@ def plain(everything, tmp_path):
 def trained(monkeypatch):
     """The trainings that are really run."""
     done = []
-    monkeypatch.setattr(grid, "train_once", lambda cells, report: done.append(cells) or train_once(cells, report))
+    monkeypatch.setattr(running, "train_once", lambda cells, report: done.append(cells) or train_once(cells, report))
     return done
 
 
