@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import save_file
 
 import limbeck
-from limbeck.export import write_sentence_transformers_files
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from tests.docs.running import SMALL, smaller
 from tests.support.corpora import documents
 from tests.support.models import make_teacher, tiny_config, tiny_tokenizer

@@ -11,10 +11,10 @@ from torch.nn import functional
 import limbeck
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.results_file import ResultsFile
-from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.models import loading
 from limbeck.models.heads import model_class
 from limbeck.models.inference import encode
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import LIBRARY_CONFIG, MODULES, SentencePooling
 from tests.support.models import make_teacher
 from tests.support.tasks import WORDS

@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 import limbeck
 from limbeck.core.records import Run, load, save
 from limbeck.errors import ModelError, RecipeError
-from limbeck.export import router
 from limbeck.export.batches import ExportMismatchError
+from limbeck.models import router
 from limbeck.models.loaded import open_model
 from limbeck.models.locating import resolve_model
 from limbeck.models.sentences import sentence_pooling

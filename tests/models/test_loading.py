@@ -15,7 +15,6 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from limbeck.export import write_sentence_transformers_files
 from limbeck.models import locating
 from limbeck.models.families import shape_of
 from limbeck.models.loading import (
@@ -28,6 +27,7 @@ from limbeck.models.loading import (
     save_tokenizer,
 )
 from limbeck.models.locating import check_there, fetch_pickles, hub_answers, resolve_model
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from tests.support import models as tiny
 

@@ -13,10 +13,10 @@ import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode
 from limbeck.evaluation.vectors import vectors_of as vectors_of_a_task
-from limbeck.export import write_sentence_transformers_files
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_config, load_model, load_tokenizer
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import (
     POOLINGS,
     SentenceHead,

@@ -19,10 +19,10 @@ from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
 from limbeck.errors import ModelError
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import HEADS
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
 from limbeck.report import card_parts, write_model_card

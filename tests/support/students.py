@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from limbeck.export import write_sentence_transformers_files
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from tests.support.models import HIDDEN, make_teacher
 
 

@@ -14,10 +14,11 @@ from limbeck.comparison.held_out import own_head
 from limbeck.core.records import RunEvaluation
 from limbeck.errors import Interrupted
 from limbeck.evaluation import encode
-from limbeck.export import ExportRequest, export_model, write_sentence_transformers_files
+from limbeck.export import ExportRequest, export_model
 from limbeck.methods import LearnedMap, Term
 from limbeck.models.fingerprint import fingerprint_beside, model_fingerprint
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import (
     SentenceHead,
     SentenceModule,

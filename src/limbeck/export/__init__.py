@@ -12,9 +12,9 @@ from limbeck.core.exports import Differences
 if TYPE_CHECKING:
     from limbeck.export.batches import ExportMismatchError
     from limbeck.export.exporting import Export, export_model
-    from limbeck.export.formats import write_sentence_transformers_files
     from limbeck.export.pushing import push_folder
     from limbeck.export.request import ExportRequest
+    from limbeck.models.sentence_files import write_sentence_transformers_files
 
 __getattr__, __dir__ = import_when_used(
     __name__,

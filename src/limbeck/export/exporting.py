@@ -21,11 +21,11 @@ from limbeck.errors import CorpusError, RecipeError
 from limbeck.export import batches, formats
 from limbeck.export.batches import ExportMismatchError
 from limbeck.export.request import DEFAULT_OPSET, DTYPES, ExportRequest, default_output
-from limbeck.export.router import Pair
 from limbeck.export.source import OutputModule, safe_copy
 from limbeck.models import families, loading
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.locating import locate_model
+from limbeck.models.router import Pair
 from limbeck.models.sample_texts import Text, built_in_texts
 
 

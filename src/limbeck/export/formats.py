@@ -1,9 +1,7 @@
 """The formats of an export: each writes a folder, runs it again, and says how far it may be from its source."""
 
-import json
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,97 +13,15 @@ from torch import Tensor
 
 from limbeck.core import exports, permissions, progress, registry
 from limbeck.errors import ModelError
-from limbeck.export import batches, onnx, router
+from limbeck.export import batches, onnx
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.source import SENTENCE, OutputModule
-from limbeck.models import families, vector_check
+from limbeck.models import families, router, vector_check
 from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.loading import load_config, load_model, quiet, save_tokenizer
 from limbeck.models.sample_texts import Text, built_in_texts
-from limbeck.models.sentences import LIBRARY_CONFIG, SentenceModule, SentencePooling
-
-
-def write_sentence_transformers_files(
-    folder: Path,
-    *,
-    width: int,
-    pooling: str,
-    normalize: bool,
-    max_length: int | None,
-    like: SentencePooling | None = None,
-) -> None:
-    """Say in a model's folder how sentence vectors are made, so that `SentenceTransformer(folder)` loads it.
-
-    Args:
-        folder: Holds the model and its tokenizer.
-        width: Width of the hidden states.
-        pooling: See `limbeck.models.sentences.POOLINGS`.
-        normalize: Scale vectors to length one.
-        max_length: Longest input in tokens, or None for the model's own.
-        like: Its modules, whose weights are copied unless they are in their place, its prompts and its similarity are
-            taken too.
-    """
-    sentence = replace(
-        like or SentencePooling("", False, None), pooling=pooling, normalize=normalize, max_length=max_length
-    )
-    behind = (*sentence.modules, *((SentenceModule("Normalize"),) if sentence.normalize else ()))
-    kinds = ["Transformer", "Pooling", *(module.kind for module in behind)]
-    places = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds) if index)]
-    modules = [
-        {"idx": index, "name": str(index), "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for index, (kind, place) in enumerate(zip(kinds, places, strict=True))
-    ]
-    contents: dict[str, Any] = {
-        "modules.json": modules,
-        "sentence_bert_config.json": {"do_lower_case": False}
-        | ({} if sentence.max_length is None else {"max_seq_length": sentence.max_length}),
-        f"{places[1]}/config.json": _pooling_config(sentence, width),
-    }
-    if sentence.prompts or sentence.similarity:
-        named = {"prompts": dict(sentence.prompts), "default_prompt_name": sentence.default_prompt}
-        similarity = {"similarity_fn_name": sentence.similarity} if sentence.similarity else {}
-        contents[LIBRARY_CONFIG] = named | similarity
-    for place, module in zip(places[2:], behind, strict=True):
-        (folder / place).mkdir(exist_ok=True)
-        if module.folder is not None:
-            contents[f"{place}/config.json"] = _module_config(module)
-            if module.folder != folder / place:
-                shutil.copyfile(module.folder / "model.safetensors", folder / place / "model.safetensors")
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _pooling_config(sentence: SentencePooling, width: int) -> dict[str, Any]:
-    """The configuration of a pooling, as all releases of sentence-transformers read it where one can say it."""
-    modes = sentence.pooling.split("+")
-    excluded = {} if sentence.include_prompt else {"include_prompt": False}
-    if len(modes) > 1:  # Older releases have an order of their own.
-        return {"embedding_dimension": width, "pooling_mode": modes, **excluded}
-    config: dict[str, Any] = {
-        "word_embedding_dimension": width,
-        "pooling_mode_cls_token": modes == ["cls"],
-        "pooling_mode_mean_tokens": modes == ["mean"],
-        "pooling_mode_max_tokens": modes == ["max"],
-        "pooling_mode_mean_sqrt_len_tokens": modes == ["mean_sqrt_len_tokens"],
-    }
-    later = {"weightedmean": "pooling_mode_weightedmean_tokens", "lasttoken": "pooling_mode_lasttoken"}
-    return config | {later[mode]: True for mode in modes if mode in later} | excluded
-
-
-def _module_config(module: SentenceModule) -> dict[str, Any]:
-    assert module.widths is not None
-    if module.kind == "LayerNorm":
-        return {"dimension": module.widths[1]}
-    of = "linear" if module.activation == "Identity" else "activation"
-    config = {
-        "in_features": module.widths[0],
-        "out_features": module.widths[1],
-        "bias": module.bias,
-        "activation_function": f"torch.nn.modules.{of}.{module.activation}",
-    }
-    return config | ({"use_residual": True} if module.residual else {})
-
+from limbeck.models.sentence_files import router_prompts, write_router_files, write_sentence_transformers_files
+from limbeck.models.sentences import SentencePooling
 
 # Shares of the progress of writing int8.
 _TRACED, _QUANTISED = 0.2, 0.4
@@ -258,7 +174,7 @@ class Router(Safetensors):
         self.documents = documents
 
     def open(self, name: str) -> LoadedModel:
-        """Load the student and the model for documents; see `limbeck.export.router.open_pair`.
+        """Load the student and the model for documents; see `limbeck.models.router.open_pair`.
 
         Raises:
             ModelError: for models whose vectors cannot be compared.
@@ -273,17 +189,19 @@ class Router(Safetensors):
         for role, model in pair.by_role.items():
             (folder / role).mkdir()
             super().write(model, folder / role, writing)
-        return {**router.write_router_files(pair, folder), "found": found}
+        sentences = {role: model.sentence for role, model in pair.by_role.items() if model.sentence is not None}
+        write_router_files(folder, sentences)
+        return {"prompts": router_prompts(sentences), "found": found}
 
     def reference(self, source: LoadedModel) -> Runner:
         """Run both models by limbeck, with the prompt of each role."""
         pair = router.pair_of(source)
-        return router.runner({role: partial(vector_check.own_vectors, model) for role, model in pair.by_role.items()})
+        return _role_runner({role: partial(vector_check.own_vectors, model) for role, model in pair.by_role.items()})
 
     def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run both models by `encode_query` and `encode_document` of sentence-transformers."""
         vectors = partial(vector_check.library_vectors, vector_check.load_in_library(folder))
-        return router.runner(dict.fromkeys(("query", "document"), vectors))
+        return _role_runner(dict.fromkeys(("query", "document"), vectors))
 
     def check(self, found: exports.Differences, dtype: str, *, strict: bool) -> None:
         """Refuse vectors that are not those of the two models."""
@@ -394,3 +312,16 @@ def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True)
             folder, width=width, pooling=sentence.pooling, normalize=sentence.normalize, max_length=source.longest,
             like=sentence,
         )  # fmt: skip
+
+
+def _role_runner(vectors: Mapping[str, Callable[[Sequence[tuple[str, vector_check.Role]]], Tensor]]) -> Runner:
+    """Return a function that runs both models on the texts of batches, with an output for each role.
+
+    Args:
+        vectors: Role to a function that makes vectors of texts with roles.
+    """
+
+    def run(batch: Batch) -> dict[str, Tensor]:
+        return {role: make([(str(text), role) for text in batch.texts]) for role, make in vectors.items()}
+
+    return run

@@ -16,9 +16,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.files import atomic_folder
 from limbeck.core.permissions import give_ordinary_mode
 from limbeck.core.records import Initialisation, LayerLink, Stage, UnreadRows, Untrained
-from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models import blueprint, families, heads, initialise, loading, narrowing
+from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import TRAINED_WIDTHS, SentenceHead, SentenceModule, SentencePooling
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
 from limbeck.recipe.stage_plan import StageChoice

@@ -1,23 +1,19 @@
 """A student for queries beside its teacher for documents: which teacher that is, and the folder that joins them."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
 from torch.nn import functional as F
 
 from limbeck.core import records
 from limbeck.errors import ModelError
-from limbeck.export.batches import Batch, Runner
 from limbeck.models import vector_check
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loaded import LoadedModel, open_model
-from limbeck.models.locating import MODULES, locate_model, read_json
-from limbeck.models.sentences import LIBRARY_CONFIG, SentenceHead, SentencePooling
+from limbeck.models.locating import MODULES, locate_model
+from limbeck.models.sentences import SentenceHead
 
 LARGEST_DIFFERENCE = 1e-5
 """Of the folder's vectors from those of its two models, in float32, as a share of the largest value or of 1."""
@@ -179,55 +175,3 @@ def share_found(pair: Pair, texts: Sequence[str]) -> float:
             "--documents."
         )
     return found
-
-
-def write_router_files(pair: Pair, folder: Path) -> dict[str, Any]:
-    """Join the folders `query` and `document` to one model of sentence-transformers, and return facts for the record.
-
-    Each of both stays a whole folder by itself. Modules have the names by which all releases from 5 on know them.
-
-    Args:
-        pair: What is in them.
-        folder: Holds them.
-    """
-    structure = {role: _module_places(folder, role) for role in pair.by_role}
-    types = {place: kind for places in structure.values() for place, kind in places.items()}
-    prompts = {role: _sentence(model).prompt(role) for role, model in pair.by_role.items()}
-    similarity = _sentence(pair.documents).similarity
-    contents: dict[str, Any] = {
-        MODULES: [{"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.Router"}],
-        _CONFIG: {
-            "types": types,
-            "structure": {role: list(places) for role, places in structure.items()},
-            "parameters": {"default_route": "document", "allow_empty_key": True},
-        },
-        LIBRARY_CONFIG: {"prompts": prompts, "default_prompt_name": None}
-        | ({"similarity_fn_name": similarity} if similarity else {}),
-    }
-    for name, content in contents.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return {"prompts": prompts}
-
-
-def _module_places(folder: Path, role: str) -> Mapping[str, str]:
-    """Return the modules of one of both folders: place below the router's folder to type."""
-    modules = read_json(folder / role / MODULES, [])
-    return {str(Path(role, module["path"])): module["type"] for module in modules}
-
-
-def _sentence(source: LoadedModel) -> SentencePooling:
-    assert source.sentence is not None
-    return source.sentence
-
-
-def runner(vectors: Mapping[str, Callable[[Sequence[tuple[str, vector_check.Role]]], Tensor]]) -> Runner:
-    """Return a function that runs both models on the texts of batches, with an output for each role.
-
-    Args:
-        vectors: Role to a function that makes vectors of texts with roles.
-    """
-
-    def run(batch: Batch) -> dict[str, Tensor]:
-        return {role: make([(str(text), role) for text in batch.texts]) for role, make in vectors.items()}
-
-    return run
