@@ -53,7 +53,7 @@ from limbeck.methods.composition import Term
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import depth
 from limbeck.models.loading import load_model, load_tokenizer
-from limbeck.models.packing import pack_linear_maps
+from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.training.teacher import TeacherReader

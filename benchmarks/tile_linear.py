@@ -23,7 +23,7 @@ from torch import nn
 
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.kernels import tile_linear
-from limbeck.models.packing import PackedLinear
+from limbeck.models.packed_linear import PackedLinear
 
 MAPS = [(768, 768), (768, 3072), (3072, 768), (384, 384), (384, 1536), (1536, 384)]
 """Inputs and outputs."""

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from limbeck.benchmark.measuring import ForwardCost, forward_cost, loss_operations
 from limbeck.methods.composition import HeadGroups, LearnedMap, Term
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.packing import pack_linear_maps
+from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from tests.support.models import tiny_batch, tiny_config, tiny_model

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from limbeck.kernels import tile_linear as module
 from limbeck.kernels.tile_linear import can_map, lay_out, plain_weight, tile_linear, trained_linear
-from limbeck.models.packing import PackedLinear
+from limbeck.models.packed_linear import PackedLinear
 
 unit = pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="no matrix unit (AMX)")
 SHAPES = [(32, 32), (64, 96), (768, 768), (1536, 384)]

@@ -10,14 +10,8 @@ from torch import nn
 from limbeck.kernels import varlen_attention
 from limbeck.models import tap_points
 from limbeck.models.families import blocks, depth, families
-from limbeck.models.packing import (
-    PackedLinear,
-    pack_linear_maps,
-    plan_for_gpu,
-    plan_packing,
-    send_batch,
-    unpack_linear_maps,
-)
+from limbeck.models.packed_linear import PackedLinear, pack_linear_maps, unpack_linear_maps
+from limbeck.models.packing import plan_for_gpu, plan_packing, send_batch
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from tests.support.attention import attend_samples

@@ -10,7 +10,7 @@ from limbeck.kernels.int8_linear import int8_problem
 from limbeck.methods.composition import Term
 from limbeck.models import quantising
 from limbeck.models.families import blocks, depth
-from limbeck.models.packing import PackedLinear
+from limbeck.models.packed_linear import PackedLinear
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.taps import StreamTap
 from limbeck.training.teacher import TeacherReader

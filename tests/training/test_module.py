@@ -18,7 +18,9 @@ from limbeck.methods.terms import hard_label_term, soft_label_term
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import embedding_tables, shape_of
 from limbeck.models.heads import has_head
-from limbeck.models.packing import PackedLinear, Packing, RowStreams, plan_packing, rows_of_tokens
+from limbeck.models.packed_linear import PackedLinear
+from limbeck.models.packed_rows import Packing, RowStreams, rows_of_tokens
+from limbeck.models.packing import plan_packing
 from limbeck.models.streams import StreamKey
 from limbeck.training.data import LengthGroupedSampler
 from limbeck.training.module import (

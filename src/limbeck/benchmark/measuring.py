@@ -34,7 +34,7 @@ from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
 from limbeck.methods.layer_mapping import stream_width
-from limbeck.models import packing, taps
+from limbeck.models import packed_linear, taps
 from limbeck.models.families import Shape, blocks, family_of
 from limbeck.models.streams import SENTENCE_KINDS
 from limbeck.objectives import OBJECTIVES, Workload
@@ -63,7 +63,7 @@ def measure_ceiling(
     rows = size or (CPU_SIZE if device.type == "cpu" else DEVICE_SIZE)
     left = torch.randn(rows, rows, device=device).to(dtype)
     linear = nn.Sequential(nn.Linear(rows, rows, bias=False, device=device, dtype=dtype)).requires_grad_(False)
-    packing.pack_linear_maps([linear])
+    packed_linear.pack_linear_maps([linear])
     run = stopwatch(lambda: linear(left), device)
     fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
     return 2 * rows**3 / fastest
@@ -307,5 +307,5 @@ def _map_operations(term: Term, lengths: Sequence[int]) -> int:
 
 
 def _matrix_numbers(block: nn.Module) -> int:
-    packed = sum(m.in_features * m.out_features for m in block.modules() if isinstance(m, packing.PackedLinear))
+    packed = sum(m.in_features * m.out_features for m in block.modules() if isinstance(m, packed_linear.PackedLinear))
     return packed + sum(parameter.numel() for parameter in block.parameters() if parameter.dim() == 2)

@@ -28,7 +28,8 @@ from limbeck.models.blueprint import build_student, names_shape, parse_blueprint
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
-from limbeck.models.packing import RowStreams, send_batch
+from limbeck.models.packed_rows import RowStreams
+from limbeck.models.packing import send_batch
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import Streams
 from limbeck.recipe.load import load_recipe

@@ -24,7 +24,7 @@ from limbeck.kernels.packed_attention import packed_attention
 from limbeck.kernels.tile_linear import trained_linear
 from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.families import Projections
-from limbeck.models.packing import Packing
+from limbeck.models.packed_rows import Packing
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
 
 

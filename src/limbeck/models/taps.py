@@ -16,7 +16,8 @@ from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import loading, tap_points
 from limbeck.models.families import base_model, blocks, depth, families, family_of, shape_of
-from limbeck.models.packing import Packing, RowStreams, padded_batch_positions, plan_packing
+from limbeck.models.packed_rows import Packing, RowStreams
+from limbeck.models.packing import padded_batch_positions, plan_packing
 from limbeck.models.sentences import SentenceHead, pool
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, SENTENCE_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward

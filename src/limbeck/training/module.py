@@ -18,7 +18,8 @@ from limbeck.corpus.batches import SKIPPED, TEACHER_IDS, TEACHER_MASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.families import embedding_tables, family_of
-from limbeck.models.packing import padded_batch_positions, rows_of_tokens
+from limbeck.models.packed_rows import rows_of_tokens
+from limbeck.models.packing import padded_batch_positions
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.tap_points import attach_linear_maps

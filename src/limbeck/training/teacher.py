@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from limbeck.core import ranks
 from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
 from limbeck.methods.composition import Course, Term
-from limbeck.models import packing, quantising, streams, taps
+from limbeck.models import packed_linear, quantising, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.vector_check import check_vectors, describe_difference
@@ -91,7 +91,7 @@ class TeacherReader:
         if self.int8:
             quantising.quantise_linear_maps(blocks(self.teacher))
         elif pack and torch.device(device).type == "cpu":
-            packing.pack_linear_maps(blocks(self.teacher))
+            packed_linear.pack_linear_maps(blocks(self.teacher))
 
     def close(self) -> None:
         """Take the tap off and unpack; blocks stay dropped."""
@@ -100,7 +100,7 @@ class TeacherReader:
 
     def _restore(self) -> None:
         """Put plain linear maps back."""
-        packing.unpack_linear_maps(blocks(self.teacher))
+        packed_linear.unpack_linear_maps(blocks(self.teacher))
         quantising.restore_linear_maps(blocks(self.teacher))
 
 
