@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Make the models, evaluate them, and look inside."""
     import limbeck
     from limbeck.benchmark.rows import describe_machine
-    from limbeck.core.machine import bf16_is_fast
+    from limbeck.core.devices import bf16_is_fast
 
     work, teacher, student = arguments.work, arguments.teacher, str(arguments.student)
     models = [

@@ -47,7 +47,8 @@ from embedding_ablation import (
     spearman,
 )
 from limbeck.benchmark.model import read_config
-from limbeck.core.machine import git_commit, hardware, keep_freed_memory, versions
+from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.core.memory import keep_freed_memory
 from limbeck.kernels.int8_linear import int8_linear, int8_problem, multiply, pack, quantise
 from limbeck.methods.composition import Term
 from limbeck.models.blueprint import build_student

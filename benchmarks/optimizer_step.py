@@ -31,7 +31,8 @@ from transformers import AutoModel, BertConfig
 
 from embedding_ablation import CHANGES, SEEDS, find, read_table, recipe_of, spearman, training
 from limbeck.core.files import atomic_text
-from limbeck.core.machine import git_commit, hardware, keep_freed_memory, versions
+from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.core.memory import keep_freed_memory
 from limbeck.kernels import rounded_adamw
 from limbeck.kernels.rounded_adamw import RoundedAdamW
 

@@ -32,7 +32,7 @@ import torch
 
 from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step import Step, StepRequest, StepSetup, make_batch, set_up_step
-from limbeck.core.machine import synchronise
+from limbeck.core.devices import synchronise
 from limbeck.methods import METHODS
 from limbeck.methods.composition import Pairing
 from limbeck.models.blueprint import build_student

@@ -252,7 +252,8 @@ def compare(workers: list[Worker], tokens: int) -> dict[str, Any]:
 
 def describe(arguments: argparse.Namespace) -> dict[str, Any]:
     """Machine, versions, commit, and what the rows have in common."""
-    from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
+    from limbeck.core.devices import bf16_is_fast
+    from limbeck.core.machine import git_commit, hardware, versions
 
     kept = ("teacher", "student", "heads", "relation_heads", "vocabulary", "dropout", "seed", "rounds", "steps")
     return {

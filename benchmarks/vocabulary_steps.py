@@ -28,7 +28,7 @@ import torch
 
 from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step import Step, StepRequest, set_up_step
-from limbeck.core.machine import release_freed_memory
+from limbeck.core.memory import release_freed_memory
 from limbeck.core.timing import summarise
 from limbeck.models import taps
 

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import json, resource
 import psutil, torch
-from limbeck.core import machine
+from limbeck.core import memory
 def resident(): return psutil.Process().memory_info().rss
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def measure():
@@ -17,10 +17,10 @@ def measure():
     before = faults()
     for _ in range(5): torch.ones(12 << 20)
     taken, held = faults() - before, resident()
-    machine.release_freed_memory()
+    memory.release_freed_memory()
     return taken, held - resident()
 default = measure()
-print(json.dumps([machine.keep_freed_memory(), default, measure()]))
+print(json.dumps([memory.keep_freed_memory(), default, measure()]))
 """
 
 

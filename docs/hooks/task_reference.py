@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from limbeck.core.yaml import descriptions
+from limbeck.core.strict import descriptions
 from limbeck.evaluation.tasks import METRIC_NAMES, TASK_GROUPS, TASKS, Task, TaskDefinition
 
 PAGE = Path(__file__).parents[1] / "reference/tasks.md"

@@ -9,7 +9,7 @@ import torch
 from limbeck.benchmark import measuring
 from limbeck.benchmark.loss import LossCase, measure_peak
 from limbeck.benchmark.measuring import Peak, measure_ceiling, peak_of, watch_peak
-from limbeck.core.machine import choose_device
+from limbeck.core.devices import choose_device
 from limbeck.core.timing import FEWEST_ROUNDS, speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
 

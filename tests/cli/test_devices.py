@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from limbeck import api
-from limbeck.core import machine
+from limbeck.core import devices
 from limbeck.core.workers import visible_device
 from limbeck.errors import RecipeError
 from tests.support.commands import assert_one_line_error
@@ -45,7 +45,7 @@ def test_a_command_is_sent_to_the_cpu_and_the_next_one_is_not(limbeck, two_gpus,
     found = []
 
     def distill(*_, **__):
-        found.append((machine.choose_device("auto").type, machine.has_accelerator()))
+        found.append((devices.choose_device("auto").type, devices.has_accelerator()))
         raise RecipeError("enough")
 
     monkeypatch.setattr(api, "distill", distill)
@@ -58,8 +58,8 @@ def test_a_command_is_sent_to_the_cpu_and_the_next_one_is_not(limbeck, two_gpus,
 def test_one_gpu_is_the_only_one_that_is_seen(two_gpus, monkeypatch, before, name):
     if before is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
-    with machine.computing_on("cuda:1") as called:
-        assert called == "cuda" and machine.choose_device("auto").type == "cuda"
+    with devices.computing_on("cuda:1") as called:
+        assert called == "cuda" and devices.choose_device("auto").type == "cuda"
         assert os.environ["CUDA_VISIBLE_DEVICES"] == name and visible_device(1) == name
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
 
@@ -67,14 +67,14 @@ def test_one_gpu_is_the_only_one_that_is_seen(two_gpus, monkeypatch, before, nam
 @pytest.mark.parametrize("name", ["cuda:7", "mps", "cpu:1"])
 def test_what_is_not_there_is_refused_by_its_name(two_gpus, monkeypatch, name):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,4")
-    with pytest.raises(RecipeError, match=f"no device '{name}' here; use cpu"), machine.computing_on(name):
+    with pytest.raises(RecipeError, match=f"no device '{name}' here; use cpu"), devices.computing_on(name):
         pass
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "6,4"
 
 
 def test_a_number_is_for_gpus_and_for_one_process(limbeck, monkeypatch):
     with pytest.raises(RecipeError, match="--device xpu:1 cannot be chosen by its number"):
-        machine.computing_on("xpu:1").__enter__()
+        devices.computing_on("xpu:1").__enter__()
     for key, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(key, value)
     done = limbeck("distill", "recipe.yaml", "--device", "cuda:0")

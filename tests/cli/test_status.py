@@ -15,8 +15,7 @@ from rich.console import Console
 
 from limbeck.api import distill
 from limbeck.core.folders import LOCK, folder_lock
-from limbeck.core.paths import HEARTBEAT
-from limbeck.core.paths import RUN_RECORD as RECORD
+from limbeck.core.paths import HEARTBEAT, RUN_RECORD
 from limbeck.errors import OutputError
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of
@@ -40,7 +39,7 @@ TRAINING = {
 def write_run(folder, status, seconds_ago=3.0, **fields):
     folder.mkdir(parents=True)
     at = (NOW - timedelta(seconds=seconds_ago)).isoformat()
-    (folder / RECORD).write_text(json.dumps({"name": folder.name, "status": status, "updated": at, **fields}))
+    (folder / RUN_RECORD).write_text(json.dumps({"name": folder.name, "status": status, "updated": at, **fields}))
     (folder / HEARTBEAT).write_text(json.dumps({"time": at, **TRAINING}))
     (folder / LOCK).write_text(json.dumps({"host": "node7", "pid": 4242, "started": 1.0, "since": at}))
     return folder
@@ -94,7 +93,7 @@ def test_runs_are_found_at_any_depth_and_not_inside_of_runs(tmp_path):
     assert find_runs([tmp_path]) == [tmp_path / "a", tmp_path / "b" / "one", tmp_path / "b" / "two"]
     assert find_runs([tmp_path / "a", tmp_path / "a"]) == [tmp_path / "a"]
     (tmp_path / "empty").mkdir()
-    for folder in (tmp_path / "empty", tmp_path / "nowhere", tmp_path / "a" / RECORD):
+    for folder in (tmp_path / "empty", tmp_path / "nowhere", tmp_path / "a" / RUN_RECORD):
         with pytest.raises(OutputError, match=str(folder)):
             find_runs([tmp_path / "a", folder])
 
@@ -105,7 +104,7 @@ def test_damaged_files_are_no_obstacle(tmp_path, content):
     (folder / HEARTBEAT).write_text(content)
     found = status_of(folder, NOW)
     assert (found.status, found.step, found.seconds_since) == ("dead", None, 3.0)
-    (folder / RECORD).write_text(content)
+    (folder / RUN_RECORD).write_text(content)
     (folder / LOCK).write_text(content)
     assert (status_of(folder, NOW).status, status_of(folder, NOW).pid) == ("dead", None)
 
@@ -119,10 +118,10 @@ def test_whatever_is_in_a_run_is_shown_as_it_is_and_damage_in_one_line(tmp_path,
     done = limbeck("status", tmp_path)
     assert done.returncode == 1
     assert "[bold]run" in done.stdout and "\x1b" not in done.stdout
-    (tmp_path / "[bold]run" / RECORD).write_text('{"name": "to')
+    (tmp_path / "[bold]run" / RUN_RECORD).write_text('{"name": "to')
     done = limbeck("status", tmp_path)
     assert done.returncode == 1
-    assert done.stdout.count(f"'{tmp_path / '[bold]run' / RECORD}' is damaged and cannot be read") == 1
+    assert done.stdout.count(f"'{tmp_path / '[bold]run' / RUN_RECORD}' is damaged and cannot be read") == 1
 
 
 def test_json_has_everything(tmp_path, limbeck):

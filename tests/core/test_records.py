@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limbeck.core import exports, recording, records, studies
-from limbeck.core.records import File, Record, load, plain, save
+from limbeck.core import exports, records, studies
+from limbeck.core.records import File, Record, base, load, plain, save
 
 TESTS = Path(__file__).parents[1]
 FILES: tuple[type[File], ...] = (
@@ -141,7 +141,7 @@ def test_files_that_are_no_records_are_empty_ones(kind: type[File], tmp_path: Pa
     assert damage_of("{}") == ()
     for text in ("", "{", "[1]", "3", "[" * 100_000):
         assert damage_of(text) == (f"'{kind.FILE}' is damaged and cannot be read.",)
-    monkeypatch.setattr(recording, "MOST_BYTES", 1)
+    monkeypatch.setattr(base, "MOST_BYTES", 1)
     assert "is larger than" in damage_of("{ }")[0]
     (tmp_path / kind.FILE).unlink()
     os.mkfifo(tmp_path / kind.FILE)

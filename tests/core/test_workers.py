@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from limbeck.cli import main
-from limbeck.core.workers import map_parallel, run_workers
+from limbeck.core.process_pools import map_parallel
+from limbeck.core.workers import run_workers
 from limbeck.errors import CorpusError, RecipeError
 
 

@@ -13,7 +13,7 @@ import torch
 from huggingface_hub import constants
 from packaging.requirements import Requirement
 
-from limbeck.core.machine import bf16_is_fast
+from limbeck.core.devices import bf16_is_fast
 from limbeck.core.paths import MANIFEST
 from limbeck.diagnosis import checks, machine
 from limbeck.diagnosis.checks import Finding, examine, find_extra, find_needed, worst

@@ -6,7 +6,8 @@ import pytest
 import yaml
 from pydantic import Field
 
-from limbeck.core.yaml import Strict, descriptions, dump_yaml, parse_yaml
+from limbeck.core.strict import Strict, descriptions
+from limbeck.core.yaml import dump_yaml, parse_yaml
 from limbeck.corpus.sources import check_files
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe

@@ -10,8 +10,9 @@ import torch
 from safetensors import SafetensorError
 
 import limbeck
-from limbeck.core import files, recording
+from limbeck.core import files
 from limbeck.core.paths import HEARTBEAT
+from limbeck.core.records import base
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import checkpoints, record
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
@@ -60,7 +61,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, whole, monkeypatch, place):
 
             patch.setattr(run, "save_student", full)
         else:
-            patch.setattr(recording, "atomic_text", full)
+            patch.setattr(base, "atomic_text", full)
         with pytest.raises(TrainingError, match="No space left on device.*--resume"):
             limbeck.distill(recipe)
     assert_ends_like(recipe, whole)

@@ -13,8 +13,8 @@ from limbeck.api.showing import Shown, chosen_console
 from limbeck.benchmark import rows as tables
 from limbeck.benchmark.rows import Row
 from limbeck.core.blocks import Block, to_csv
+from limbeck.core.devices import check_device, choose_device
 from limbeck.core.lists import parse_numbers
-from limbeck.core.machine import check_device, choose_device
 from limbeck.core.progress import ProgressBar, Report
 from limbeck.errors import RecipeError, suggestion
 

@@ -15,7 +15,7 @@ from limbeck.api.objects import Objects, listed
 from limbeck.api.showing import ModelResult, Result, chosen_console
 from limbeck.core import studies
 from limbeck.core.blocks import Block, Notes
-from limbeck.core.machine import check_device, choose_device
+from limbeck.core.devices import check_device, choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError

@@ -12,8 +12,8 @@ from limbeck.api.given import check_models, check_text, refuse_unknown
 from limbeck.api.objects import Objects, check_options, listed
 from limbeck.api.showing import Shown, chosen_console
 from limbeck.core.blocks import Block, Figure, to_csv
+from limbeck.core.devices import choose_device
 from limbeck.core.lists import parse_list, whole_number
-from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar, Report, part_of
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.families import shape_of

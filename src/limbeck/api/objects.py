@@ -47,7 +47,7 @@ class Objects:
     """
 
     def __init__(self, output: str | Path | None = None, before: Callable[[], object] = lambda: None) -> None:
-        from limbeck.core.records import INPUTS
+        from limbeck.core.paths import INPUTS
 
         self._folder = (default_cache_dir() if output is None else Path(output).expanduser()) / INPUTS
         self._before = before

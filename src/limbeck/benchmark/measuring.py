@@ -28,7 +28,8 @@ import psutil
 import torch
 from torch import nn
 
-from limbeck.core.machine import peak_memory_bytes, release_freed_memory, synchronise
+from limbeck.core.devices import synchronise
+from limbeck.core.memory import peak_memory_bytes, release_freed_memory
 from limbeck.core.timing import stopwatch, take_turns
 from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import RecipeError

@@ -17,8 +17,9 @@ from limbeck.benchmark.measuring import Peak, forward_cost, loss_operations
 from limbeck.benchmark.model import read_config
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core import IGNORED_LABEL, progress
+from limbeck.core.devices import bf16_is_fast, choose_device, synchronise
 from limbeck.core.kinds import LabelKind, kind_of
-from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
+from limbeck.core.memory import keep_freed_memory
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.corpus.batches import LABELS_OF_TASK
 from limbeck.errors import RecipeError

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from limbeck.cli.options import Json, result_option
 from limbeck.core.escaping import TerminalConsole, escape_json
-from limbeck.core.yaml import show_value, wanted_of
+from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import RecipeError
 
 PIPED_WIDTH = 160

@@ -106,7 +106,7 @@ def _send_to_device(context: typer.Context, name: str) -> str:
     """Send all that a command computes to a device, before torch looks for any."""
     if context.resilient_parsing or name == "auto":
         return name
-    from limbeck.core.machine import computing_on
+    from limbeck.core.devices import computing_on
     from limbeck.core.ranks import process_count
 
     if ":" in name and process_count() > 1:

@@ -143,7 +143,7 @@ def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
 
 def _search(name: str, described: dict[str, requests.Option], values: dict[str, Any]) -> None:
     """Make the request of the options, run the search, and print the result."""
-    from limbeck.core.machine import check_device
+    from limbeck.core.devices import check_device
 
     messages: Messages = values["messages"]
     console, recipe = messages.console(), values["recipe"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.plan import ComparedStudent, ComparisonPlan, Variant
-from limbeck.core import hashing, machine, studies
+from limbeck.core import devices, hashing, studies
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
@@ -194,7 +194,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
             none is left, or two are the same.
     """
     _check_arguments(plan)
-    machine.choose_device(plan.evaluation.speed.device)
+    devices.choose_device(plan.evaluation.speed.device)
     choose_teacher(plan.teacher)
     for index, student in enumerate(plan.students):
         bare = {"teacher": plan.teacher.model_dump(mode="json"), "student": student.in_recipe()}

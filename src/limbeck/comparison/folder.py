@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.plan import ComparisonPlan
-from limbeck.core import folders, records, studies
+from limbeck.core import folders, paths, studies
 from limbeck.errors import OutputError
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.evaluation.request import EvaluationRequest
@@ -79,7 +79,7 @@ COMPARISON = folders.FolderKind(
     studies.Comparison.FILE,
     check_fixed,
     way_out="put it back, or choose another folder",
-    beside=frozenset({records.INPUTS}),
+    beside=frozenset({paths.INPUTS}),
 )
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from limbeck.core.yaml import Strict, explain, mistakes_of, read_document
+from limbeck.core.mistakes import explain, mistakes_of
+from limbeck.core.strict import Strict
+from limbeck.core.yaml import read_document
 from limbeck.errors import LimbeckError, RecipeError, suggestion, together
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.methods.composition import LayerChoice, MappingChoice

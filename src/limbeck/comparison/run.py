@@ -16,7 +16,7 @@ from limbeck.comparison import held_out, summary
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
 from limbeck.comparison.folder import COMPARISON, check_fixed, fixed_at_first, known_teacher, request_evaluation
 from limbeck.comparison.plan import ComparisonPlan
-from limbeck.core import blocks, folders, machine, records, studies
+from limbeck.core import blocks, devices, folders, machine, paths, records, studies
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, describe_error
@@ -37,7 +37,7 @@ Distil: TypeAlias = Callable[[dict[str, Any]], object]
 
 def is_distilled(run: Path) -> bool:
     """Whether a run is finished, and its student is there."""
-    return records.load(records.Run, run).is_finished and (run / records.RUN_STUDENT / "config.json").is_file()
+    return records.load(records.Run, run).is_finished and (run / paths.STUDENT / "config.json").is_file()
 
 
 def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
@@ -263,7 +263,7 @@ class _Comparison:
             status=status,
             problem=problem or (record.problem if status == "failed" else None),
             folder=str(run.relative_to(self.folder)),
-            model=str(run / records.RUN_STUDENT),
+            model=str(run / paths.STUDENT),
             steps=[int(stage.steps or 0) for stage in record.stages] or list(cell.steps),
             tokens=sum(stage.tokens or 0 for stage in record.stages),
             seconds=record.timings.get("total", 0.0),
@@ -280,7 +280,7 @@ class _Comparison:
         with quiet(), ProgressBar(self.console) as bar:
             load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
             text = held_out.HeldOutText(
-                teacher=load_teacher().to(machine.choose_device("auto")).eval(),
+                teacher=load_teacher().to(devices.choose_device("auto")).eval(),
                 tokenizer=_tokenizer(plan),
                 corpus=self.corpus,
                 spec=plan.evaluation.held_out,
@@ -333,7 +333,7 @@ class _Comparison:
         settings = spec.model_dump(include={"batch_sizes", "lengths", "seconds"})
         with ProgressBar(self.console) as bar:
             found = measure_costs(
-                [teacher, *students.values()], device=machine.choose_device(spec.device), **settings, report=bar
+                [teacher, *students.values()], device=devices.choose_device(spec.device), **settings, report=bar
             )
         costs = studies.Costs.read(found)
         titles = {path: title for title, path in students.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.core.machine import synchronise
+from limbeck.core.devices import synchronise
 from limbeck.core.progress import Count, Report
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from limbeck.core.cache import build_once, finish_piece, read_piece
+from limbeck.core.devices import choose_device
 from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import choose_device
+from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
-from limbeck.core.workers import map_parallel
 from limbeck.corpus import store
 from limbeck.corpus.batches import PadCollator
 from limbeck.corpus.documents import Document, SourceReport, one_line

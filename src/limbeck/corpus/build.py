@@ -19,8 +19,8 @@ from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, re
 from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.core.paths import default_cache_dir
+from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
-from limbeck.core.workers import map_parallel
 from limbeck.corpus import answers, splitting, store
 from limbeck.corpus.batches import QUERY
 from limbeck.corpus.blocks import BLOCK_COLUMNS, SEGMENTS, SPLITS, UNIT, BlockEncoding, block_encoding, block_identity

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.core.workers import map_parallel, without_collecting
+from limbeck.core.collecting import without_collecting
+from limbeck.core.process_pools import map_parallel
 from limbeck.corpus.documents import Cursor, Document, SourceReport, Step, clean_text
 from limbeck.corpus.manual_pages import manual_text
 from limbeck.corpus.prose import Prose, extract_prose

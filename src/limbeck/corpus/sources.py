@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from limbeck.core.beside import tried_beside
+from limbeck.core.collecting import without_collecting
 from limbeck.core.registry import Registry
-from limbeck.core.workers import without_collecting
 from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
 from limbeck.corpus.listing import list_files, match_pattern, supported_types

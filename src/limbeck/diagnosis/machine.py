@@ -8,7 +8,8 @@ from shutil import which
 import psutil
 import torch
 
-from limbeck.core.machine import bf16_is_fast, choose_device, hardware
+from limbeck.core.devices import bf16_is_fast, choose_device
+from limbeck.core.machine import hardware
 from limbeck.diagnosis.checks import Finding, gigabytes
 from limbeck.kernels import choose_relation_backend, compiled_attention, soft_label_chunks
 from limbeck.kernels.relation_triton import triton_obstacle

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from limbeck.core import progress
+from limbeck.core.devices import choose_device
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import choose_device
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation.encoding import PreparedTask, TaskCollator, open_columns
 from limbeck.evaluation.tasks import Predictions, Task

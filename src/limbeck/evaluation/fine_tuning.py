@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
+from limbeck.core.devices import has_accelerator
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import has_accelerator
 from limbeck.core.progress import part_of
 from limbeck.corpus.classes import ClassWeights, balance, count_classes, labels_of
 from limbeck.errors import ModelError, TrainingError

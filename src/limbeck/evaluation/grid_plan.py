@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 
 from limbeck.core import paths, records
+from limbeck.core.devices import bf16_is_fast, has_accelerator
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import bf16_is_fast, has_accelerator
 from limbeck.core.studies import Column, EvaluationCell
 from limbeck.corpus.classes import balance, count_classes
 from limbeck.errors import CorpusError, ModelError, RecipeError, suggestion
@@ -163,7 +163,7 @@ def plan_models(names: Sequence[str], *, as_is: bool = False) -> list[PlannedMod
 
 
 def _distilled_on_task(name: str) -> bool:
-    run = records.run_of(Path(name).expanduser())
+    run = paths.run_of_student(Path(name).expanduser())
     return run is not None and records.load(records.Run, run).on_task
 
 

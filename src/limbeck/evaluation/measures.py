@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from limbeck.core.records import flat
-from limbeck.core.yaml import Strict
+from limbeck.core.strict import Strict
 from limbeck.evaluation.protocols import PROTOCOLS
 
 

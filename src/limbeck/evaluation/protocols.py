@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from limbeck.core.mistakes import mistakes_of
 from limbeck.core.registry import Registry
-from limbeck.core.yaml import mistakes_of
 from limbeck.errors import RecipeError
 from limbeck.evaluation.data_files import DATA, read_data_file
 from limbeck.evaluation.published import read_rows

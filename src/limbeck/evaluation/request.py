@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from limbeck.core import folders, records, yaml
+from limbeck.core import folders, paths, yaml
 from limbeck.core.blocks import counted
 from limbeck.core.studies import EvaluationRequest as Manifest
 from limbeck.errors import RecipeError, suggestion
@@ -97,10 +97,10 @@ class EvaluationRequest:
             surplus = " and ".join(filter(None, (", ".join(some), last)))
             raise RecipeError(f"{len(given)} names for {counted(len(order), 'model')}; leave out {surplus}.")
         chosen = dict(zip(order, (name.strip() for name in given), strict=False))
-        short = Counter(map(records.last_part, models))
+        short = Counter(map(paths.short_model_name, models))
         titles = {}
         for model in models:
-            last = records.last_part(model)
+            last = paths.short_model_name(model)
             titles[model] = chosen[model] if model in chosen else last if short[last] == 1 else model
         for title, count in Counter(titles.values()).items():
             if not title or count > 1:
@@ -227,5 +227,5 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
     return found
 
 
-EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({folders.LOCK, records.INPUTS}))
+EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({folders.LOCK, paths.INPUTS}))
 """The folder of an evaluation."""

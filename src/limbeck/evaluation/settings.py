@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from limbeck.core.yaml import Strict
+from limbeck.core.strict import Strict
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 Epochs = Annotated[float, Field(gt=0, le=1000)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from limbeck.core.beside import tried_beside
 from limbeck.core.kinds import KINDS
-from limbeck.core.records import INPUTS
+from limbeck.core.paths import INPUTS
 from limbeck.corpus import readers
 from limbeck.corpus.documents import Document, SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, Example, without_surrogates

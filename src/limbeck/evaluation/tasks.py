@@ -20,8 +20,10 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from limbeck.core.beside import tried_beside
 from limbeck.core.kinds import KINDS, KindName
+from limbeck.core.mistakes import mistakes_of
 from limbeck.core.registry import Registry
-from limbeck.core.yaml import Strict, mistakes_of, read_document
+from limbeck.core.strict import Strict
+from limbeck.core.yaml import read_document
 from limbeck.corpus.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.data_files import DATA

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from limbeck.core.devices import choose_device
 from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS, kind_of
-from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.cell import SimilarityPoint
 from limbeck.evaluation.encoding import PreparedCell

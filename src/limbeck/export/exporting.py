@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from limbeck.core import exports, folders, progress, records, workers
+from limbeck.core import exports, folders, paths, process_pools, progress, records
 from limbeck.core.exports import Differences
 from limbeck.core.files import atomic_folder
 from limbeck.errors import CorpusError, RecipeError
@@ -75,7 +75,7 @@ def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, te
         ExportMismatchError: as in `compare_folder`, or if the process ends.
     """
     try:
-        with workers.process_pool(1, "spawn", torch.get_num_threads()) as pool:
+        with process_pools.process_pool(1, "spawn", torch.get_num_threads()) as pool:
             return pool.submit(_compare, name, chosen, folder, list(texts)).result()
     except BrokenProcessPool as error:
         raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
@@ -217,7 +217,7 @@ def _public_name(located: str) -> str:
     if not folder.is_dir():
         return located
     folder = folder.resolve()
-    return f"{folder.parent.name}/{folder.name}" if folder.name == records.RUN_STUDENT else folder.name
+    return f"{folder.parent.name}/{folder.name}" if folder.name == paths.STUDENT else folder.name
 
 
 def _is_installed(name: str) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core import machine
+from limbeck.core import devices
 from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import CorpusError
@@ -115,7 +115,7 @@ def measure_layer_cosines(
     Source:
         ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
     """
-    device = machine.choose_device("auto")
+    device = devices.choose_device("auto")
     teacher.to(device)
     means, _ = layer_cosines(teacher, _batches(corpus, tokenizer, device))
     return means

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Pr
 from pydantic import BeforeValidator, Field
 
 from limbeck.core.kinds import KIND_NAMES, KindName, LabelKind, kind_of
-from limbeck.core.yaml import Strict
+from limbeck.core.strict import Strict
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 

@@ -19,7 +19,7 @@ from huggingface_hub import constants as hub_constants
 from safetensors import SafetensorError, safe_open
 
 from limbeck.core.beside import tried_beside
-from limbeck.core.records import RUN_STUDENT
+from limbeck.core.paths import STUDENT
 from limbeck.errors import ModelError, nearest
 
 PACKAGE_PREFIX = "package:"
@@ -435,8 +435,8 @@ def locate_model(name: str | Path) -> str:
     """
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
-        if (folder / RUN_STUDENT / "config.json").is_file():
-            return str(folder / RUN_STUDENT)
+        if (folder / STUDENT / "config.json").is_file():
+            return str(folder / STUDENT)
         if (folder / "run.json").is_file():
             raise ModelError(
                 f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"

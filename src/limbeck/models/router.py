@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch.nn import functional as F
 
-from limbeck.core import records
+from limbeck.core import paths, records
 from limbeck.errors import ModelError
 from limbeck.models import vector_check
 from limbeck.models.families import shape_of
@@ -73,7 +73,7 @@ def find_taught(student: Path) -> Taught | None:
     Args:
         student: The student's folder, in the run's folder or in that of a stage.
     """
-    folder = records.run_of(student)
+    folder = paths.run_of_student(student)
     run = records.load(records.Run, folder) if folder is not None else records.Run()
     if folder is None or run.is_empty:
         return None
@@ -92,7 +92,7 @@ def find_taught(student: Path) -> Taught | None:
         asked = run.recipe.teacher
         return Taught(method, True, asked.model, asked.revision, run.teacher.weights)
     if planned.teacher.stage is not None:
-        made = next(folder.glob(f"{records.STAGES}/*-{planned.teacher.stage}/{records.RUN_STUDENT}"), None)
+        made = next(folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}"), None)
         return Taught(method, True, None if made is None else str(made))
     weights = run.stage_teachers.get(run.stages[aligned[-1]].name)
     return Taught(method, True, planned.teacher.model, planned.teacher.revision, weights)

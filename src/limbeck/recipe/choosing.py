@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from limbeck.core.devices import choose_device
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import choose_device
-from limbeck.core.workers import available_cores
-from limbeck.core.yaml import explain, parse_yaml
+from limbeck.core.machine import available_cores
+from limbeck.core.mistakes import explain
+from limbeck.core.yaml import parse_yaml
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.opening import is_remote
 from limbeck.corpus.readers import list_columns, read_rows, suffix_of

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
 from limbeck.core.kinds import KINDS
-from limbeck.core.yaml import explain
+from limbeck.core.mistakes import explain
 from limbeck.corpus import Augmentation, CorpusSettings, LabelledSettings, Mix
 from limbeck.corpus.settings import ModelName, SourceUse
 from limbeck.corpus.sources import local_files

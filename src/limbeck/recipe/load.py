@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.core.beside import find_beside
-from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, mistakes_of, parse_yaml, read_document
+from limbeck.core.mistakes import mistakes_of
+from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, parse_yaml, read_document
 from limbeck.errors import RecipeError, suggestion, together
 from limbeck.evaluation.tasks import is_own_task
 from limbeck.recipe.schema import NONE, Recipe, method_alone, model_alone, sources_alone

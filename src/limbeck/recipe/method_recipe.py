@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from limbeck.core.kinds import kind_of
-from limbeck.core.yaml import descriptions, parse_yaml
+from limbeck.core.strict import descriptions
+from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term, read_card
 from limbeck.methods.registry import METHODS, read_method

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
-from limbeck.core.yaml import Strict
+from limbeck.core.strict import Strict
 from limbeck.errors import LimbeckError, together
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import check_depth, check_listed, depth_alone, parse_blueprint

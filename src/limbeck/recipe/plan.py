@@ -8,8 +8,8 @@ from pathlib import Path
 
 from transformers import PreTrainedConfig
 
+from limbeck.core.devices import has_accelerator
 from limbeck.core.kinds import KINDS, kind_of
-from limbeck.core.machine import has_accelerator
 from limbeck.corpus import CorpusSettings, LabelledSettings
 from limbeck.corpus.classes import read_weights
 from limbeck.corpus.settings import SourceUse

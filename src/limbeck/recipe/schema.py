@@ -24,7 +24,8 @@ from pydantic import (
 )
 
 from limbeck.core.kinds import KINDS, KindName, LabelKind
-from limbeck.core.yaml import Strict, explain
+from limbeck.core.mistakes import explain
+from limbeck.core.strict import Strict
 from limbeck.corpus import LengthSchedule
 from limbeck.corpus.settings import Role
 from limbeck.errors import LimbeckError

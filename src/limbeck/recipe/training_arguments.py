@@ -15,7 +15,7 @@ from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames, trainer_log_levels
 
-from limbeck.core.machine import bf16_is_fast, has_accelerator
+from limbeck.core.devices import bf16_is_fast, has_accelerator
 from limbeck.errors import RecipeError, shorten_error, suggestion
 from limbeck.recipe.training_fields import DEFAULTS, REFUSED, check_fields, check_range, keeps_bfloat16_moments
 

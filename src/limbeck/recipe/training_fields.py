@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.core.yaml import show_value
+from limbeck.core.mistakes import show_value
 from limbeck.errors import RecipeError, nearest, together
 
 # What the numbers of a stage's training arguments must lie in.

@@ -17,7 +17,8 @@ from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
 from limbeck.core.kinds import kind_of
 from limbeck.core.markdown import plain_table
-from limbeck.core.records import last_part, load
+from limbeck.core.paths import short_model_name
+from limbeck.core.records import load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS, PUBLISHED
@@ -84,7 +85,7 @@ def short_name(value: Any) -> str:
 
 def folder_name(path: str) -> str:
     """Return a path's last part, on whatever system it was written, or of a model in a run's folder the run's."""
-    return last_part(path.replace("\\", "/"))
+    return short_model_name(path.replace("\\", "/"))
 
 
 # An export in Markdown and in plain lines: size, differences, and what int8 gains or costs.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from limbeck.core import blocks, studies
 from limbeck.core.blocks import Cell
 from limbeck.core.intervals import Interval, of_mean
-from limbeck.report.findings import last_part
+from limbeck.core.paths import short_model_name
 from limbeck.report.quality import ends_of
 
 ONE_ANSWER = " ‡"
@@ -49,7 +49,7 @@ def _quoted(answer: str | None) -> str:
 
 def name_of(model: studies.EvaluatedModel) -> str:
     """Return what tables call a model."""
-    return model.title or last_part(model.name)
+    return model.title or short_model_name(model.name)
 
 
 def over_runs(figure: studies.Figure) -> Interval | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import blocks, studies
-from limbeck.core.records import STAGES, PlannedStage, Run, Stage, load
+from limbeck.core.paths import STAGES
+from limbeck.core.records import PlannedStage, Run, Stage, load
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.report import findings

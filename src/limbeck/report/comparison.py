@@ -10,11 +10,12 @@ from rich.console import RenderableType
 
 from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, interval, mean, number
+from limbeck.core.paths import short_model_name
 from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
 from limbeck.report import evaluation, plots
 from limbeck.report.certainty import one_answer_lines, share_kept
 from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
-from limbeck.report.findings import ComparisonFound, RunFound, last_part, run_states, without_path
+from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
 from limbeck.report.quality import format_count, write_forms
 from limbeck.report.run import provenance_blocks, stage_links
 
@@ -65,7 +66,9 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
         own[f"% of teacher\n{summary.main.title}"] = lambda row: Cell(_kept(summary, row), "{:.1f} %")
     rows: list[tuple[AnyCell, ...]] = []
     for line in lines:
-        label: AnyCell = _label(line) if isinstance(line, studies.ComparedRow) else last_part(summary.teacher.title)
+        label: AnyCell = (
+            _label(line) if isinstance(line, studies.ComparedRow) else short_model_name(summary.teacher.title)
+        )
         first = [make(line) if isinstance(line, studies.ComparedRow) else Cell(None) for make in own.values()]
         measures = (mean(line.held_out.get(measure.key), measure.digits) for measure in summary.held_out)
         rows.append((label, *first, *evaluation.score_cells(scores, line), *measures))
@@ -346,7 +349,9 @@ def _figures(found: ComparisonFound) -> Iterator[Block]:
         for row in block.rows
     ]
     teacher = summary.teacher
-    models.append((last_part(teacher.title), costs.latency(teacher.name), evaluation.value_of(teacher.main), True))
+    models.append(
+        (short_model_name(teacher.title), costs.latency(teacher.name), evaluation.value_of(teacher.main), True)
+    )
     lowest = summary.main.best == "lowest"
     several = not has_one_seed(summary)
     yield from quality_figures(

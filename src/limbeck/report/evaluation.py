@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table, counted
 from limbeck.core.kinds import kind_of
+from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.evaluation.metrics import THRESHOLDS
 from limbeck.report.certainty import (
@@ -24,7 +25,7 @@ from limbeck.report.certainty import (
     share_kept,
 )
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
-from limbeck.report.findings import EvaluationFound, last_part
+from limbeck.report.findings import EvaluationFound
 from limbeck.report.plots import BarGroup
 from limbeck.report.quality import metric_name, write_forms
 from limbeck.report.run import provenance_blocks
@@ -170,7 +171,7 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
 
 def title_of(costs: studies.Costs, model: str) -> str:
     """Return what tables call a model whose costs were measured."""
-    return next((row.title for row in costs.models if row.model == model and row.title), last_part(model))
+    return next((row.title for row in costs.models if row.model == model and row.title), short_model_name(model))
 
 
 def cost_tables(costs: studies.Costs) -> Iterator[Table]:
@@ -406,7 +407,7 @@ def pass_of(costs: studies.Costs) -> str:
 
 def _flow(found: EvaluationFound) -> Iterator[Block]:
     titles = {model.name: name_of(model) for model in found.summary.models}
-    models = dict.fromkeys(titles.get(cell.model, last_part(cell.model)) for cell in found.cells)
+    models = dict.fromkeys(titles.get(cell.model, short_model_name(cell.model)) for cell in found.cells)
     tasks = dict.fromkeys(cell.task for cell in found.cells)
     way = "models as they are" if found.asked.as_is or is_untrained(found.summary) else ""
     asked = [found.asked.preset or "", ", ".join(found.asked.overrides), way]

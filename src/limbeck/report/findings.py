@@ -12,8 +12,8 @@ from typing import Any
 
 from limbeck.core.blocks import NOTHING, Facts, Table, duration
 from limbeck.core.files import read_json
+from limbeck.core.paths import short_model_name
 from limbeck.core.records import PlannedStage, Run, Stage
-from limbeck.core.records import last_part as last_part
 from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest, Search
 from limbeck.report.plots import Point
 from limbeck.report.quality import metric_name
@@ -367,4 +367,4 @@ def title_of(name: str | None, folder: Path) -> str:
 def without_path(name: str) -> str:
     """Return a name of the Hub or of a package as it is, and of a folder its last part."""
     is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return last_part(name) if is_path else name
+    return short_model_name(name) if is_path else name

@@ -15,7 +15,8 @@ from limbeck.core.blocks import counted
 from limbeck.core.escaping import code_block, escape_markdown, one_line, printable_values
 from limbeck.core.exports import Export
 from limbeck.core.kinds import KINDS
-from limbeck.core.records import RUN_STUDENT, STAGES, Run, Stage, run_of
+from limbeck.core.paths import STAGES, STUDENT, run_of_student
+from limbeck.core.records import Run, Stage
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.retrieval import ROLES
@@ -430,7 +431,7 @@ def write_run_cards(record: RunRecord, folder: Path) -> list[Path]:
         The paths of the cards.
     """
     run = Run.read(record)
-    students = [folder / RUN_STUDENT, *sorted((folder / STAGES).glob(f"*/{RUN_STUDENT}"))]
+    students = [folder / STUDENT, *sorted((folder / STAGES).glob(f"*/{STUDENT}"))]
     return [
         write_model_card(record_of(student, run), student, scores=find_scores(student))
         for student in students
@@ -444,7 +445,7 @@ def find_record(student: Path) -> Run | None:
     Args:
         student: The student's folder, in the run's folder or in that of a stage.
     """
-    folder = run_of(student)
+    folder = run_of_student(student)
     run = records.load(Run, folder) if folder is not None else Run()
     return None if run.is_empty else record_of(student.resolve(), run)
 
@@ -523,7 +524,7 @@ def run_problem(name: str) -> str | None:
         name: The student, as the user named it.
     """
     student = Path(locate_model(name)).expanduser()
-    run = run_of(student) if student.is_dir() else None
+    run = run_of_student(student) if student.is_dir() else None
     damage = records.record_damage(run) if run is not None else None
     return None if damage is None else f"{damage} The model card is made without it."
 

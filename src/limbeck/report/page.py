@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from limbeck.core import paths
 from limbeck.core.blocks import (
     NOTHING,
     Block,
@@ -198,7 +199,7 @@ def subtitle(found: findings.Found) -> str:
     kind, status, result = describe_kind(found)
     subject = kind.capitalize()
     if isinstance(found, findings.RunFound):
-        teacher, student = findings.last_part(found.record.teacher.name_or_path), found.record.student.shape
+        teacher, student = paths.short_model_name(found.record.teacher.name_or_path), found.record.student.shape
         subject += f": {teacher} to {student}" if teacher and student else ""
     return f"{subject}; {status}" + (f"; {result}" if result != NOTHING else "")
 

@@ -11,10 +11,11 @@ from limbeck.core import blocks, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, counted, duration, number
 from limbeck.core.escaping import one_line
 from limbeck.core.intervals import Interval, of_share
+from limbeck.core.paths import short_model_name
 from limbeck.corpus import splitting
 from limbeck.report import figures, plots
 from limbeck.report.figures import LayerLinks, Measured, find_links, recorded_links
-from limbeck.report.findings import RunFound, StageFound, last_part, run_state, without_path
+from limbeck.report.findings import RunFound, StageFound, run_state, without_path
 from limbeck.report.quality import (
     AGREEMENT,
     comparison_notes,
@@ -95,7 +96,7 @@ def measured_models(run: RunFound, quality: Quality | None) -> list[Measured]:
     """Return the run's teacher and student as far as both latency and quality are known."""
     if quality is None or run.record.evaluation is None:
         return []
-    batch, teacher = run.record.evaluation.first_batch, last_part(run.record.teacher.name_or_path) or "teacher"
+    batch, teacher = run.record.evaluation.first_batch, short_model_name(run.record.teacher.name_or_path) or "teacher"
     models = (
         (teacher, batch.teacher.median_ms, quality.teacher, True),
         (run.title, batch.student.median_ms, quality.student, False),

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from limbeck.core import studies, timing
 from limbeck.core.blocks import DAMAGED, counted, interval
 from limbeck.core.intervals import Interval
+from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.report import certainty, comparison, evaluation, run, search
-from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, RunFound, SearchFound, last_part
+from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, RunFound, SearchFound
 from limbeck.report.quality import at_start, ends_of
 
 _MOST = 3
@@ -48,7 +49,10 @@ def _note(line: str) -> str:
 
 def _of_run(found: RunFound) -> str:
     record, quality = found.record, run.quality_of(found)
-    teacher, methods = last_part(record.teacher.name_or_path), dict.fromkeys(stage.method for stage in found.stages)
+    teacher, methods = (
+        short_model_name(record.teacher.name_or_path),
+        dict.fromkeys(stage.method for stage in found.stages),
+    )
     taught = f"taught by {', '.join(methods)}" if methods else "as initialised, without training"
     what = (
         f"A {_short(record.student.shape)} student of {teacher}, {taught}" if record.student.shape and teacher else ""

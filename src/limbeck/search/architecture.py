@@ -17,7 +17,7 @@ from rich.console import Console
 from transformers import PreTrainedModel
 
 from limbeck.comparison.held_out import LastLayers
-from limbeck.core import machine, records
+from limbeck.core import devices, records
 from limbeck.core.progress import Count
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError, suggestion
@@ -219,7 +219,7 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def load(self, study: Study) -> None:
         """Prepare to measure latencies, and losses on the scale of an untrained student's."""
-        proxy, device = self.proxy, machine.choose_device("auto")
+        proxy, device = self.proxy, devices.choose_device("auto")
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]

@@ -23,7 +23,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
 from limbeck.core import studies
-from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
+from limbeck.core.devices import bf16_is_fast
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar, print_plain
 from limbeck.core.records import flat, timestamp
 from limbeck.core.workers import run_workers

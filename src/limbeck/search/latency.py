@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from limbeck.core.machine import choose_device, device_name, synchronise
+from limbeck.core.devices import choose_device, device_name, synchronise
 from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
 from limbeck.models import blueprint, families

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agreement
 from limbeck.comparison.run import check_tasks, evaluate_students
-from limbeck.core import machine, progress
+from limbeck.core import devices, progress
 from limbeck.core.blocks import counted
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
@@ -152,7 +152,7 @@ class HeldOutScores:
 
     def __init__(self, proxy: Proxy, names: Sequence[str] = MAPPING_SCORES) -> None:
         self.names = tuple(names)
-        self._device = machine.choose_device("auto")
+        self._device = devices.choose_device("auto")
         teacher = proxy.load_teacher().to(self._device).eval()
         corpus, plan, kept = proxy.corpora[0], proxy.plan, "explained" not in names
         self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())

@@ -22,8 +22,8 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
+from limbeck.core.devices import device_name
 from limbeck.core.files import atomic_text, read_json, remove, sync
-from limbeck.core.machine import device_name
 from limbeck.core.permissions import give_ordinary_mode
 from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import OutputError, TrainingError

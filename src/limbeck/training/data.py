@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 from transformers.trainer_utils import seed_worker
 
 from limbeck import corpus as texts
-from limbeck.core import ranks, records, workers
+from limbeck.core import process_pools, ranks, records, workers
 from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text
 from limbeck.corpus import (
@@ -658,7 +658,7 @@ class StreamLoader:
             worker_init_fn=_begin,
             **self.options,
         )
-        with workers.single_threaded_tokenizers(self._workers > 0):
+        with process_pools.single_threaded_tokenizers(self._workers > 0):
             loaded = iter(loader)
         for item in loaded:
             if item.problem is not None:

@@ -9,8 +9,8 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core import hashing, paths, progress, records
+from limbeck.core.devices import choose_device
 from limbeck.core.kinds import KINDS
-from limbeck.core.machine import choose_device
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import LimbeckError

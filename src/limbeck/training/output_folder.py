@@ -10,11 +10,10 @@ from typing import Any
 
 from safetensors import safe_open
 
-from limbeck.core import files, ranks, records, yaml
+from limbeck.core import files, paths, ranks, records, yaml
 from limbeck.core.files import atomic_text
 from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
-from limbeck.core.paths import HEARTBEAT
-from limbeck.core.paths import RUN_RECORD as RECORD
+from limbeck.core.paths import HEARTBEAT, RUN_RECORD
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe, without_places
 from limbeck.recipe.schema import NOT_COMPUTED, Recipe
@@ -28,7 +27,9 @@ _FREE = (
 )  # fmt: skip
 _MOST_FILES = 10_000
 # What may lie in a folder that no run has trained anything in yet.
-_NOTHING_YET = frozenset((RECIPE, RECORD, HEARTBEAT, LOCK, records.INPUTS, f"{RECORD}.partial", f"{HEARTBEAT}.partial"))
+_NOTHING_YET = frozenset(
+    (RECIPE, RUN_RECORD, HEARTBEAT, LOCK, paths.INPUTS, f"{RUN_RECORD}.partial", f"{HEARTBEAT}.partial")
+)
 
 
 @contextmanager
@@ -74,7 +75,7 @@ def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -
         if overwrite:
             _remove_run(folder, recipe)
         if not claim(folder, _RUN, yaml.parse_yaml(dump_recipe(recipe), RECIPE)):
-            for name in (RECORD, HEARTBEAT):
+            for name in (RUN_RECORD, HEARTBEAT):
                 (folder / name).unlink(missing_ok=True)
             keep_recipe(folder, recipe)
     return folder
@@ -129,7 +130,7 @@ def _check_folder(output: str | Path | None, *, resume: bool, overwrite: bool) -
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     if resume and overwrite:
         raise OutputError("--resume and --overwrite cannot be combined: continue the run, or replace it.")
-    if _RUN.is_occupied(folder) and not any((folder / name).is_file() for name in (RECIPE, RECORD)):
+    if _RUN.is_occupied(folder) and not any((folder / name).is_file() for name in (RECIPE, RUN_RECORD)):
         if overwrite:
             raise OutputError(
                 f"Output folder '{folder}' was not made by limbeck, so --overwrite does not remove it; "
@@ -146,10 +147,10 @@ def _remove_run(folder: Path, recipe: Recipe) -> None:
 
     Objects that the new recipe names are kept there already, and stay.
     """
-    named, inputs = dump_recipe(recipe), folder / records.INPUTS
+    named, inputs = dump_recipe(recipe), folder / paths.INPUTS
     for path in (*folder.iterdir(), *(inputs.iterdir() if inputs.is_dir() else ())):
         is_named = path.parent == inputs and path.name in named
-        if path.name in (RECIPE, RECORD, LOCK) or path == inputs or is_named:
+        if path.name in (RECIPE, RUN_RECORD, LOCK) or path == inputs or is_named:
             continue
         files.remove(path)
 
@@ -189,7 +190,7 @@ def _check_same_objects(folder: Path, saved: Mapping[str, Any], asked: Mapping[s
     place, old, new = difference
     if not isinstance(old, str) or not isinstance(new, str):  # A name in place of an object is judged as names are.
         return
-    inputs = folder / records.INPUTS
+    inputs = folder / paths.INPUTS
     weights = _different_weights(inputs / old, inputs / new)
     if new not in str(saved):
         files.remove(inputs / new)
@@ -206,7 +207,7 @@ def _objects_of(part: Any) -> Any:
     if isinstance(part, list):
         return [_objects_of(value) for value in part]
     path = Path(part) if isinstance(part, str) else Path()
-    return path.name if path.parent.name == records.INPUTS else None
+    return path.name if path.parent.name == paths.INPUTS else None
 
 
 def _different_weights(old: Path, new: Path) -> str:

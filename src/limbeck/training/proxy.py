@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.machine import keep_freed_memory
+from limbeck.core.memory import keep_freed_memory
 from limbeck.core.ranks import (
     broadcast_task,
     main_rank_first,

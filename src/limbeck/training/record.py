@@ -15,9 +15,9 @@ from limbeck.core import records
 from limbeck.core.blocks import duration
 from limbeck.core.files import atomic_text
 from limbeck.core.folders import holder, holder_lives, is_locked
-from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
-from limbeck.core.paths import HEARTBEAT
-from limbeck.core.paths import RUN_RECORD as RECORD
+from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.core.memory import peak_device_memory_bytes, peak_memory_bytes
+from limbeck.core.paths import HEARTBEAT, RUN_RECORD
 from limbeck.core.records import record_damage
 from limbeck.core.studies import EvaluationRequest
 from limbeck.errors import OutputError
@@ -201,7 +201,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
         if not runs:
             is_other = (Path(folder) / EvaluationRequest.FILE).is_file()
             hint = " It is an evaluation or a fine-tuning; `limbeck report` shows how far it is." if is_other else ""
-            raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below it.{hint}")
+            raise OutputError(f"'{folder}' holds no run: no {RUN_RECORD} is in it or below it.{hint}")
         found.extend(runs)
     return list(dict.fromkeys(found))
 
@@ -209,7 +209,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
 def _runs_in(folder: Path) -> Iterator[Path]:
     for path, folders, files in os.walk(folder):
         folders.sort()
-        if RECORD in files:
+        if RUN_RECORD in files:
             folders.clear()
             yield Path(path)
 

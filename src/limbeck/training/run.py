@@ -15,7 +15,7 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from limbeck import corpus as texts
-from limbeck.core import machine, ranks, records
+from limbeck.core import devices, memory, paths, ranks, records
 from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text
 from limbeck.core.progress import CorpusProgress, Told
@@ -198,7 +198,7 @@ class Run:
 
     def __init__(self, plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> None:
         self.plan = plan
-        self.folder, self.student_folder = folder, folder / records.RUN_STUDENT
+        self.folder, self.student_folder = folder, folder / paths.STUDENT
         self.record = record
         self._trained: list[StageChoice] = []
         self.console = console
@@ -213,14 +213,14 @@ class Run:
         Returns:
             The trained student, in float32, without taps.
         """
-        machine.keep_freed_memory()
+        memory.keep_freed_memory()
         plan = self.plan
         teachers = ranks.on_main_rank(self._teacher_hashes)
         ranks.on_all_ranks(partial(self._check_same_teachers, teachers))
         # Some releases of PyTorch with CUDA fail here where there is no driver.
-        devices = torch.accelerator.device_count() if machine.has_accelerator() else 0
-        if ranks.process_count() == 1 and devices > 1:
-            self._warn(f"  one of {devices} devices is used; torchrun uses them all (docs/scaling.md)")
+        device_count = torch.accelerator.device_count() if devices.has_accelerator() else 0
+        if ranks.process_count() == 1 and device_count > 1:
+            self._warn(f"  one of {device_count} devices is used; torchrun uses them all (docs/scaling.md)")
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
         self.heartbeat.begin("corpus")
         with self.record.timed("corpus"):
@@ -265,7 +265,7 @@ class Run:
         """
         choice = choice or self.plan.teacher_choice
         if choice.stage is not None:
-            return load_model(self._stage_folder(choice.stage) / records.RUN_STUDENT, **options)
+            return load_model(self._stage_folder(choice.stage) / paths.STUDENT, **options)
         return load_model(choice.spec.model, revision=choice.spec.revision, **options)
 
     def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
@@ -300,7 +300,7 @@ class Run:
 
     @property
     def _is_begun(self) -> bool:
-        return (self.folder / records.STAGES).is_dir()
+        return (self.folder / paths.STAGES).is_dir()
 
     def _check_same_text(self) -> None:
         """Refuse to go on with a run on other text than it began with, wherever that lies now."""
@@ -374,9 +374,9 @@ class Run:
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
             finished.student = records.Student(shape=str(choice.student.shape), initialisation=initialisation)
-            if not ranks.on_main_rank((folder / records.RUN_STUDENT).is_dir):
+            if not ranks.on_main_rank((folder / paths.STUDENT).is_dir):
                 maker = self._maker(choice.student, choice.student_head, [choice])
-                self._save(maker, student, [finished], folder / records.RUN_STUDENT)
+                self._save(maker, student, [finished], folder / paths.STUDENT)
         if choice.spec.teacher is not None:
             finished.teacher = choice.teacher.title
             if choice.teacher.stage is None:
@@ -428,7 +428,7 @@ class Run:
 
     def _stage_folder(self, title: str) -> Path:
         index = next(i for i, choice in enumerate(self.plan.stages) if choice.spec.title == title)
-        return self.folder / records.STAGES / f"{index + 1}-{title}"
+        return self.folder / paths.STAGES / f"{index + 1}-{title}"
 
 
 # How a run ends before its time: noted in its record, and said in one line.

@@ -15,9 +15,9 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.training_args import ParallelMode
 
+from limbeck.core.devices import bf16_is_fast
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.kinds import LabelKind, kind_of
-from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Stage, load, save
 from limbeck.corpus import GroupedRows, LabelledSettings, RowMix

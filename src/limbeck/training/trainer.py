@@ -20,7 +20,7 @@ from transformers import PrinterCallback, Trainer, TrainerState, TrainingArgumen
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
-from limbeck.core.machine import release_freed_memory
+from limbeck.core.memory import release_freed_memory
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.errors import TrainingError

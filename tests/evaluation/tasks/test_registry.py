@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.core.yaml import descriptions
+from limbeck.core.strict import descriptions
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS

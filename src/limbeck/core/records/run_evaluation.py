@@ -1,0 +1,310 @@
+"""The evaluation in a run's record: the teacher beside its student."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from limbeck.core.records.base import Number, Record
+
+
+class Times(Record):
+    """Milliseconds of a pass."""
+
+    median_ms: Number | None = None
+    p10_ms: Number | None = None
+    p90_ms: Number | None = None
+
+
+class BatchLatency(Record):
+    """Times and speedups of teacher and student at one batch size.
+
+    Attributes:
+        batch_size: Texts per pass.
+        rounds: Timed passes of each model.
+        teacher: Times of the teacher's whole encoder.
+        student: Times of the student's whole encoder.
+        teacher_transformer: Times of the teacher's blocks.
+        student_transformer: Times of the student's blocks.
+        speedup: Median over rounds of teacher time / student time, whole encoder.
+        transformer_speedup: The same of the blocks.
+    """
+
+    batch_size: int | None = None
+    rounds: Number | None = None
+    teacher: Times = Field(default_factory=Times)
+    student: Times = Field(default_factory=Times)
+    teacher_transformer: Times = Field(default_factory=Times)
+    student_transformer: Times = Field(default_factory=Times)
+    speedup: Number | None = None
+    transformer_speedup: Number | None = None
+
+
+class Latency(Record):
+    """Latency of a teacher and its student on one machine.
+
+    Attributes:
+        device: Kind of device, and its name where there is one.
+        threads: PyTorch's threads.
+        dtype: Of weights and activations.
+        length: Tokens per text, all of them real (no padding).
+        batches: One entry a batch size.
+    """
+
+    device: str | None = None
+    threads: Number | None = None
+    dtype: str | None = None
+    length: Number | None = None
+    batches: list[BatchLatency] = Field(default_factory=list)
+
+
+class Parameters(Record):
+    """Parameters by place."""
+
+    embedding: Number | None = None
+    transformer: Number | None = None
+    pooler: Number | None = None
+    head: Number | None = None
+    total: Number | None = None
+
+
+class Retrieval(Record):
+    """Share of summaries that find their bodies.
+
+    Attributes:
+        mrr_at_10: Mean over summaries of 1/rank of the right body, 0 where the rank is above 10.
+        recall_at_1: Share of summaries whose right body comes first.
+        pool: Number of pairs: each summary searches this many bodies.
+        interval: 95 % interval of `mrr_at_10` (normal approximation over summaries).
+        ndcg_at_10: Mean over summaries of 1 / log2(1 + rank) of the right body, 0 where the rank is above 10.
+        recall_at_10: Share of summaries whose right body is among the first ten.
+        intervals: Those of `ndcg_at_10` and `recall_at_10`, by name.
+    """
+
+    mrr_at_10: Number | None = None
+    recall_at_1: Number | None = None
+    pool: Number | None = None
+    interval: list[Number | None] | None = None
+    ndcg_at_10: Number | None = None
+    recall_at_10: Number | None = None
+    intervals: dict[str, list[Number | None]] = Field(default_factory=dict)
+
+
+class ModelFigures(Record):
+    """The figures of one model.
+
+    Attributes:
+        parameters: By place.
+        megabytes: Of its weights.
+        megabytes_of: "files" where a folder was given, else "tensors": as the model is in memory.
+        retrieval: Its retrieval figures, or None.
+    """
+
+    parameters: Parameters = Field(default_factory=Parameters)
+    megabytes: Number | None = None
+    megabytes_of: str | None = None
+    retrieval: Retrieval | None = None
+
+
+class Agreement(Record):
+    """Spearman agreement of a student with its teacher.
+
+    Attributes:
+        spearman: Over all pairs; depends on the mixture of kinds, so compare it only between equal pair sets.
+        interval: Its 95 % interval, by resampling documents; None of fewer than five.
+        pairs: Number of pairs.
+        documents: Number of documents they are from.
+        by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
+        seed: Of the choice of pairs and of the resampling.
+        examples: The pairs whose places in the two orders are furthest apart, as shares of all pairs.
+    """
+
+    spearman: Number | None = None
+    interval: list[Number | None] | None = None
+    pairs: Number | None = None
+    documents: Number | None = None
+    by_kind: dict[str, Number | None] = Field(default_factory=dict)
+    seed: int | None = None
+    examples: list[Disagreement] = Field(default_factory=list)
+
+
+class CutVectors(Record):
+    """Figures of sentence vectors of both models that are cut to their first components, and scaled to length one.
+
+    Attributes:
+        width: Components that are left.
+        agreement: Of the student's similarities with those of the teacher's whole vectors.
+        teacher: The teacher's retrieval.
+        student: The student's retrieval.
+        asymmetric: Retrieval of the student's queries in the teacher's documents.
+    """
+
+    width: int = 0
+    agreement: Agreement | None = None
+    teacher: Retrieval | None = None
+    student: Retrieval | None = None
+    asymmetric: Retrieval | None = None
+
+
+class TaskFigures(Record):
+    """Scores of both models on the same held-out rows of a task.
+
+    Attributes:
+        task: A key of `limbeck.evaluation.held_out_scores.METRICS`.
+        metric: Its value there; 0 to 1, or -1 to 1 for a correlation.
+        rows: Number of rows (windows for question answering).
+        teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
+        student: The student's score.
+        agreement: The same metric with the teacher's predictions in place of the labels.
+        only_answer: Whether the student gives one answer to all rows.
+        stage: The stage that the task is from.
+        teacher_name: The teacher.
+        unavailable: Why there are no scores.
+    """
+
+    task: str | None = None
+    metric: str | None = None
+    rows: Number | None = None
+    teacher: Number | None = None
+    student: Number | None = None
+    agreement: Number | None = None
+    only_answer: bool | None = None
+    stage: str | None = None
+    teacher_name: str | None = None
+    unavailable: str | None = None
+
+
+class LabelFigures(Record):
+    """F1 of both models on one class, label or type of entity, 0 to 1; `rows` is how often the labels have it."""
+
+    label: str = ""
+    rows: Number | None = None
+    teacher: Number | None = None
+    student: Number | None = None
+
+
+class Disagreement(Record):
+    """A row to which teacher and student give different answers, all of them in words.
+
+    Attributes:
+        text: The row's text, or the passage of a question, as far as it is shown.
+        pair: Its second text, or the question; empty where there is none.
+        label: The row's label.
+        teacher: The teacher's answer.
+        student: The student's answer.
+        distance: How far apart the answers are: half the sum of the differences of their probabilities (0 to 1) where
+            there are classes, the largest of them where a row may have several, the difference of values, 1 - F1 of
+            answers, the share of words with another tag, the difference of ranks as a share of all pairs of sentences.
+    """
+
+    text: str = ""
+    pair: str = ""
+    label: str = ""
+    teacher: str = ""
+    student: str = ""
+    distance: Number | None = None
+
+
+class DevelopmentFigures(Record):
+    """Scores of both models, as they are, on the development rows of a task; none of them was trained on.
+
+    Attributes:
+        task: The task's name.
+        kind: Of its labels.
+        stage: The stage that it is from; None where it is the evaluation's.
+        split: The scored split, or the file of the development rows.
+        rows: How many there are.
+        teacher: Metric to score, the main one first, as `limbeck.evaluation.metrics` has them; empty without a teacher.
+        student: The student's.
+        only_answer: The one answer that the student gives to all rows; None where it gives several.
+        intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.
+        teacher_name: The teacher.
+        labels: Names of the classes, in the order of `confusion`.
+        confusion: Rows of each class (a list each) by the class that the student gives them; empty without classes.
+        by_label: Classes, labels or types of entities, one by one.
+        disagreements: On how many rows the answers differ; None without a teacher.
+        examples: The furthest apart of these, ten at most, the furthest first.
+        unavailable: Why there are no scores.
+    """
+
+    task: str = ""
+    kind: str = ""
+    stage: str | None = None
+    split: str = ""
+    rows: Number | None = None
+    teacher: dict[str, Number | None] = Field(default_factory=dict)
+    student: dict[str, Number | None] = Field(default_factory=dict)
+    intervals: dict[str, list[Number]] = Field(default_factory=dict)
+    only_answer: str | None = None
+    teacher_name: str | None = None
+    labels: list[str] = Field(default_factory=list)
+    confusion: list[list[Number]] = Field(default_factory=list)
+    by_label: list[LabelFigures] = Field(default_factory=list)
+    disagreements: Number | None = None
+    examples: list[Disagreement] = Field(default_factory=list)
+    unavailable: str | None = None
+
+    @property
+    def metric(self) -> str:
+        """The main metric; empty where nothing was scored."""
+        return next(iter(self.student), "")
+
+
+class MeasuredWith(Record):
+    """Settings of a run's evaluation; `student_pooling` where it is another than the teacher's.
+
+    `reduced` are those defaults that had no time, by the recipe's keys, and `budget_seconds` is the time they were
+    measured to fit into.
+    """
+
+    pooling: str | None = None
+    student_pooling: str | None = None
+    max_length: Number | None = None
+    pairs: Number | None = None
+    retrieval_pairs: Number | None = None
+    held_out_documents: Number | None = None
+    dtype: str | None = None
+    seed: int | None = None
+    budget_seconds: Number | None = None
+    reduced: list[str] = Field(default_factory=list)
+
+
+class RunEvaluation(Record):
+    """A teacher beside its student.
+
+    Attributes:
+        teacher: The teacher's own figures.
+        student: The student's own figures.
+        latency: Both models' latency, or None.
+        agreement: Agreement of the student's similarities with the teacher's, or None.
+        unavailable: Figure -> the reason why there is none; one that was not asked for is None without a reason.
+        settings: Pooling, lengths, sizes, dtype and seed of the request.
+        seconds: Measure -> its wall time.
+        task: Scores on held-out rows of the task that the student was distilled for, which the teacher may have been
+            trained on.
+        development: Scores of both models as they are, on development rows; one a task.
+        asymmetric: Retrieval of the student's queries in the teacher's documents, of students that learned the
+            teacher's sentence vectors.
+        cut: The same of shorter vectors, a width each, the widest first.
+    """
+
+    teacher: ModelFigures = Field(default_factory=ModelFigures)
+    student: ModelFigures = Field(default_factory=ModelFigures)
+    latency: Latency | None = None
+    agreement: Agreement | None = None
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    settings: MeasuredWith = Field(default_factory=MeasuredWith)
+    seconds: dict[str, Number | None] = Field(default_factory=dict)
+    task: TaskFigures | None = None
+    development: list[DevelopmentFigures] = Field(default_factory=list)
+    asymmetric: Retrieval | None = None
+    cut: list[CutVectors] = Field(default_factory=list)
+
+    @property
+    def batches(self) -> list[BatchLatency]:
+        """The latency at each batch size; none where it was not measured."""
+        return self.latency.batches if self.latency is not None else []
+
+    @property
+    def first_batch(self) -> BatchLatency:
+        """The latency at the first batch size."""
+        return self.batches[0] if self.batches else BatchLatency()

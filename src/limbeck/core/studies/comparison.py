@@ -1,0 +1,196 @@
+"""The record of a comparison."""
+
+from typing import Any
+
+from pydantic import Field
+
+from limbeck.core.intervals import Interval, of_mean
+from limbeck.core.records import File, Made, Number, Record
+from limbeck.core.studies.evaluation import Column, Costs, Figure, PublishedScores, Scores
+
+
+class Budget(Record):
+    """Tokens of each run."""
+
+    tokens: Number | None = None
+
+
+class PlannedComparison(Record):
+    """The plan, as the record holds it."""
+
+    seeds: list[int] = Field(default_factory=list)
+    budget: Budget = Field(default_factory=Budget)
+
+
+class ComparedText(Record):
+    """The corpus that all runs read."""
+
+    rows: Number | None = None
+    held_out_rows: Number | None = None
+    tokens: Number | None = None
+
+
+class ComparedTeacher(Record):
+    """The teacher, and its own figures on held-out text."""
+
+    name: str = ""
+    title: str = ""
+    shape: str = ""
+    held_out: dict[str, Number | None] | None = None
+
+
+class Combination(Record):
+    """A student, method and mapping; with a reason, one that cannot be."""
+
+    student: str
+    method: str
+    mapping: str = ""
+    reason: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its method, and the mapping where there is one."""
+        return f"{self.method}, {self.mapping}" if self.mapping else self.method
+
+
+class ComparisonCell(Combination):
+    """A run of a comparison; `steps` of each stage, `scores` by task, `unavailable` the reason by measure."""
+
+    title: str = ""
+    seed: int | None = None
+    id: str | None = None
+    shape: str = ""
+    status: str = ""
+    problem: str | None = None
+    folder: str = ""
+    model: str = ""
+    steps: list[int] = Field(default_factory=list)
+    tokens: Number | None = None
+    seconds: Number | None = None
+    held_out: dict[str, Number | None] | None = None
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    scores: dict[str, Number | None] = Field(default_factory=dict)
+    versions: dict[str, str] | None = None
+    git_commit: str | None = None
+    device: str | None = None
+
+
+class HeldOutMeasure(Record):
+    """A measure on held-out text: how many digits it is shown with, and whether the `highest` or `lowest` is best."""
+
+    key: str
+    title: str
+    digits: int = 3
+    best: str = "highest"
+
+
+class HeldOutFigures(File):
+    """Figures of a model on held-out text, None where `unavailable` says why; equal `settings` make them comparable."""
+
+    FILE = "held_out.json"
+
+    figures: dict[str, Number | None] = Field(default_factory=dict)
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class MainFigure(Record):
+    """What ranks the rows: an average, a column or a held-out measure (`kind`), by its `key` there."""
+
+    kind: str
+    key: str
+    title: str
+    of: list[str] | None = None
+    digits: int | None = None
+    best: str | None = None
+
+
+class Speedup(Record):
+    """Over the teacher, at a batch size and length."""
+
+    batch: int
+    length: int
+    speedup: Number
+
+
+class ModelCost(Record):
+    """Parameters and speedups of a model."""
+
+    parameters: Number | None = None
+    speedups: list[Speedup] = Field(default_factory=list)
+
+
+class ComparedScores(Scores):
+    """Scores with figures on held-out text by measure; `main` ranks."""
+
+    held_out: dict[str, Figure] = Field(default_factory=dict)
+    main: Figure | None = None
+    tokens: Figure | None = None
+    seconds: Figure | None = None
+
+
+class TeacherRow(ComparedScores):
+    """The teacher in the tables of a comparison."""
+
+    name: str = ""
+    title: str = ""
+    shape: str = ""
+    cost: ModelCost | None = None
+
+
+class ComparedRow(Combination, ComparedScores):
+    """A method and mapping on a student, pooled over seeds; no row is better beyond chance than one of rank 1."""
+
+    shape: str = ""
+    seeds: list[int] = Field(default_factory=list)
+    finished: int = 0
+    wanted: int = 0
+    rank: int | None = None
+    best_mapping: bool = False
+
+    @property
+    def place(self) -> int | None:
+        """Its rank; None of one seed, of which earlier versions made one too."""
+        return self.rank if self.finished > 1 else None
+
+    @property
+    def over_seeds(self) -> Interval | None:
+        """The interval of the main figure over seeds; None of fewer than two."""
+        return of_mean(self.main.runs) if self.main is not None and self.finished > 1 else None
+
+
+class StudentBlock(Record):
+    """The rows of one student, beside published ones of its shape."""
+
+    student: str
+    shape: str = ""
+    cost: ModelCost | None = None
+    rows: list[ComparedRow] = Field(default_factory=list)
+    published: list[PublishedScores] = Field(default_factory=list)
+
+
+class ComparisonSummary(Record):
+    """The content of a comparison's tables."""
+
+    preset: str | None = None
+    columns: list[Column] = Field(default_factory=list)
+    held_out: list[HeldOutMeasure] = Field(default_factory=list)
+    main: MainFigure | None = None
+    teacher: TeacherRow = Field(default_factory=TeacherRow)
+    blocks: list[StudentBlock] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+
+class Comparison(Made):
+    """A comparison; `fixed` holds the settings of all runs, so that they can be compared."""
+
+    FILE = "comparison.json"
+
+    plan: PlannedComparison = Field(default_factory=PlannedComparison)
+    fixed: dict[str, Any] = Field(default_factory=dict)
+    corpus: ComparedText = Field(default_factory=ComparedText)
+    teacher: ComparedTeacher = Field(default_factory=ComparedTeacher)
+    impossible: list[Combination] = Field(default_factory=list)
+    cells: list[ComparisonCell] = Field(default_factory=list)
+    summary: ComparisonSummary = Field(default_factory=ComparisonSummary)
+    costs: Costs | None = None

@@ -1,0 +1,304 @@
+"""The records of evaluations on tasks: scores in percent over fine-tunings or runs that differ in their seed."""
+
+import statistics
+from collections.abc import Iterable
+from typing import Any, Self
+
+from pydantic import Field
+
+from limbeck.core.records import File, Number, Record, Times
+
+
+class Figure(Record):
+    """A figure over runs: mean, sample deviation (None of one run) and the runs."""
+
+    mean: Number
+    deviation: Number | None = None
+    runs: list[Number] = Field(default_factory=list)
+
+    @classmethod
+    def of_runs(cls, values: Iterable[Number], **more: Any) -> Self:
+        """Make the figure of runs, at least one; `more` are fields of the class."""
+        runs = list(values)
+        deviation = statistics.stdev(runs) if len(runs) > 1 else None
+        return cls(mean=statistics.fmean(runs), deviation=deviation, runs=runs, **more)
+
+
+class ColumnFigure(Figure):
+    """A task's figure by its main metric, and by all metrics.
+
+    Attributes:
+        interval: Its 95 % interval over `rows`, of one run on one split.
+        only_answer: The one answer that a run gives to all rows; None where all runs give several.
+    """
+
+    metrics: dict[str, Figure] = Field(default_factory=dict)
+    interval: list[Number] | None = None
+    rows: int | None = None
+    only_answer: str | None = None
+
+    @property
+    def is_meaningless(self) -> bool:
+        """Whether a run gives all rows one answer; of older records by Matthews' coefficient, which is 0 then."""
+        matthews = self.metrics.get("matthews")
+        return self.only_answer is not None or (matthews is not None and 0 in matthews.runs)
+
+
+class Average(Figure):
+    """An average over tasks, by the keys of their columns; `complete` if these are all that it is meant over."""
+
+    of: list[str] = Field(default_factory=list)
+    complete: bool = True
+
+
+class Averages(Record):
+    """The averages of a model, None of fewer than two tasks."""
+
+    average: Average | None = None
+    without_cola: Average | None = None
+
+    @property
+    def by_name(self) -> dict[str, Average | None]:
+        """Both, by their keys."""
+        return {"average": self.average, "without_cola": self.without_cola}
+
+
+class Column(Record):
+    """A column of a table of tasks.
+
+    Attributes:
+        key: Names it, in published tables too.
+        title: Heads it.
+        task: The task.
+        kind: Of the task.
+        splits: The scored splits whose mean it is.
+        detail: Whether it is a part of another column, for the table of all scores only.
+        metric: Of its figures.
+    """
+
+    key: str
+    title: str
+    task: str | None = None
+    kind: str | None = None
+    splits: list[str] = Field(default_factory=list)
+    detail: bool = False
+    metric: str = ""
+
+
+class ChosenPoint(Record):
+    """The grid point that stands for a model on a task, and its runs.
+
+    Attributes:
+        settings: Of the point.
+        runs: Number of finished ones.
+        wanted: Number there should be.
+        points: Number of points with a finished run.
+        seeds: Of the runs.
+        weights: Folder of the best run's kept weights, in that of the evaluation.
+    """
+
+    settings: dict[str, Any] = Field(default_factory=dict)
+    runs: int
+    wanted: int
+    points: int
+    seeds: list[int] = Field(default_factory=list)
+    weights: str | None = None
+
+
+class Scores(Record):
+    """The scores of a model: columns by key, averages, and the share kept of the first model's, in percent."""
+
+    columns: dict[str, ColumnFigure] = Field(default_factory=dict)
+    averages: Averages = Field(default_factory=Averages)
+    retention: dict[str, Number] = Field(default_factory=dict)
+
+    @property
+    def figures(self) -> dict[str, Figure | None]:
+        """Columns and averages by their keys."""
+        return {**self.columns, **self.averages.by_name}
+
+
+class EvaluatedModel(Scores):
+    """A model of an evaluation; `title` is what tables call it."""
+
+    name: str
+    title: str = ""
+    shape: str = ""
+    chosen: dict[str, ChosenPoint] = Field(default_factory=dict)
+
+
+class PublishedScores(Record):
+    """A row that a paper published; averages named in `computed` are computed from it, the others are printed.
+
+    Attributes:
+        distilled: `"task"` of a student that was distilled on each task.
+    """
+
+    paper: str
+    table: str
+    model: str
+    teacher: str | None = None
+    distilled: str | None = None
+    shape: str = ""
+    split: str = ""
+    columns: dict[str, Number] = Field(default_factory=dict)
+    average: Number | None = None
+    without_cola: Number | None = None
+    computed: list[str] = Field(default_factory=list)
+
+
+class ModelSize(Record):
+    """Parameters, weights and operations of a model; the last in megaflops a token, by length.
+
+    `title` is what tables call the model.
+    """
+
+    model: str
+    title: str = ""
+    shape: str = ""
+    heads: Number | None = None
+    embedding_parameters: Number | None = None
+    transformer_parameters: Number | None = None
+    parameters: Number | None = None
+    megabytes: Number | None = None
+    megabytes_of: str | None = None
+    megaflops_per_token: dict[str, Number] = Field(default_factory=dict)
+
+
+class Timing(Times):
+    """A model's passes at one batch size and length; `speedup` over the first model."""
+
+    model: str
+    batch: int
+    length: int
+    rounds: Number | None = None
+    sentences_per_second: Number | None = None
+    tokens_per_second: Number | None = None
+    speedup: Number | None = None
+
+
+class PublishedCost(Record):
+    """Costs that a paper measured of a model of a shape.
+
+    Attributes:
+        paper: One of `limbeck.evaluation.published.PAPERS`.
+        table: Its number there.
+        shape: Layers x hidden width.
+        multilingual: Whether its vocabulary is.
+        device: Where it was measured, as far as the paper says.
+        task: On whose texts; None where the paper does not say.
+        values: Figure -> value, the unit in the figure's name.
+    """
+
+    paper: str
+    table: str
+    shape: str
+    multilingual: bool = False
+    device: str = ""
+    task: str | None = None
+    values: dict[str, Number] = Field(default_factory=dict)
+
+
+class Costs(Record):
+    """Sizes and speed of models on one machine, beside what papers published."""
+
+    models: list[ModelSize] = Field(default_factory=list)
+    timings: list[Timing] = Field(default_factory=list)
+    published: list[PublishedCost] = Field(default_factory=list)
+    machine: dict[str, Any] = Field(default_factory=dict)
+
+    def latency(self, model: str) -> float | None:
+        """Return the median milliseconds of a model at the first batch size and length."""
+        return next((row.median_ms for row in self.timings if row.model == model), None)
+
+
+class MeasuredCosts(File):
+    """Costs that were measured once, and the request of then."""
+
+    FILE = "costs.json"
+
+    asked: dict[str, Any] = Field(default_factory=dict)
+    costs: Costs = Field(default_factory=Costs)
+
+
+class Evaluation(File):
+    """The tables of an evaluation; the others are compared with the first model.
+
+    Attributes:
+        average: Table of the preset's paper whose average was asked for.
+        as_is: Whether the models were scored by their heads as they are.
+        notes: All of them; `notes_in_short` has a line a kind.
+    """
+
+    FILE = "evaluation_table.json"
+
+    preset: str | None = None
+    average: str | None = None
+    columns: list[Column] = Field(default_factory=list)
+    models: list[EvaluatedModel] = Field(default_factory=list)
+    published: list[PublishedScores] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    notes_in_short: list[str] = Field(default_factory=list)
+    costs: Costs | None = None
+    as_is: bool = False
+
+
+class EvaluationRequest(File):
+    """The request that an evaluation's folder was made for; `set` is aliased, as Python has the word.
+
+    Attributes:
+        as_is: Whether models are scored by their heads as they are; else they are fine-tuned.
+    """
+
+    FILE = "evaluation.json"
+
+    preset: str | None = None
+    overrides: list[str] = Field(default_factory=list, alias="set")
+    as_is: bool = False
+
+
+FINISHED, FAILED = "finished", "failed"
+"""Statuses of a cell."""
+
+
+class EvaluationCell(Record):
+    """A row of `results.jsonl`: a model, as it is or fine-tuned on a task with one seed at one grid point.
+
+    Attributes:
+        error: Why it failed; None if it did not.
+        training_arguments: The settings by the names of `transformers.TrainingArguments`, without its defaults; None
+            where nothing was trained.
+        weights: Hash of its weights, configuration and tokenizer as they were kept.
+        thresholds: Of the classes, chosen on the select split for all others.
+        intervals: 95 % intervals of scores over the rows of their split, by split and metric.
+        only_answer: By split, the one answer that all rows are given.
+    """
+
+    id: str = ""
+    training: str | None = None
+    status: str = ""
+    model: str = ""
+    model_fingerprint: str | None = None
+    task: str = ""
+    data_fingerprint: str | None = None
+    preset: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    training_arguments: dict[str, Any] | None = None
+    seed: int = 0
+    select: str | None = None
+    scores: dict[str, dict[str, Number | None]] = Field(default_factory=dict)
+    epoch: Number | None = None
+    rows: dict[str, int] = Field(default_factory=dict)
+    seconds: Number | None = None
+    training_seconds: Number | None = None
+    predictions: str | None = None
+    weights: str | None = None
+    thresholds: list[float] | None = None
+    intervals: dict[str, dict[str, list[Number]]] | None = None
+    only_answer: dict[str, str] | None = None
+    notes: list[str] = Field(default_factory=list)
+    error: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    commit: str | None = None
+    device: str | None = None
+    created: str | None = None

@@ -1,0 +1,17 @@
+"""The records of inspections: a file each, named after the inspection."""
+
+from typing import Any
+
+from limbeck.core.records import File
+
+MEAN_HEAD = 0
+"""Stands for the mean over all heads where a head is asked for."""
+
+
+class Inspection(File):
+    """A file of `limbeck inspect`; `result` is read by `limbeck.inspection`, whose types write it."""
+
+    FILE = "inspection.json"
+
+    inspection: str = ""
+    result: Any = None
