@@ -16,7 +16,8 @@ from benchmarks.chaos_inputs.scene import Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.core.files import read_json
-from limbeck.training.checkpoints import MANIFEST, newest_checkpoint, seal
+from limbeck.core.paths import MANIFEST
+from limbeck.training.checkpoints import newest_checkpoint, seal
 from limbeck.training.stage import DONE, load_finished
 from limbeck.training.trainer import WEIGHTS
 

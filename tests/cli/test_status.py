@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from limbeck.api import distill
-from limbeck.core.folders import LOCK, folder_lock
-from limbeck.core.paths import HEARTBEAT, RUN_RECORD
+from limbeck.core.folders import folder_lock
+from limbeck.core.paths import HEARTBEAT, LOCK, RUN_RECORD
 from limbeck.errors import OutputError
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of

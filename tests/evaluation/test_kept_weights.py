@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
-from limbeck.core.folders import LOCK, folder_lock
+from limbeck.core.folders import folder_lock
+from limbeck.core.paths import KEPT_WEIGHTS, LOCK, RESULTS
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.evaluation import as_is, grid, kept_weights, running
@@ -18,11 +19,11 @@ from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import train_once
 from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.grid_plan import PlannedTask
-from limbeck.evaluation.kept_weights import WEIGHTS, candidates, find_weights, save_weights
+from limbeck.evaluation.kept_weights import candidates, find_weights, save_weights
 from limbeck.evaluation.metrics import score
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.results_file import RESULTS, ResultsFile
+from limbeck.evaluation.results_file import ResultsFile
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.loading import load_tokenizer
 from tests.support.task_files import write_tasks
@@ -78,7 +79,7 @@ def trained(monkeypatch):
 
 
 def kept(folder):
-    return sorted(path.name for path in (folder / WEIGHTS).glob("*"))
+    return sorted(path.name for path in (folder / KEPT_WEIGHTS).glob("*"))
 
 
 def score_of(cell):
@@ -86,7 +87,7 @@ def score_of(cell):
 
 
 def bits(folder, identity):
-    return (folder / WEIGHTS / identity / "model.safetensors").read_bytes()
+    return (folder / KEPT_WEIGHTS / identity / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_all_keeps_every_cell_and_best_the_best_run_of_the_chosen_point(ask, eve
     assert score_of(choice.best) == max(map(score_of, choice.cells))
     assert kept(tmp_path / "o") == [choice.best.id] and counts[0] == 1 and max(counts) <= 3
     assert bits(tmp_path / "o", choice.best.id) == bits(everything, choice.best.id)
-    assert outcome.summary.models[0].chosen["rte"].weights == f"{WEIGHTS}/{choice.best.id}"
+    assert outcome.summary.models[0].chosen["rte"].weights == f"{KEPT_WEIGHTS}/{choice.best.id}"
     assert {row.id: row.scores for row in rows} == {row.id: row.scores for row in ResultsFile(tmp_path / "o").read()}
 
 
@@ -167,7 +168,7 @@ def test_all_keeps_every_cell_and_best_the_best_run_of_the_chosen_point(ask, eve
 def test_weights_that_are_not_as_they_were_saved_are_trained_again(damage, ask, everything, trained, tmp_path):
     folder = shutil.copytree(everything, tmp_path / "o")
     row = ResultsFile(folder).read()[0]
-    place, before = folder / WEIGHTS / row.id, bits(folder, row.id)
+    place, before = folder / KEPT_WEIGHTS / row.id, bits(folder, row.id)
     if damage == "gone":
         shutil.rmtree(place)
     else:
@@ -248,5 +249,5 @@ def test_a_row_knows_its_weights_wherever_the_folder_is(everything, tmp_path):
     shutil.copytree(everything, tmp_path / "moved")
     cell = ResultsFile(tmp_path / "moved").read()[0]
     place = find_weights(tmp_path / "moved", cell)
-    assert place == tmp_path / "moved" / WEIGHTS / cell.id and load_file(place / "model.safetensors")
+    assert place == tmp_path / "moved" / KEPT_WEIGHTS / cell.id and load_file(place / "model.safetensors")
     assert find_weights(tmp_path / "moved", cell.model_copy(update={"weights": None})) is None

@@ -12,8 +12,9 @@ import torch
 from safetensors import safe_open
 
 import limbeck
+from limbeck.core.paths import MANIFEST
 from limbeck.training import checkpoints
-from limbeck.training.checkpoints import MANIFEST, STAGING
+from limbeck.training.checkpoints import STAGING
 from tests.support.models import tiny_model
 from tests.support.training import assert_ends_like, assert_equal, elsewhere, kill_at, log_of, record_of, stage_folder
 from tests.training.conftest import refused

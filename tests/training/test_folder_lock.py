@@ -17,7 +17,8 @@ import pytest
 
 import limbeck
 from limbeck.core import folders
-from limbeck.core.folders import LOCK, folder_lock, holder, holder_lives, is_locked
+from limbeck.core.folders import folder_lock, holder, holder_lives, is_locked
+from limbeck.core.paths import LOCK
 from tests.support.together import fork
 from tests.training.conftest import refused
 

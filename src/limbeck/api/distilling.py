@@ -15,6 +15,7 @@ from limbeck.api.objects import Objects, callbacks_of, method_of, note_of_callba
 from limbeck.api.showing import ModelResult, chosen_console
 from limbeck.core import records
 from limbeck.core.blocks import Block, Notes
+from limbeck.core.paths import RECIPE, STUDENT
 from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
@@ -23,7 +24,7 @@ from limbeck.recipe.load import read_recipe
 from limbeck.recipe.options import CHOSEN_BY, choose_by_options, merge_options
 from limbeck.recipe.places import load_checked
 from limbeck.recipe.schema import Recipe
-from limbeck.training.output_folder import RECIPE, check_free, check_output, claimed_output
+from limbeck.training.output_folder import check_free, check_output, claimed_output
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback, TrainingArguments
@@ -157,7 +158,7 @@ def distill(
     with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
         fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
         record = RunRecord(folder, fields, writes=is_main())
-        if on_main_rank(lambda: resume and record.run.is_finished and (folder / "student").is_dir()):
+        if on_main_rank(lambda: resume and record.run.is_finished and (folder / STUDENT).is_dir()):
             return _finished(folder)
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
@@ -296,7 +297,7 @@ def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> N
 def _finished(folder: Path) -> RunResult:
     run = records.load(records.Run, folder)
     metrics = run.evaluation.to_dict() if run.evaluation is not None else {}
-    return RunResult(folder / "student", run.to_dict(), metrics)
+    return RunResult(folder / STUDENT, run.to_dict(), metrics)
 
 
 @refuse_unknown

@@ -8,6 +8,7 @@ import typer
 from limbeck.cli import options as shared
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import command, training_option
+from limbeck.core.paths import RECIPE
 from limbeck.errors import RecipeError
 
 
@@ -84,7 +85,7 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     from limbeck.recipe.options import CHOSEN_BY, choose_by_options, merge_options
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
-    saved = Path(given.get("output", "")) / "recipe.yaml"
+    saved = Path(given.get("output", "")) / RECIPE
     if recipe is None and resume and set(given) == {"output"} and saved.is_file():
         return read_recipe(saved) | {"output": given["output"]}
     if recipe is not None:

@@ -10,6 +10,7 @@ from limbeck.cli import options
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import measuring_option
 from limbeck.core.blocks import counted
+from limbeck.core.paths import MODEL_CARD
 from limbeck.errors import RecipeError
 
 _push_option = partial(typer.Option, rich_help_panel="Pushing to the Hub")
@@ -128,5 +129,5 @@ def _show(record: dict[str, Any]) -> None:
 
 
 def _front_matter(folder: Path) -> str:
-    card = (folder / "README.md").read_text(encoding="utf-8")
+    card = (folder / MODEL_CARD).read_text(encoding="utf-8")
     return card.split("\n---\n")[0] + "\n---"

@@ -35,6 +35,7 @@ from limbeck.cli.report import report
 from limbeck.cli.search import search
 from limbeck.cli.status import status
 from limbeck.core.escaping import TerminalConsole
+from limbeck.core.paths import RUN_RECORD
 from limbeck.core.registry import use_plugins
 from limbeck.errors import COMMAND_LINE, MOST_MISTAKES, LimbeckError, RecipeError, describe_error
 from limbeck.version import __version__
@@ -208,7 +209,7 @@ def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
     said = (_OUTPUT.search(text) for text in texts.values())
     folders += [found[1] for found in said if found]
     # An empty folder stays one: a run would refuse what it does not know.
-    ours = (Path(folder.strip()) for folder in folders if (Path(folder.strip()) / "run.json").is_file())
+    ours = (Path(folder.strip()) for folder in folders if (Path(folder.strip()) / RUN_RECORD).is_file())
     parts = [
         "limbeck " + " ".join(arguments),
         f"{platform.platform()}\n" + "\n".join(f"{name} {number}" for name, number in versions().items()),

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core import records
+from limbeck.core.paths import STUDENT
 from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.corpus.batches import PROMPT, TEACHER_IDS
@@ -326,7 +327,7 @@ class HeldOutText:
         found = records.load(HeldOutFigures, folder)
         earlier = {**self.settings, "text": self.corpus.path.name}  # Of versions that knew text by its cache.
         if found.is_empty or found.settings not in (self.settings, earlier):
-            student = folder / "student"
+            student = folder / STUDENT
             given = (load(),) if load is not None else (load_model(student), own_head(student, self.pooling))
             found = self.measure(*given)
             found.settings = self.settings

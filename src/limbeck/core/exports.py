@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from limbeck.core.paths import EXPORT_RECORD
 from limbeck.core.records import File, Number, Record
 
 
@@ -66,7 +67,7 @@ class Export(File):
             same text as a document.
     """
 
-    FILE = "export.json"
+    FILE = EXPORT_RECORD
 
     format: str = ""
     file: str | None = None

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import psutil
 
 from limbeck.core.files import read_json
+from limbeck.core.paths import LOCK
 from limbeck.errors import OutputError
 
-LOCK = ".run.lock"
 _TAKEN = {errno.EACCES, errno.EAGAIN}
 _PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05

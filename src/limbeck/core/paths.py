@@ -14,6 +14,7 @@ STAGES = "stages"
 STUDENT = "student"
 """Folder of a run with its student, and of a stage that has a separate one."""
 INPUTS = "inputs"
+"""Folder of a run with the objects that it was given in place of names, as files."""
 
 # In the folder of a stage.
 STAGE_RECORD = "stage.json"
@@ -25,6 +26,7 @@ EVALUATION_COSTS = "costs.json"
 RESULTS = "results.jsonl"
 PREDICTIONS = "predictions"
 KEPT_WEIGHTS = "weights"
+"""Folder of an evaluation with a model folder for each fine-tuning whose weights are kept."""
 FINE_TUNED = "model"
 """Folder with the model of a fine-tuning."""
 

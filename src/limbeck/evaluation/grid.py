@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.core import folders, machine, records, studies
+from limbeck.core import folders, machine, paths, records, studies
+from limbeck.core.paths import RESULTS
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.studies import FAILED, FINISHED, EvaluationCell
 from limbeck.errors import Interrupted, OutputError
@@ -21,7 +22,7 @@ from limbeck.evaluation.grid_summary import Cells, Choices, choose_all, summaris
 from limbeck.evaluation.output_folder import prepare_folder
 from limbeck.evaluation.predictions import save_predictions
 from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.results_file import RESULTS, ResultsFile
+from limbeck.evaluation.results_file import ResultsFile
 from limbeck.evaluation.running import Failure, Message, Outcome, SharedTraining, run_trainings
 from limbeck.evaluation.submissions import write_submissions
 
@@ -161,7 +162,7 @@ def _carry_out(
         Interrupted: on Ctrl-C.
     """
     model_of, task_of = {model.name: model for model in models}, {task.name: task for task in tasks}
-    keep = folder / kept_weights.WEIGHTS if request.keep_weights is not None else None
+    keep = folder / paths.KEPT_WEIGHTS if request.keep_weights is not None else None
     trainings = _unfinished(finished, model_of, tasks, keep)
     left = {training.id: len(training.cells) for training in trainings}
     shares: dict[str, float] = {}

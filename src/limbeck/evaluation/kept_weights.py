@@ -8,6 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from limbeck.core import files, folders, permissions
+from limbeck.core.paths import FINE_TUNED, KEPT_WEIGHTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.cell import Cell, TrainingPoint
@@ -15,11 +16,6 @@ from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose, points_of
 from limbeck.models import loading, locating
 from limbeck.models.fingerprint import model_fingerprint
-
-WEIGHTS = "weights"
-"""The folder of an evaluation's kept weights: a model folder each, by the identity of its cell."""
-FINE_TUNED = "model"
-"""The folder of the one model of a fine-tuning."""
 
 
 def is_trained(cell: Cell) -> bool:
@@ -62,7 +58,7 @@ def find_weights(folder: Path, cell: EvaluationCell) -> Path | None:
 
 
 def _places(folder: Path, identity: str) -> tuple[Path, Path]:
-    return folder / FINE_TUNED, folder / WEIGHTS / identity
+    return folder / FINE_TUNED, folder / KEPT_WEIGHTS / identity
 
 
 def _is_whole(place: Path, cell: EvaluationCell) -> bool:
@@ -110,7 +106,7 @@ def candidates(finished: Sequence[EvaluationCell], task: PlannedTask, runs: int)
 def remove_weights(folder: Path, identities: Collection[str]) -> None:
     """Remove the kept weights of planned cells, as far as they are there."""
     for identity in identities:
-        files.remove(folder / WEIGHTS / identity)
+        files.remove(folder / KEPT_WEIGHTS / identity)
 
 
 def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], object]) -> Path:
@@ -137,8 +133,8 @@ def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], obj
                 place.rename(old)
             found.rename(place)
             files.remove(old)
-            if not any((folder / WEIGHTS).iterdir()):
-                (folder / WEIGHTS).rmdir()
+            if not any((folder / KEPT_WEIGHTS).iterdir()):
+                (folder / KEPT_WEIGHTS).rmdir()
     return place
 
 
@@ -171,7 +167,7 @@ def check_room(
             if keep == "best":
                 needed += size * min(sum(each.id not in finished for each in own), workers + 2)
             else:
-                needed += size * sum(not (folder / WEIGHTS / each.id).is_dir() for each in own)
+                needed += size * sum(not (folder / KEPT_WEIGHTS / each.id).is_dir() for each in own)
     free = shutil.disk_usage(folder).free
     if needed > free:
         best = "keep only the best (--keep-weights best), or " if keep == "all" else ""

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core.files import atomic_text
+from limbeck.core.paths import PREDICTIONS
 from limbeck.errors import OutputError
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions
-
-PREDICTIONS = "predictions"
-"""The folder of an evaluation's saved predictions."""
 
 
 def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Predictions]) -> str | None:

@@ -227,5 +227,5 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool =
     return found
 
 
-EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({folders.LOCK, paths.INPUTS}))
+EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({paths.LOCK, paths.INPUTS}))
 """The folder of an evaluation."""

@@ -4,11 +4,10 @@ import json
 import os
 from pathlib import Path
 
+from limbeck.core.paths import RESULTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import OutputError
 from limbeck.evaluation.metrics import THRESHOLDS
-
-RESULTS = "results.jsonl"
 
 
 class ResultsFile:

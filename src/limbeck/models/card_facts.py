@@ -7,6 +7,7 @@ from huggingface_hub import ModelCard, try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # In its reference, not in __all__.
 
+from limbeck.core.paths import MODEL_CARD
 from limbeck.errors import LimbeckError
 from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
 
@@ -79,7 +80,7 @@ def _card_path(model: str) -> Path | None:
         return None
     if is_local(resolved):
         # They differ for the old layout of sentence-transformers, whose card is above the Transformer's folder.
-        near = (Path(resolved) / "README.md", Path(model).expanduser() / "README.md")
+        near = (Path(resolved) / MODEL_CARD, Path(model).expanduser() / MODEL_CARD)
         return next((path for path in near if path.is_file()), None)
-    cached = try_to_load_from_cache(resolved, "README.md")
+    cached = try_to_load_from_cache(resolved, MODEL_CARD)
     return Path(cached) if isinstance(cached, str) else None

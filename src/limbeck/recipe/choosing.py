@@ -13,6 +13,7 @@ from limbeck.core.devices import choose_device
 from limbeck.core.kinds import KINDS
 from limbeck.core.machine import available_cores
 from limbeck.core.mistakes import explain
+from limbeck.core.paths import RECIPE
 from limbeck.core.yaml import parse_yaml
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.opening import is_remote
@@ -118,7 +119,7 @@ def choose_recipe(
         "stages": chosen.stages,
         "reasons": {**models.reasons, **chosen.reasons},
     }
-    saved = Path(output or "").expanduser() / "recipe.yaml"
+    saved = Path(output or "").expanduser() / RECIPE
     if output is not None and resume and saved.is_file():
         kept = read_recipe(saved)
         recipe |= {key: kept[key] for key in ("stages", "reasons") if key in kept}

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import blocks, studies
-from limbeck.core.paths import STAGES
+from limbeck.core.paths import LAYER_COSINES, RECIPE, STAGES
 from limbeck.core.records import PlannedStage, Run, Stage, load
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.report import findings
 from limbeck.search.requests import JOURNAL
-from limbeck.training.output_folder import RECIPE
 from limbeck.training.record import status_of
 
 RUN, COMPARISON, SEARCH = Run.FILE, studies.Comparison.FILE, studies.Search.FILE
 EVALUATION = studies.EvaluationRequest.FILE
 INSPECTIONS = ("phrases", "attention", "similarity", "contribution")
-_COSINES = "layer_cosines.json"
 _NUMBERED = re.compile(r"(\d{1,4})-(.+)")
 
 
@@ -129,7 +127,7 @@ def _folders(stages: Path) -> dict[int, Path]:
 
 def _layer_cosines(folder: Path) -> tuple[float, ...]:
     try:
-        return tuple(map(float, json.loads((folder / _COSINES).read_text(encoding="utf-8"))))
+        return tuple(map(float, json.loads((folder / LAYER_COSINES).read_text(encoding="utf-8"))))
     except (OSError, ValueError, TypeError, RecursionError):
         return ()
 

@@ -7,13 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.paths import MODEL_CARD
 from limbeck.core.studies import EvaluatedModel, Evaluation, EvaluationCell, Figure
 from limbeck.evaluation.tasks import Task
 from limbeck.models.card_facts import teacher_facts
 from limbeck.report import card_parts
 from limbeck.report.card_parts import HEADS
 from limbeck.report.evaluation import digits_of, units_of_thresholds
-from limbeck.report.model_card import CARD, dump_front_matter, task_results, usage_fields
+from limbeck.report.model_card import dump_front_matter, task_results, usage_fields
 from limbeck.report.quality import metric_name
 
 
@@ -194,7 +195,7 @@ def write_fine_tuned_card(cell: EvaluationCell, task: Task, summary: Evaluation,
     card = FineTunedCard(cell, task, summary)
     template = card_parts.card_templates().get_template("fine_tuned_card.md.j2")
     body = template.render(card=card, head=HEADS[task.kind], cell=cell)
-    path = folder / CARD
+    path = folder / MODEL_CARD
     text = card.front_matter() + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
     path.write_text(text, encoding="utf-8")
     return path

@@ -15,7 +15,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.escaping import code_block, escape_markdown, one_line, printable_values
 from limbeck.core.exports import Export
 from limbeck.core.kinds import KINDS
-from limbeck.core.paths import STAGES, STUDENT, run_of_student
+from limbeck.core.paths import MODEL_CARD, STAGES, STUDENT, run_of_student
 from limbeck.core.records import Run, Stage
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.metrics import METRICS
@@ -31,7 +31,6 @@ from limbeck.report.run import resembling, skipped, untrained_rows
 
 RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""
-CARD = "README.md"
 _POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_tokens")
 _GROUPS_SHOWN = 12
 _READ_BY = {"tokens": "texts with other words", "positions": "longer texts", "segments": "pairs of texts"}
@@ -58,7 +57,7 @@ def write_model_card(
     Returns:
         The path of `README.md`.
     """
-    path = Path(folder) / CARD
+    path = Path(folder) / MODEL_CARD
     path.write_text(model_card(record, Path(folder), scores=scores, export=export), encoding="utf-8")
     return path
 
@@ -512,7 +511,7 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
         if record is not None:
             write_model_card(record, folder, scores=scores, export=export)
         else:
-            (folder / CARD).write_text(card_without_run(located, export), encoding="utf-8")
+            (folder / MODEL_CARD).write_text(card_without_run(located, export), encoding="utf-8")
 
     return write
 
@@ -561,7 +560,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
 
 def _own_card(folder: Path) -> tuple[dict[str, Any], str] | None:
     try:
-        card = ModelCard.load(folder / CARD, ignore_metadata_errors=True)
+        card = ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)
     except Exception:  # Missing, or anybody's text: the export is described all the same.
         return None
     return card.data.to_dict(), card.text

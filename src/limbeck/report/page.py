@@ -29,6 +29,7 @@ from limbeck.core.blocks import (
 from limbeck.core.escaping import escape_markdown, printable
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import escaped_blocks
+from limbeck.core.paths import REPORT_PAGE
 from limbeck.core.records import RunEvaluation
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report import comparison, evaluation, findings, inspection, plot_drawing, plots, run, search
@@ -307,7 +308,6 @@ def _titles(found: Sequence[findings.Found]) -> list[str]:
 # `write_report`: folders to a page, as HTML, as Markdown and as figures for papers.
 
 
-NAME = "report.html"
 _SUFFIXES = (".html", ".htm")
 _HEAD = 2000
 
@@ -386,7 +386,7 @@ def _output(folders: Sequence[Path], output: Path | str | None) -> Path:
     if output is None:
         first = folders[0].expanduser()
         home = (first if first.is_dir() else first.parent) if len(folders) == 1 else Path()
-        path = home / NAME
+        path = home / REPORT_PAGE
     else:
         path = Path(output).expanduser()
     if path.suffix.lower() not in _SUFFIXES or path.is_dir():

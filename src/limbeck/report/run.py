@@ -11,7 +11,7 @@ from limbeck.core import blocks, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Table, counted, duration, number
 from limbeck.core.escaping import one_line
 from limbeck.core.intervals import Interval, of_share
-from limbeck.core.paths import short_model_name
+from limbeck.core.paths import STUDENT, short_model_name
 from limbeck.corpus import splitting
 from limbeck.report import figures, plots
 from limbeck.report.figures import LayerLinks, Measured, find_links, recorded_links
@@ -177,7 +177,7 @@ def _unfinished(run: RunFound) -> Iterator[str]:
     missing = [stage.title for stage in run.stages if not stage.is_finished]
     if missing:
         yield f"Not finished: {', '.join(missing)}. Facts about unfinished stages come from the recipe and the logs."
-    if status.status == "finished" and not (run.folder / "student").is_dir():
+    if status.status == "finished" and not (run.folder / STUDENT).is_dir():
         yield "The run is finished, but its student is not in its folder."
 
 
@@ -185,7 +185,7 @@ def _untrained(run: RunFound) -> Iterator[str]:
     untrained = run.record.untrained or records.Untrained()
     yield from (f"{line}." for line in untrained_rows(run.record))
     started, teachers = "left with initial values", "left with the teacher's values"
-    names = records.read_by_student(untrained.names, run.folder / "student")
+    names = records.read_by_student(untrained.names, run.folder / STUDENT)
     if not names:
         return
     taken = sum(map(run.record.holds_teachers, names))

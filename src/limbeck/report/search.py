@@ -12,12 +12,11 @@ from rich.console import RenderableType
 from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import DAMAGED, Block, Notes, Paragraph, Section, Table
 from limbeck.core.files import atomic_text, writing
+from limbeck.core.paths import RECIPE
 from limbeck.report import figures, plot_drawing
 from limbeck.report.findings import SearchFound, without_path
 from limbeck.report.run import provenance_blocks
 from limbeck.report.search_kinds import KINDS, SearchKind
-
-RECIPE = "recipe.yaml"
 
 
 def search_table(record: Mapping[str, Any]) -> RenderableType:

@@ -15,6 +15,7 @@ from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agree
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core import devices, progress
 from limbeck.core.blocks import counted
+from limbeck.core.paths import STUDENT
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.evaluation.measures import MeasuresSpec
@@ -96,7 +97,7 @@ class TaskScores:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         try:
-            path = place / "student"
+            path = place / STUDENT
             sentence = plan.student_sentence
             save_student(path, student, self._tokenizer, plan.student_choice, sentence=sentence, learned=learned)
             with progress.ProgressBar(self._console) as bar:

@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from limbeck.core.files import atomic_text
 from limbeck.core.folders import FolderKind, claim, writing
+from limbeck.core.paths import SEARCH_RECORD
 from limbeck.errors import OutputError, RecipeError, suggestion
 from limbeck.search.requests import JOURNAL
 
@@ -270,9 +271,6 @@ def quiet_optuna() -> Iterator[None]:
         optuna.logging.set_verbosity(level)
 
 
-RECORD = "search.json"
-
-
 def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
     """Make or take up the folder of a search.
 
@@ -288,7 +286,7 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
     identity = {"kind": kind, "name": name}
     if not claim(folder, _SEARCH, identity):
         with writing(folder):
-            atomic_text(folder / RECORD, json.dumps({**identity, "status": "running"}) + "\n")
+            atomic_text(folder / SEARCH_RECORD, json.dumps({**identity, "status": "running"}) + "\n")
 
 
 def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -300,4 +298,4 @@ def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
         )
 
 
-_SEARCH = FolderKind("search", RECORD, _check_same, beside=frozenset({JOURNAL}))
+_SEARCH = FolderKind("search", SEARCH_RECORD, _check_same, beside=frozenset({JOURNAL}))

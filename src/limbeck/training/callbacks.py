@@ -12,7 +12,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core import progress, records
 from limbeck.core.files import atomic_text
-from limbeck.training.record import LOG, Heartbeat, log_lines
+from limbeck.core.paths import LOG
+from limbeck.training.record import Heartbeat, log_lines
 
 _COLUMNS = (
     "{task.completed}/{task.total}",

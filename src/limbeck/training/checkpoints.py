@@ -24,6 +24,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from limbeck.core.devices import device_name
 from limbeck.core.files import atomic_text, read_json, remove, sync
+from limbeck.core.paths import MANIFEST
 from limbeck.core.permissions import give_ordinary_mode
 from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import OutputError, TrainingError
@@ -32,7 +33,6 @@ from limbeck.recipe.training_fields import keeps_bfloat16_moments
 # A checkpoint's files: grown aside, sealed with a manifest of their hashes, and made visible by one rename.
 
 
-MANIFEST = "manifest.json"
 REPLACED = ".replaced"
 STAGING = ".saving"
 """Where checkpoints grow and are taken apart, beside those that are whole."""

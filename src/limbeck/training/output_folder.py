@@ -12,14 +12,13 @@ from safetensors import safe_open
 
 from limbeck.core import files, paths, ranks, records, yaml
 from limbeck.core.files import atomic_text
-from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
-from limbeck.core.paths import HEARTBEAT, RUN_RECORD
+from limbeck.core.folders import FolderKind, claim, first_difference, folder_lock, writing
+from limbeck.core.paths import HEARTBEAT, LOCK, RECIPE, RUN_RECORD
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe, without_places
 from limbeck.recipe.schema import NOT_COMPUTED, Recipe
 from limbeck.recipe.training_fields import DEFAULTS
 
-RECIPE = "recipe.yaml"
 # Arguments that may change in a resumed run: when to save, measure and log, and where to.
 _FREE = (
     "save_steps", "save_strategy", "save_total_limit", "eval_steps", "eval_strategy", "logging_steps",

@@ -271,9 +271,6 @@ def _sane(value: Any, kind: type = int) -> Any:
 # A stage's log on disk while it is trained, so that its course can be looked at before it ends.
 
 
-LOG = "log.jsonl"
-
-
 def log_lines(entries: Iterable[Mapping[str, Any]]) -> str:
     """Write what was logged as `log.jsonl` has it, a line an entry."""
     return "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries)

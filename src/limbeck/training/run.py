@@ -392,7 +392,7 @@ class Run:
         """Compose a stage by the contributions of the teacher's layers; a resumed stage keeps its measurement."""
 
         def cosines() -> tuple[float, ...]:
-            kept = folder / "layer_cosines.json"
+            kept = folder / paths.LAYER_COSINES
             if not kept.is_file():
                 teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
                 found = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)

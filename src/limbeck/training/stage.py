@@ -18,6 +18,7 @@ from transformers.training_args import ParallelMode
 from limbeck.core.devices import bf16_is_fast
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.kinds import LabelKind, kind_of
+from limbeck.core.paths import LOG
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Stage, load, save
 from limbeck.corpus import GroupedRows, LabelledSettings, RowMix
@@ -31,7 +32,7 @@ from limbeck.training import checkpoints, data, guard
 from limbeck.training.callbacks import LiveLog, ProgressReporter
 from limbeck.training.development import scores_by_step
 from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
-from limbeck.training.record import LOG, log_lines
+from limbeck.training.record import log_lines
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 

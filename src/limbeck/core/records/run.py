@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from limbeck.core import paths
 from limbeck.core.files import read_json
 from limbeck.core.records.base import File, Number, Record
 from limbeck.core.records.run_evaluation import RunEvaluation
@@ -182,7 +183,7 @@ class Stage(File):
         teacher: Of a stage with a separate teacher; `teacher_facts` where no stage trained it.
     """
 
-    FILE = "stage.json"
+    FILE = paths.STAGE_RECORD
 
     name: str = ""
     method: str = ""
@@ -351,7 +352,7 @@ class Run(Made, CardFields):
             sentence-transformers, None where that does not load the model; empty where it is not installed.
     """
 
-    FILE = "run.json"
+    FILE = paths.RUN_RECORD
 
     timings: dict[str, Number] = Field(default_factory=dict)
     stages: list[Stage] = Field(default_factory=list)
@@ -390,7 +391,7 @@ class Run(Made, CardFields):
 class Heartbeat(File):
     """A run's sign of life: `heartbeat.json`."""
 
-    FILE = "heartbeat.json"
+    FILE = paths.HEARTBEAT
 
     time: str | None = None
     activity: str | None = None

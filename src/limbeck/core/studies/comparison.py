@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from limbeck.core.intervals import Interval, of_mean
+from limbeck.core.paths import COMPARISON_RECORD, HELD_OUT_RECORD
 from limbeck.core.records import File, Made, Number, Record
 from limbeck.core.studies.evaluation import Column, Costs, Figure, PublishedScores, Scores
 
@@ -87,7 +88,7 @@ class HeldOutMeasure(Record):
 class HeldOutFigures(File):
     """Figures of a model on held-out text, None where `unavailable` says why; equal `settings` make them comparable."""
 
-    FILE = "held_out.json"
+    FILE = HELD_OUT_RECORD
 
     figures: dict[str, Number | None] = Field(default_factory=dict)
     unavailable: dict[str, str] = Field(default_factory=dict)
@@ -184,7 +185,7 @@ class ComparisonSummary(Record):
 class Comparison(Made):
     """A comparison; `fixed` holds the settings of all runs, so that they can be compared."""
 
-    FILE = "comparison.json"
+    FILE = COMPARISON_RECORD
 
     plan: PlannedComparison = Field(default_factory=PlannedComparison)
     fixed: dict[str, Any] = Field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
+from limbeck.core.paths import EVALUATION_COSTS, EVALUATION_REQUEST, EVALUATION_TABLE
 from limbeck.core.records import File, Number, Record, Times
 
 
@@ -215,7 +216,7 @@ class Costs(Record):
 class MeasuredCosts(File):
     """Costs that were measured once, and the request of then."""
 
-    FILE = "costs.json"
+    FILE = EVALUATION_COSTS
 
     asked: dict[str, Any] = Field(default_factory=dict)
     costs: Costs = Field(default_factory=Costs)
@@ -230,7 +231,7 @@ class Evaluation(File):
         notes: All of them; `notes_in_short` has a line a kind.
     """
 
-    FILE = "evaluation_table.json"
+    FILE = EVALUATION_TABLE
 
     preset: str | None = None
     average: str | None = None
@@ -250,7 +251,7 @@ class EvaluationRequest(File):
         as_is: Whether models are scored by their heads as they are; else they are fine-tuned.
     """
 
-    FILE = "evaluation.json"
+    FILE = EVALUATION_REQUEST
 
     preset: str | None = None
     overrides: list[str] = Field(default_factory=list, alias="set")

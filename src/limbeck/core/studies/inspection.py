@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from limbeck.core.paths import INSPECTION_RECORD
 from limbeck.core.records import File
 
 MEAN_HEAD = 0
@@ -11,7 +12,7 @@ MEAN_HEAD = 0
 class Inspection(File):
     """A file of `limbeck inspect`; `result` is read by `limbeck.inspection`, whose types write it."""
 
-    FILE = "inspection.json"
+    FILE = INSPECTION_RECORD
 
     inspection: str = ""
     result: Any = None

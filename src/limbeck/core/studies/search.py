@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
+from limbeck.core.paths import SEARCH_RECORD
 from limbeck.core.records import Made, Number, PlannedRun, Record, Student
 
 
@@ -46,7 +47,7 @@ class Search(Made):
         recipe: Of the searched run, with the result; None without one.
     """
 
-    FILE = "search.json"
+    FILE = SEARCH_RECORD
     KIND = "kind"
 
     kind: str | None = None
