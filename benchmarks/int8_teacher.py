@@ -53,10 +53,11 @@ from limbeck.kernels.int8_linear import int8_linear, int8_problem, multiply, pac
 from limbeck.methods.composition import Term
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import depth
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
 from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.training.teacher import TeacherReader
 
 RESULTS = Path(__file__).parent / "results" / "int8_teacher.jsonl"

@@ -16,10 +16,12 @@ from transformers import BertForMaskedLM, PreTrainedModel
 from limbeck.corpus import CorpusSettings, MaskedTokens, PadCollator, build_corpus, mask_id_of, word_ids
 from limbeck.evaluation import encode, pair_similarities
 from limbeck.models.families import depth
-from limbeck.models.loading import load_model, load_tokenizer, quiet
+from limbeck.models.loading import load_model
 from limbeck.models.locating import resolve_model
+from limbeck.models.quiet import quiet
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.objectives import masked_lm_ce, relation_kl
 
 _PARTS = ("query", "key", "value")

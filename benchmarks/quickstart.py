@@ -18,7 +18,8 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from limbeck.evaluation import pair_similarities
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "quickstart.json"
 

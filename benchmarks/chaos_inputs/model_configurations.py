@@ -17,7 +17,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.models.heads import model_class
-from limbeck.models.loading import check_runs, load_config, load_model, quiet
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.quiet import quiet
+from limbeck.models.trial_run import check_runs
 
 STEERING = (
     "transformers_weights", "configuration_files", "quantization_config", "compression_config", "attn_implementation",

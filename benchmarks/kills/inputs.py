@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, PreTrainedTokenizerFast
 
 from limbeck.models.blueprint import build_student
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -12,7 +12,8 @@ from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs
 from limbeck.evaluation.measures import HeldOutSpec
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.models import save_folder, tiny_model
 
 SPEC = HeldOutSpec(blocks=20, pairs=40, retrieval_pairs=10)

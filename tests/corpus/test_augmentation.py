@@ -11,7 +11,8 @@ from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, augment
 from limbeck.corpus import build as building
 from limbeck.corpus.labelled import Example
 from limbeck.errors import CorpusError
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.corpora import TOKENIZER
 from tests.support.models import make_teacher
 from tests.support.streams import write_packed

@@ -11,7 +11,8 @@ from limbeck.benchmark.loss import measured_objectives
 from limbeck.diagnosis import self_test
 from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run, random_text, write_teacher
 from limbeck.kernels import dispatch
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 
 
 @pytest.mark.parametrize("objective", measured_objectives())

@@ -25,7 +25,7 @@ from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 from tests.evaluation.metrics import naive
 from tests.support.models import make_teacher
 from tests.support.task_files import squad, write_table, write_tasks

@@ -25,7 +25,7 @@ from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.evaluation.tasks import TASKS
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.task_files import write_tasks
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, tiny_folder
 

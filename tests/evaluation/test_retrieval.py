@@ -11,7 +11,7 @@ from torch.nn import functional
 import limbeck
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.results_file import ResultsFile
-from limbeck.models import loading
+from limbeck.models import loading, tokenizers
 from limbeck.models.heads import model_class
 from limbeck.models.inference import encode
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -65,7 +65,7 @@ def models(tmp_path_factory):
 
 
 def vectors(place, texts, prompt=""):
-    model, tokenizer = loading.load_model(place), loading.load_tokenizer(place)
+    model, tokenizer = loading.load_model(place), tokenizers.load_tokenizer(place)
     return encode(model, tokenizer, [prompt + text for text in texts], max_length=LONGEST, normalize=False).double()
 
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_scored_is_refused_before_weights_are_loaded(
     if model == "classifier":
         config = loading.load_config(models / "student")
         model_class(config, "classification")(config).save_pretrained(models / model)
-        loading.load_tokenizer(models / "student").save_pretrained(models / model)
+        tokenizers.load_tokenizer(models / "student").save_pretrained(models / model)
     if model == "parts":
         (models / model).mkdir()
         (models / model / MODULES).write_text(json.dumps([{"type": "sentence_transformers.models.Router"}]))
@@ -193,7 +193,7 @@ def test_a_model_with_a_head_gives_the_mean_of_its_hidden_states_if_asked(data, 
     torch.manual_seed(0)
     folder = tmp_path / "classifier"
     model_class(config, "classification")(config).save_pretrained(folder)
-    loading.load_tokenizer(models / "student").save_pretrained(folder)
+    tokenizers.load_tokenizer(models / "student").save_pretrained(folder)
     found = limbeck.evaluate(
         [folder], "retrieval", data=data[0], output=tmp_path / "out", overrides=["pooling=mean", "length=12"]
     )

@@ -19,9 +19,10 @@ from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import TaskRow
 from limbeck.evaluation.vectors import Search
 from limbeck.models.inference import encode
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.models import make_teacher
 from tests.support.tasks import WORDS
 

@@ -9,7 +9,7 @@ from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, prepare
 from limbeck.evaluation.fine_tuning import CellResult
 from limbeck.evaluation.running import Failure, SharedTraining, run_trainings
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 from tests.support.training import interrupt
 

@@ -17,18 +17,13 @@ from transformers.utils import logging as transformers_logging
 
 from limbeck.models import locating
 from limbeck.models.families import shape_of
-from limbeck.models.loading import (
-    check_fits_model,
-    check_same_vocabulary,
-    load_config,
-    load_model,
-    load_tokenizer,
-    quiet,
-    save_tokenizer,
-)
+from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import check_there, fetch_pickles, hub_answers, resolve_model
+from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentencePooling, sentence_pooling
+from limbeck.models.tokenizers import load_tokenizer, save_tokenizer
+from limbeck.models.vocabularies import check_fits_model, check_same_vocabulary
 from tests.support import models as tiny
 
 

@@ -14,11 +14,12 @@ from limbeck.models.blueprint import build_student, parse_blueprint, student_con
 from limbeck.models.families import shape_of
 from limbeck.models.heads import check_has_head, model_class
 from limbeck.models.initialise import initialise_student, selected_layers
-from limbeck.models.loading import as_dtype, load_checkpoint, load_config, load_model, load_tokenizer
+from limbeck.models.loading import as_dtype, load_checkpoint, load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import sentence_pooling
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap, pool
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support import models as tiny
 
 

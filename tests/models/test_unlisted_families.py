@@ -12,12 +12,13 @@ from limbeck.evaluation import encode
 from limbeck.models.blueprint import build_student, student_config
 from limbeck.models.families import blocks, depth, family_of, shape_of
 from limbeck.models.initialise import initialise_student
-from limbeck.models.loading import load_config, load_model, load_tokenizer
+from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.structure import find_family
 from limbeck.models.taps import StreamTap
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.choosing import choose_recipe
 from tests.support import models as tiny
 from tests.support.recipes import recipe_of

@@ -13,9 +13,9 @@ from transformers import TrainingArguments
 
 from limbeck.corpus import Mix
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.models import loading
+from limbeck.models import trial_run
 from limbeck.models.families import families
-from limbeck.models.loading import check_runs
+from limbeck.models.trial_run import check_runs
 from limbeck.recipe import load_recipe, plan_run, training_arguments, training_fields
 from limbeck.recipe.load import without_places
 from limbeck.recipe.places import check_corpus, load_checked
@@ -95,12 +95,14 @@ def test_the_default_optimizer_and_schedule_can_be_made():
     assert build_arguments(numbers, output="", seed=0, evaluates=True).eval_steps == 1
 
 
-@pytest.mark.parametrize("family", loading._RUN_AT_ANY_SIZE)
+@pytest.mark.parametrize("family", trial_run._RUN_AT_ANY_SIZE)
 def test_families_that_are_not_tried_run_at_any_size(family):
     config = tiny_config(family)
-    assert loading._is_usual(config) and loading._problem_of_run(config.to_json_string(use_diff=False), None) is None
+    assert (
+        trial_run._is_usual(config) and trial_run._problem_of_run(config.to_json_string(use_diff=False), None) is None
+    )
     for change in ({"pad_token_id": config.vocab_size}, {"num_attention_heads": 5}, {"position_embedding_type": "x"}):
-        assert not loading._is_usual(type(config)(**config.to_dict() | change))
+        assert not trial_run._is_usual(type(config)(**config.to_dict() | change))
 
 
 def test_what_is_refused_may_be_said_as_it_is_anyhow(tiny_recipe):

@@ -8,7 +8,7 @@ import pytest
 from limbeck.core.yaml import parse_yaml
 from limbeck.corpus import build_labelled_corpus
 from limbeck.errors import LimbeckError
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import dump_recipe, without_places
 from limbeck.recipe.plan import summarise

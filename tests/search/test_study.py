@@ -11,7 +11,7 @@ from rich.console import Console
 from sqlalchemy.pool import NullPool
 
 from limbeck.errors import OutputError
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import generation_rows, open_study, run_search

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from limbeck.inspection import Subject
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 from tests.support.models import tiny_model, tiny_tokenizer
 
 TEXTS = (

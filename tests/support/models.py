@@ -22,7 +22,7 @@ from limbeck.models.blueprint import StudentBlueprint, build_student, student_co
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
 from limbeck.models.initialise import LayerStrategy, NarrowBy, initialise_student
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 
 LAYERS, HIDDEN, HEADS, FFN, MAX_LENGTH = 4, 48, 4, 96, 128
 EMBEDDING = 24  # of the factorised families

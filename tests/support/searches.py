@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import engine
 from limbeck.search.requests import ProxyRequest

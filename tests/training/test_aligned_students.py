@@ -17,7 +17,8 @@ from limbeck.evaluation import encode
 from limbeck.export import ExportRequest, export_model
 from limbeck.methods import LearnedMap, Term
 from limbeck.models.fingerprint import fingerprint_beside, model_fingerprint
-from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import (
     SentenceHead,
@@ -27,6 +28,7 @@ from limbeck.models.sentences import (
     trained_widths,
 )
 from limbeck.models.streams import StreamKey
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run, summarise
 from limbeck.training.module import DistillationModule

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 
 import limbeck
 from limbeck.evaluation.tasks import TASKS
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.report.quality import comparison_notes
 from limbeck.training.development import measure_tasks

@@ -14,9 +14,10 @@ from limbeck.corpus.settings import SourceUse
 from limbeck.errors import LimbeckError
 from limbeck.methods.composition import Term
 from limbeck.models import packing
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import StreamKey
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise

@@ -16,7 +16,8 @@ from limbeck.evaluation.fine_tuning import load_task_model
 from limbeck.evaluation.kept_weights import save_weights
 from limbeck.evaluation.tasks import TaskDefinition
 from limbeck.models.heads import head_of, kind_of_value
-from limbeck.models.loading import load_config, load_tokenizer
+from limbeck.models.loading import load_config
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.training.data import Loader
 from limbeck.training.module import count_units
 from tests.support.methods import tiny_run, write_queries

@@ -14,7 +14,7 @@ from limbeck.core.blocks import Table
 from limbeck.core.records import Run, load
 from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.report.run import provenance_blocks
 from limbeck.training.data import StreamLoader, training_rows
 from limbeck.training.trainer import DistillationTrainer

@@ -148,7 +148,7 @@ def distill(
 
     checked = on_main_rank(check)
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
-    from limbeck.models.loading import quiet
+    from limbeck.models.quiet import quiet
     from limbeck.recipe.plan import plan_run
     from limbeck.training.record import RunRecord
     from limbeck.training.run import Run, endings_recorded

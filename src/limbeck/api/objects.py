@@ -106,7 +106,7 @@ class Objects:
 
     def _keep_model(self, kind: str, save: Callable[[Path], None], place: str) -> Path:
         from limbeck.models.fingerprint import model_fingerprint
-        from limbeck.models.loading import quiet
+        from limbeck.models.quiet import quiet
 
         with self._keeping(), quiet():
             aside = self._folder / f"{kind}.{os.getpid()}"
@@ -328,7 +328,7 @@ def _taken_apart(value: Any) -> tuple[Any, Any]:
 def _tokenizer_of(model: "PreTrainedModel", given: Any, place: str) -> Any:
     if hasattr(given, "save_pretrained"):
         return given
-    from limbeck.models.loading import load_tokenizer
+    from limbeck.models.tokenizers import load_tokenizer
 
     origin = given if isinstance(given, str | Path) else model.name_or_path
     try:

@@ -25,7 +25,9 @@ from limbeck.evaluation.grid_plan import PlannedTask, Planner
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
-from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.quiet import quiet
+from limbeck.models.tokenizers import load_tokenizer
 from limbeck.training.run import build_corpora
 
 TEACHER = "teacher"

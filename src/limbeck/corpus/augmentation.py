@@ -47,8 +47,9 @@ from limbeck.corpus.word_vectors import (
 )
 from limbeck.errors import CorpusError
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
 from limbeck.models.locating import fetch_weights
+from limbeck.models.tokenizers import load_tokenizer
 
 AUGMENTED_FORMAT = 1
 """Raise it when the same rows would give other copies: older caches are then built anew."""

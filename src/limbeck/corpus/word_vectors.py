@@ -18,7 +18,8 @@ from limbeck.corpus.documents import SourceReport, one_line
 from limbeck.corpus.opening import open_file
 from limbeck.corpus.settings import ModelName
 from limbeck.errors import CorpusError
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 
 _QUERIES_AT_ONCE = 1024
 _VECTORS_AT_ONCE = 20_000

@@ -21,7 +21,8 @@ from limbeck.diagnosis.machine import accelerator_kind
 from limbeck.errors import ModelError
 from limbeck.kernels.relation_triton import triton_obstacle
 from limbeck.models import vector_check
-from limbeck.models.loading import load_model, quiet
+from limbeck.models.loading import load_model
+from limbeck.models.quiet import quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.output_folder import claimed_output

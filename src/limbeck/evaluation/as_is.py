@@ -15,7 +15,8 @@ from limbeck.core.kinds import KINDS
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation.encoding import PreparedTask, TaskCollator, open_columns
 from limbeck.evaluation.tasks import Predictions, Task
-from limbeck.models import families, heads, inference, loading
+from limbeck.models import families, heads, inference, loading, vocabularies
+from limbeck.models.quiet import quiet
 
 EVALUATION_BATCH = 64
 _SHOWN = 6
@@ -137,7 +138,7 @@ def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int)
     """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
     shape = families.shape_of(model.config)
     check_padding(name, tokenizer)
-    loading.check_fits_model(tokenizer, shape.vocabulary)
+    vocabularies.check_fits_model(tokenizer, shape.vocabulary)
     if shape.positions is not None and length > shape.positions:
         raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; give --set length={shape.positions}.")
 
@@ -146,7 +147,7 @@ def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int)
 def plainly() -> Iterator[None]:
     """Keep libraries quiet, and name the way out of a full device in one line."""
     try:
-        with loading.quiet():
+        with quiet():
             yield
     except torch.OutOfMemoryError:
         raise TrainingError("The device is out of memory; lower batch_size or length by --set.") from None

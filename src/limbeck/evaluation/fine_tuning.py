@@ -28,7 +28,7 @@ from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator
 from limbeck.evaluation.metrics import choose_thresholds, score
 from limbeck.evaluation.tasks import Predictions, Task
 from limbeck.evaluation.vectors import score_vectors
-from limbeck.models import heads, loading
+from limbeck.models import heads, loading, tokenizers
 from limbeck.models.sentences import cross_encoder_settings
 
 
@@ -393,7 +393,7 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
     if not isinstance(point, TrainingPoint):
         return Trained(None, {}, 0.0)
     with plainly():
-        tokenizer = loading.load_tokenizer(cell.model)
+        tokenizer = tokenizers.load_tokenizer(cell.model)
         arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         check_inputs(cell.model, model, tokenizer, point.length)
@@ -456,7 +456,7 @@ def _untrained(cell: PreparedCell, report: Share) -> CellResult:
         return CellResult(scores, {}, intervals={split: ends for split, ends in known.items() if ends} or None)
     name, point, prepared = cell.cell.model, cell.cell.point, cell.task
     assert isinstance(point, AsIsPoint)
-    tokenizer = loading.load_tokenizer(name)
+    tokenizer = tokenizers.load_tokenizer(name)
     model = as_is.load_head(name, prepared.task, tokenizer, point.length)
     predict = partial(as_is.predict, model, tokenizer, prepared, bf16=point.bf16, classes=point.classes)
     task, rows = prepared.task, prepared.rows

@@ -28,8 +28,9 @@ from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.fingerprint import tokenizer_fingerprint
 from limbeck.models.heads import Head, has_head
-from limbeck.models.loading import load_config, load_tokenizer
+from limbeck.models.loading import load_config
 from limbeck.models.sentences import check_no_prompt, trained_widths
+from limbeck.models.tokenizers import load_tokenizer
 
 
 def check_fine_tuned(models: Sequence[str], task: Task) -> None:

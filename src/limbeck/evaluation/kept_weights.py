@@ -14,8 +14,9 @@ from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.cell import Cell, TrainingPoint
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose, points_of
-from limbeck.models import loading, locating
+from limbeck.models import locating, tokenizers
 from limbeck.models.fingerprint import model_fingerprint
+from limbeck.models.quiet import quiet
 
 
 def is_trained(cell: Cell) -> bool:
@@ -38,9 +39,9 @@ def save_weights(folder: Path, model: PreTrainedModel, tokenizer: Any) -> str:
         OutputError: if it cannot be written.
     """
     with folders.writing(folder), files.atomic_folder(folder) as partial:
-        with loading.quiet():
+        with quiet():
             model.save_pretrained(str(partial))
-            loading.save_tokenizer(partial, tokenizer, model)
+            tokenizers.save_tokenizer(partial, tokenizer, model)
         permissions.give_ordinary_mode(partial.glob("*.safetensors"))
         for path in partial.iterdir():
             files.sync(path)

@@ -20,7 +20,7 @@ from limbeck.evaluation.metrics import RETRIEVAL_METRICS, score, score_places
 from limbeck.evaluation.retrieval import ROLES
 from limbeck.evaluation.similarities import spearman_agreement
 from limbeck.evaluation.tasks import TaskRow
-from limbeck.models import families, heads, inference, loading
+from limbeck.models import families, heads, inference, loading, tokenizers
 from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.sentences import SentenceHead, SentencePooling, check_pooling_named, routes_of, sentence_pooling
 
@@ -149,7 +149,7 @@ def _read_by(name: str, first: Sequence[str], second: Sequence[str], how: _Readi
     sentence = vectors_of(name, how.pooling)
     model, head = loading.load_model(name).to(choose_device("auto")), SentenceHead(sentence)
     found = inference.encode_both(
-        model, loading.load_tokenizer(name), first, second, how.roles,
+        model, tokenizers.load_tokenizer(name), first, second, how.roles,
         pooling=head, max_length=min(how.length, sentence.max_length or how.length), normalize=how.normalize,
     )  # fmt: skip
     if not all(vectors.isfinite().all() for vectors in found):

@@ -16,7 +16,7 @@ from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
-from limbeck.models import heads, loading
+from limbeck.models import heads, tokenizers
 from limbeck.models.sample_texts import Text
 
 BATCH_SIZE = 8
@@ -55,7 +55,7 @@ def tokenise(
     """
     rows = []
     for text in texts:
-        found = loading.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
+        found = tokenizers.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
         length = len(found["input_ids"][0])
         known = {"attention_mask": [1] * length} | {name: list(ids[0]) for name, ids in found.items()}
         rows.append({name: known.get(name, [0] * length) for name in names})

@@ -22,7 +22,7 @@ from limbeck.export import batches, formats
 from limbeck.export.batches import ExportMismatchError
 from limbeck.export.request import DEFAULT_OPSET, DTYPES, ExportRequest, default_output
 from limbeck.export.source import OutputModule, safe_copy
-from limbeck.models import families, loading
+from limbeck.models import families, tokenizers
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.locating import locate_model
 from limbeck.models.router import Pair
@@ -50,8 +50,8 @@ def compare_folder(
         CorpusError: if no text has a token.
     """
     module = OutputModule(source)
-    tokenizers = (source.tokenizer, loading.load_tokenizer(folder / chosen.tokenizer_folder))
-    read = (batches.tokenise(tokenizer, texts, module.inputs, source.longest) for tokenizer in tokenizers)
+    both = (source.tokenizer, tokenizers.load_tokenizer(folder / chosen.tokenizer_folder))
+    read = (batches.tokenise(tokenizer, texts, module.inputs, source.longest) for tokenizer in both)
     for text, ours, theirs in zip(texts, *read, strict=True):
         if ours != theirs:
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")

@@ -18,10 +18,12 @@ from limbeck.export.batches import Batch, Runner
 from limbeck.export.source import SENTENCE, OutputModule
 from limbeck.models import families, router, vector_check
 from limbeck.models.loaded import LoadedModel, open_model
-from limbeck.models.loading import load_config, load_model, quiet, save_tokenizer
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.quiet import quiet
 from limbeck.models.sample_texts import Text, built_in_texts
 from limbeck.models.sentence_files import router_prompts, write_router_files, write_sentence_transformers_files
 from limbeck.models.sentences import SentencePooling
+from limbeck.models.tokenizers import save_tokenizer
 
 # Shares of the progress of writing int8.
 _TRACED, _QUANTISED = 0.2, 0.4

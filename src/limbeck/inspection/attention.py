@@ -17,7 +17,7 @@ from limbeck.core.progress import Report, no_progress
 from limbeck.core.studies import MEAN_HEAD as MEAN_HEAD
 from limbeck.errors import ModelError, RecipeError
 from limbeck.inspection.subject import Subject, check_comparable, tokenise
-from limbeck.models import loading, taps
+from limbeck.models import taps, tokenizers
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.inference import Batch, batches
 from limbeck.models.streams import StreamKey
@@ -334,7 +334,7 @@ def draw_maps(
         heads = [head for head in heads_shown if head != MEAN_HEAD]
         highest = shape_of(subject.model.config).heads
         _check_numbers("head", heads, highest, f"{role} '{subject.name}'", "; 'mean' stands for all of them")
-    row = loading.encode_texts(student.tokenizer, [sentence])["input_ids"][0]
+    row = tokenizers.encode_texts(student.tokenizer, [sentence])["input_ids"][0]
     if not row:
         raise ModelError("The sentence has no tokens; give one with words.")
     for subject in subjects.values():

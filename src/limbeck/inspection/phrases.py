@@ -18,7 +18,7 @@ from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
 from limbeck.inspection.subject import Subject, layer_keys
-from limbeck.models import loading, taps
+from limbeck.models import taps, tokenizers
 from limbeck.models.inference import batches
 
 # Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
@@ -139,7 +139,7 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, tuple[int, in
             f"The tokenizer of '{subject.name}' does not say which characters its tokens cover; use a fast tokenizer "
             "(one with a tokenizer.json)."
         )
-    encoded = loading.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
+    encoded = tokenizers.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
     starts = [np.cumsum([0, *(len(word) + 1 for word in words)]) for words in text.sentences]
     longest = subject.longest
     placed: dict[Span, tuple[int, int]] = {}
@@ -169,7 +169,7 @@ def read_ends(
         For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
     """
     chosen = sorted({span.sentence for span in placed})
-    rows = loading.encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])[
+    rows = tokenizers.encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])[
         "input_ids"
     ]
     in_sentence: dict[int, list[tuple[int, int, int]]] = {sentence: [] for sentence in chosen}

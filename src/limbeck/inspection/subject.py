@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.yaml import read_document
 from limbeck.corpus.opening import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
-from limbeck.models import loading
+from limbeck.models import loading, tokenizers, vocabularies
 from limbeck.models.families import depth, shape_of
 from limbeck.models.inference import device_of, longest_input
 from limbeck.models.streams import StreamKey, Streams
@@ -76,9 +76,9 @@ def load_subject(name_or_path: str | Path, *, device: torch.device | str = "cpu"
     Raises:
         ModelError: if either cannot be loaded, or the tokenizer has ids that the model does not.
     """
-    tokenizer = loading.load_tokenizer(name_or_path)
+    tokenizer = tokenizers.load_tokenizer(name_or_path)
     model = loading.load_model(name_or_path)
-    loading.check_fits_model(tokenizer, shape_of(model.config).vocabulary)
+    vocabularies.check_fits_model(tokenizer, shape_of(model.config).vocabulary)
     return Subject(str(name_or_path), model.to(device), tokenizer)
 
 
@@ -89,7 +89,7 @@ def check_comparable(student: Subject, teacher: Subject) -> None:
         ModelError: naming the first difference.
     """
     try:
-        loading.check_same_vocabulary(student.tokenizer, teacher.tokenizer)
+        vocabularies.check_same_vocabulary(student.tokenizer, teacher.tokenizer)
     except ModelError as error:
         reason = str(error).rsplit(";", 1)[0]
         raise ModelError(
@@ -122,8 +122,8 @@ def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *limits: 
         CorpusError: if not one token is left.
     """
     limit = min(limit for limit in limits if limit is not None)
-    whole: list[list[int]] = loading.encode_texts(tokenizer, texts)["input_ids"]
-    rows = loading.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
+    whole: list[list[int]] = tokenizers.encode_texts(tokenizer, texts)["input_ids"]
+    rows = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
     kept = [row for row in rows if row]
     if not kept:
         raise CorpusError("The texts hold no tokens; give a file with one sentence or paragraph per line.")

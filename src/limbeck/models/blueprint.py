@@ -363,7 +363,7 @@ def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = No
     import torch
 
     from limbeck.models.heads import model_class
-    from limbeck.models.loading import quiet
+    from limbeck.models.quiet import quiet
 
     shape = shape_of(config)
     if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:

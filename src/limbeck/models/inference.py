@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.errors import ModelError
-from limbeck.models import loading
+from limbeck.models import tokenizers
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.taps import evaluation_mode
 
@@ -147,7 +147,9 @@ def encode(
     prompts = [head.sentence.prompt(role) for role in used]
     texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
     limit = int(min(max_length, tokenizer.model_max_length, longest_input(encoder) or max_length))
-    token_ids = loading.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"] if texts else []
+    token_ids: list[list[int]] = []
+    if texts:
+        token_ids = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
     counts = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
     skipped = torch.tensor([counts[prompt] for prompt in prompts], dtype=torch.long)
     filled = [index for index, ids in enumerate(token_ids) if ids]
@@ -174,7 +176,7 @@ def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) 
     """Count the tokens of a prompt, with the special ones before it, as sentence-transformers does; 0 without one."""
     if not prompt:
         return 0
-    ids = loading.encode_texts(tokenizer, [prompt], truncation=True, max_length=limit)["input_ids"][0]
+    ids = tokenizers.encode_texts(tokenizer, [prompt], truncation=True, max_length=limit)["input_ids"][0]
     return len(ids) - (bool(ids) and ids[-1] in tokenizer.all_special_ids)
 
 

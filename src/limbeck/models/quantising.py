@@ -12,7 +12,7 @@ from limbeck.errors import ModelError
 from limbeck.kernels.int8_linear import int8_linear, int8_problem, pack, quantise
 from limbeck.models.families import blocks
 from limbeck.models.heads import model_class
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 
 
 def quantise_linear_maps(modules: Iterable[nn.Module]) -> int:

@@ -14,10 +14,11 @@ from transformers import PreTrainedModel
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
-from limbeck.models import loading, tap_points
+from limbeck.models import tap_points
 from limbeck.models.families import base_model, blocks, depth, families, family_of, shape_of
 from limbeck.models.packed_rows import Packing, RowStreams
 from limbeck.models.packing import padded_batch_positions, plan_packing
+from limbeck.models.quiet import quiet
 from limbeck.models.sentences import SentenceHead, pool
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, SENTENCE_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
@@ -305,7 +306,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             for block in self._blocks:
                 self._handles.extend(tap_points.attach_projections(block, self.recorder, projections))
             return
-        with loading.quiet(), suppress(ValueError):
+        with quiet(), suppress(ValueError):
             self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
         if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
             raise self._no_interface()

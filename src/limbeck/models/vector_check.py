@@ -13,8 +13,8 @@ from torch import Tensor
 from limbeck.errors import ModelError, describe_error
 from limbeck.models.inference import encode
 from limbeck.models.loaded import LoadedModel, open_model
-from limbeck.models.loading import quiet
 from limbeck.models.locating import fetch_modules, is_local, locate_model, resolve_model, weight_names
+from limbeck.models.quiet import quiet
 from limbeck.models.sample_texts import built_in_texts
 from limbeck.models.sentences import SentenceHead, prompt_names, sentence_modules, sentence_pooling
 

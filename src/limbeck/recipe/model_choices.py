@@ -14,8 +14,10 @@ from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
 from limbeck.models.initialise import plan_initialisation, selected_layers
-from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer, same_tensors
+from limbeck.models.loading import load_config, same_tensors
 from limbeck.models.locating import check_not_pickled
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.recipe.schema import ShapeSpec, StudentSpec, TeacherSpec
 
 

@@ -23,9 +23,9 @@ from limbeck.methods.composition import Term
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape
 from limbeck.models.heads import Head, model_class
-from limbeck.models.loading import check_runs
 from limbeck.models.quantising import check_quantisable
 from limbeck.models.sentences import SentenceHead, SentencePooling, finished_pooling, sentence_pooling
+from limbeck.models.trial_run import check_runs
 from limbeck.recipe.corpora import check_rows, corpus_settings, labelled_by, summarise_copies
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
 from limbeck.recipe.schema import Recipe, StageSpec, StageTextSpec, TeacherSpec

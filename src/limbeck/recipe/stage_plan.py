@@ -18,7 +18,6 @@ from limbeck.methods.composition import LearnedMap, Pairing, Task, Term
 from limbeck.methods.registry import read_method
 from limbeck.models.families import segment_count
 from limbeck.models.heads import Head, check_family, check_has_head, head_of
-from limbeck.models.loading import check_same_vocabulary, load_tokenizer
 from limbeck.models.sentences import (
     SentenceHead,
     SentencePooling,
@@ -29,6 +28,8 @@ from limbeck.models.sentences import (
     sentence_pooling,
 )
 from limbeck.models.streams import SENTENCE_KINDS
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe.corpora import augmentation, corpus_settings
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher, needed_head

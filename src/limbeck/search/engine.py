@@ -32,7 +32,7 @@ from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.methods.registry import METHODS
 from limbeck.models.fingerprint import model_fingerprint
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 from limbeck.recipe.load import load_recipe, without_places
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.schema import NOT_COMPUTED, Recipe

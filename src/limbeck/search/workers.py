@@ -26,7 +26,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.core.ranks import broadcasting_tasks, connect, is_main, process_count, raised_on_all_ranks
 from limbeck.errors import RecipeError
-from limbeck.models.loading import quiet
+from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.proxy import follow_proxy
 

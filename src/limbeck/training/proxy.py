@@ -26,7 +26,8 @@ from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.inspection.layer_cosines import measure_layer_cosines
-from limbeck.models.loading import load_model, quiet
+from limbeck.models.loading import load_model
+from limbeck.models.quiet import quiet
 from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice

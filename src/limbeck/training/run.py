@@ -27,8 +27,10 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.heads import Head
-from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
+from limbeck.models.loading import load_model
 from limbeck.models.locating import fetch_weights
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.vocabularies import check_fits_model
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice

@@ -17,7 +17,8 @@ from limbeck.core.files import atomic_folder
 from limbeck.core.permissions import give_ordinary_mode
 from limbeck.core.records import Initialisation, LayerLink, Stage, UnreadRows, Untrained
 from limbeck.methods.composition import Term
-from limbeck.models import blueprint, families, heads, initialise, loading, narrowing
+from limbeck.models import blueprint, families, heads, initialise, loading, narrowing, tokenizers
+from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import TRAINED_WIDTHS, SentenceHead, SentenceModule, SentencePooling
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
@@ -197,7 +198,7 @@ def add_pooler(
     """
     if not families.pooler_option(type(student)):
         return student, []
-    with loading.quiet(), torch.random.fork_rng(devices=[]):
+    with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
     names = [name for name, _ in whole.named_parameters() if name.startswith("pooler.")]
@@ -242,13 +243,13 @@ def save_student(
         try:
             for name in names:
                 setattr(student.config, name, getattr(choice.config, name))
-            with loading.quiet():
+            with quiet():
                 student.save_pretrained(str(partial))
         finally:
             for name, value in trained.items():
                 setattr(student.config, name, value)
         give_ordinary_mode(partial.glob("*.safetensors"))
-        loading.save_tokenizer(partial, tokenizer, student, None if sentence is None else sentence.max_length)
+        tokenizers.save_tokenizer(partial, tokenizer, student, None if sentence is None else sentence.max_length)
         if sentence is not None:
             write_sentence_transformers_files(
                 partial,

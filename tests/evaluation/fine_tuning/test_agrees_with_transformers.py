@@ -26,7 +26,8 @@ from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import prepare
 from limbeck.evaluation.fine_tuning import FineTuner, changed_keywords, load_task_model, training_arguments
 from limbeck.evaluation.metrics import score
-from limbeck.models.loading import load_tokenizer, quiet
+from limbeck.models.quiet import quiet
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, run_cell, tiny_folder
 
 SEED = 7

@@ -20,7 +20,8 @@ from limbeck.evaluation.fine_tuning import BestEpoch, load_task_model
 from limbeck.evaluation.tasks import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from limbeck.models.inference import encode
-from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.loading import load_model
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, run_cell, tiny_folder
 

@@ -20,7 +20,7 @@ from limbeck.evaluation.request import EvaluationRequest, parse_overrides
 from limbeck.evaluation.submissions import write_submissions
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import SplitFacts, Submission
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, make_rows, make_task, run_cell, tiny_folder
 
 SHORT = replace(POINT, epochs=1)

@@ -6,7 +6,7 @@ from limbeck.evaluation.cell import Cell, SimilarityPoint, data_fingerprint, tra
 from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import FineTuner, train_once
 from limbeck.evaluation.tasks import TaskData
-from limbeck.models.loading import load_tokenizer
+from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, run_cell, tiny_folder
 
 SILENT = lambda share: None  # noqa: E731 - a value, as others are
