@@ -28,6 +28,16 @@ def draw(
     return [student[0], student[-1], teacher[0], teacher[-1]]
 
 
+def draw_with_common_offset(seed, symmetric, device="cpu"):
+    """Near ones in bfloat16 with two outlier coordinates, as transformers have them: logits of thousands.
+
+    Differences of a few between them matter. Roundings of few large products decide about a draw's error.
+    """
+    tensors = draw(32, seed=seed, batch=1, sizes=(32, 32), symmetric=symmetric, near=0.05, device=device)
+    offset = 90.0 * (torch.arange(64, device=device) % 32 < 2)
+    return changed(tensors, lambda x: (x + offset).bfloat16())
+
+
 def changed(tensors, change):
     """The same under a change of each tensor; those that are one stay one."""
     made = {id(x): change(x) for x in tensors}

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 import torch
 
-from limbeck.kernels import relation_kl_blocked, relation_kl_reference, relation_kl_triton
+from limbeck.kernels import relation_blocked, relation_kl_blocked, relation_kl_reference, relation_kl_triton
 from limbeck.kernels.relation_blocked import CPU_BLOCK
-from tests.kernels.relation_cases import DEVICE, doubles, draw, needs_triton, run
+from tests.kernels.relation_cases import DEVICE, doubles, draw, draw_with_common_offset, needs_triton, run
 from tests.support.masks import NAMES, make_mask
 from tests.support.tensors import EPS, MadeTensors, errors
 
@@ -101,6 +101,38 @@ def test_error_is_at_most_twice_that_of_plain_pytorch(backend, length, dtype, ne
         found.append([run(function, given, heads, mask[:batch]) for function, given in ways])
     own, plain, exact = zip(*found, strict=True)
     assert (errors(own, exact) <= 2 * errors(plain, exact) + EPS).all()
+
+
+every_way = pytest.mark.parametrize("backend", [*ON_CPU, "by PyTorch", pytest.param("triton", marks=needs_triton)])
+
+
+@every_way
+@either_pair
+def test_a_common_offset_of_all_vectors_costs_nothing(backend, symmetric):
+    device = DEVICE if backend == "triton" else "cpu"
+    own, plain, exact = [], [], []
+    for seed in range(8):
+        tensors = draw_with_common_offset(seed, symmetric, device)
+        own.append(run(BACKENDS[backend], tensors))
+        plain.append(run(relation_kl_reference, tensors))
+        exact.append(run(relation_kl_reference, doubles(tensors)))
+    assert errors(own, exact)[1] <= 1.5 * errors(plain, exact)[1]
+
+
+@pytest.mark.parametrize("backend", ["by PyTorch", "masked"])
+@either_pair
+def test_no_product_is_taken_twice(backend, symmetric, monkeypatch):
+    """Value and gradient come of the same logits, so that another order of sums in a second product cannot matter."""
+    taken = []
+    logits_into = relation_blocked._Operands.logits_into
+
+    def counted(self, out, *where):
+        taken.append(out.numel())
+        logits_into(self, out, *where)
+
+    monkeypatch.setattr(relation_blocked._Operands, "logits_into", counted)
+    run(BACKENDS[backend], draw(12, batch=3, heads=2, symmetric=symmetric))
+    assert sum(taken) == 2 * 3 * 2 * 12**2, "of both models, each logit once"
 
 
 @every_backend

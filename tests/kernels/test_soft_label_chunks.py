@@ -156,10 +156,14 @@ DTYPES = {
 @pytest.mark.parametrize("near", [None, 0.1], ids=["far", "near"])
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 def test_error_is_at_most_twice_that_of_plain_pytorch(dtypes, near, monkeypatch):
-    """Over many chunks, slices and blocks, against the same numbers in float64."""
+    """Over many chunks, slices and blocks, against the same numbers in float64.
+
+    A draw has one value, whose error is a matter of chance: of 4 draws the mean may be twice as large in another order
+    of the same sums, of 32 it is within a fifth.
+    """
     monkeypatch.setattr(soft_label_chunks, "CONVERTED", 2000)
     classes, found = 700, []
-    for seed in range(4):
+    for seed in range(32):
         drawn = draw(seed, 96, classes, (24, 48) if near is None else (24, 24), near=near)
         heads = [Head((h.hidden / 4).to(dtypes[0]), h.weight.to(dtypes[1]), h.bias.to(dtypes[1])) for h in drawn]
         own = run(soft_label_kl_chunked, *heads, chunk=2 * classes)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.support.triton_mode  # noqa: F401 - before transformers
 from limbeck.errors import ModelError
 from tests.support import models as tiny
 

@@ -202,10 +202,13 @@ def test_packed_linear_maps_give_the_same_and_are_unpacked_whole(family, dtype):
     names = {name for name, module in model.named_modules() if type(module) is nn.Linear}
     count = pack_linear_maps(dict.fromkeys(blocks(model)))
     packed = [name for name, module in model.named_modules() if isinstance(module, PackedLinear)]
-    assert count == len(packed) > 0 and set(packed) <= names
+    # A CPU without products of bfloat16 has no packed ones.
+    has_packed = dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert count == len(packed) and set(packed) <= names
+    assert bool(packed) == has_packed
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(model(input_ids=ids).last_hidden_state, expected, rtol=tolerance, atol=tolerance)
-    assert model.state_dict().keys() != before.keys()
+    assert (model.state_dict().keys() != before.keys()) == has_packed
     unpack_linear_maps(blocks(model))
     assert not [module for module in model.modules() if isinstance(module, PackedLinear) or module.training]
     torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)

@@ -9,9 +9,7 @@ import accelerate
 import pytest
 import torch
 
-# Triton reads it once, when it is first imported: without a GPU its kernels run in its interpreter.
-os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
-
+import tests.support.triton_mode  # noqa: F401 - before transformers
 from tests.support.commands import limbeck  # noqa: F401 - a fixture
 from tests.support.models import make_teacher
 from tests.support.recipes import recipe_of

@@ -1,8 +1,8 @@
 """`relation_kl` in Triton, for GPUs: the L×L matrices exist only as tiles on the chip, in the backward pass too.
 
-The forward pass keeps two log-sum-exps per row and head; the backward pass makes the tiles again. Nothing is read
-back to the host, and nothing is added up in an order that could change: every number is written once, by one
-program. The operations are registered with `torch.library`, so `torch.compile` keeps them in its graph. Triton's
+The forward pass keeps the terms of two log-sum-exps per row and head; the backward pass makes the tiles again.
+Nothing is read back to the host, and nothing is added up in an order that could change: every number is written once,
+by one program. The operations are registered with `torch.library`, so `torch.compile` keeps them in its graph. Triton's
 interpreter (`TRITON_INTERPRET=1`, set before anything imports Triton) runs the same kernels on a CPU, slowly: that
 is how they are tested without a GPU.
 """
@@ -149,7 +149,7 @@ def relation_kl_triton(
 ) -> Tensor:
     """Same value and gradient as `relation_kl_reference`, in tiles on a GPU.
 
-    Memory is O(B · L · width): four numbers for each row and head are kept for the backward pass. Where b is a for
+    Memory is O(B · L · width): six numbers for each row and head are kept for the backward pass. Where b is a for
     both models, logits are symmetric and one pass makes the whole gradient. Products, exponentials and sums are in
     float32 whatever the inputs are, and gradients are rounded to the inputs' format once.
 
@@ -229,7 +229,7 @@ def _forward(
 
     batch, length, _ = student_a.shape
     divergence = allocate(student_a, (batch, heads, length), torch.float32)
-    terms = [allocate(student_a, (batch, heads, 2, length), torch.float32) for _ in range(2)]
+    terms = [allocate(student_a, (batch, heads, 3, length), torch.float32) for _ in range(2)]
     if divergence.numel():
         launch = Launch((student_a, student_b), (teacher_a, teacher_b), valid, heads)
         tokens = launch.tiles.tokens
@@ -254,7 +254,7 @@ _forward_op = library.custom_op(
 def _(student_a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     batch, length, _ = student_a.shape
     *_, heads, _ = rest
-    shape = (batch, heads, 2, length)
+    shape = (batch, heads, 3, length)
     student_terms, teacher_terms = (student_a.new_empty(shape, dtype=torch.float32) for _ in range(2))
     return student_a.new_empty((), dtype=torch.float32), student_terms, teacher_terms
 

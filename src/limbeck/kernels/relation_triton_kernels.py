@@ -10,11 +10,30 @@ differences as base-2 logits, s = Σ exp2(z) and w = Σ exp2(z_T) · (z_T − z_
     ∂KL/∂student_b = Gᵀ · student_a / √d
 
 Differences are taken after each model's greatest is off, as in `relation_block`. A log-sum-exp is kept as its two
-terms, m and log2 s: their sum would be rounded at the size of m, by the same for all of a row, which vectors with a
-common offset multiply: beyond logits of some hundreds the gradient would mean nothing. Both passes round alike, or a
-row's probabilities would not sum to 1: multiplications and additions are joined where `tl.fma` says so, and nowhere
-else.
-Vectors are read where they lie, `[B, L, heads · d]`, each token with its stride; coordinates past d count as 0.
+terms, m and log2 s: their sum would be rounded at the size of m.
+
+**Rounding.** The backward pass takes all products again, and nothing makes both passes round alike: another tile,
+instruction or order of a sum is enough. Let η bound what rounding changes of a natural logit in either pass. It is
+not small: vectors with a common offset have logits of thousands, and their rows mostly have all probability in one
+place. Errors are still those of a softmax whose logits are computed once, up to a factor of 2, for these reasons:
+
+1. The column t of a row's greatest product is kept beside m and log2 s, and z of column t is 0 by definition, whatever
+   its product is in the backward pass. Now s = 1 + Σ over j ≠ t of exp(ℓ_j − ℓ_t) in natural logits ℓ. Rounding changes
+   each difference by at most 2η, hence ln s by at most 2η · (1 − p_t). Each other column adds at most 2η of the
+   backward pass. To first order in η:
+
+       |δp_t| ≤ 2η · p_t · (1 − p_t)   and   |δp_j| ≤ 4η · p_j   for j ≠ t
+
+   These errors of a row add up to less than 6η · (1 − p_t): none is left where p_t is 1. A softmax of logits that are
+   computed once has |δp_j| ≤ 2η · p_j · (1 − p_j).
+2. A row of G sums to 0, but for these errors. Its sum times the vector of column t is taken off the gradient. So the
+   error of ∂KL/∂a_i is Σ_j δG_ij · (b_j − b_t) / √d, and an offset that all vectors share cancels.
+3. Both models go through the same steps: where they agree, G is exactly 0.
+
+The error of ∂KL/∂b_j is Σ_i δG_ij · a_i / √d, as it is where logits are computed once.
+
+Multiplications and additions are joined where `tl.fma` says so, and nowhere else. Vectors are read where they lie,
+`[B, L, heads · d]`, each token with its stride; coordinates past d count as 0.
 """
 
 # Numbers that a kernel is compiled for are in capitals, as Triton's own kernels have them.
@@ -120,8 +139,9 @@ def relation_forward_kernel(
 ):
     """Write of `ROWS` rows the divergence in nats, `[B, heads, L]`, and the terms of the models' log-sum-exps.
 
-    Terms are `[B, heads, 2, L]`: each row's greatest product, and the base-2 logarithm of its sum. Rows that are not
-    valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that cannot in bfloat16.
+    Terms are `[B, heads, 3, L]`: each row's greatest product, the base-2 logarithm of its sum, and the column of the
+    greatest. Rows that are not valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that cannot in
+    bfloat16.
     """
     tiles = tl.cdiv(length, ROWS)
     unit, first = tl.program_id(0) // tiles, (tl.program_id(0) % tiles) * ROWS
@@ -142,6 +162,8 @@ def relation_forward_kernel(
     teacher_rows = _load(teacher_a, rows, counted, teacher_a_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
     student_most = tl.full([ROWS], MASKED_PRODUCT, tl.float32)
     teacher_most = tl.full([ROWS], MASKED_PRODUCT, tl.float32)
+    student_place = tl.zeros([ROWS], tl.int32)
+    teacher_place = tl.zeros([ROWS], tl.int32)
     student_sum = tl.zeros([ROWS], tl.float32)
     teacher_sum = tl.zeros([ROWS], tl.float32)
     weighted = tl.zeros([ROWS], tl.float32)
@@ -167,8 +189,12 @@ def relation_forward_kernel(
             ahead = columns[None, :] > rows[:, None]
             student = tl.where(ahead, MASKED_PRODUCT, student)
             teacher = tl.where(ahead, MASKED_PRODUCT, teacher)
-        student_new = tl.maximum(student_most, tl.max(student, 1))
-        teacher_new = tl.maximum(teacher_most, tl.max(teacher, 1))
+        student_top, student_column = tl.max(student, 1, return_indices=True)
+        teacher_top, teacher_column = tl.max(teacher, 1, return_indices=True)
+        student_place = tl.where(student_top > student_most, start + student_column, student_place)
+        teacher_place = tl.where(teacher_top > teacher_most, start + teacher_column, teacher_place)
+        student_new = tl.maximum(student_most, student_top)
+        teacher_new = tl.maximum(teacher_most, teacher_top)
         student = (student - student_new[:, None]) * student_scale
         teacher = (teacher - teacher_new[:, None]) * teacher_scale
         # While a row has seen nothing, its greatest is MASKED_PRODUCT and its sums mean nothing: the first product that
@@ -190,28 +216,35 @@ def relation_forward_kernel(
     first_row = unit.to(tl.int64) * length
     inside = rows < length
     tl.store(divergence + first_row + rows, tl.where(counted, bits * LN_2, 0.0), mask=inside)
-    _store_terms(student_terms + 2 * first_row, rows, counted, inside, length, student_most, student_sum)
-    _store_terms(teacher_terms + 2 * first_row, rows, counted, inside, length, teacher_most, teacher_sum)
+    student_terms += 3 * first_row
+    teacher_terms += 3 * first_row
+    _store_terms(student_terms, rows, counted, inside, length, student_most, student_sum, student_place)
+    _store_terms(teacher_terms, rows, counted, inside, length, teacher_most, teacher_sum, teacher_place)
 
 
 @triton.jit
-def _store_terms(terms, rows, counted, inside, length, most, total):
-    """Write the two terms of some rows' log-sum-exp."""
+def _store_terms(terms, rows, counted, inside, length, most, total, place):
+    """Write the terms of some rows' log-sum-exp, and the column of the greatest; exact in float32 up to 2²⁴ columns."""
     tl.store(terms + rows, tl.where(counted, most, 0.0), mask=inside)
     tl.store(terms + length + rows, tl.where(counted, tl.log2(total), 0.0), mask=inside)
+    tl.store(terms + 2 * length + rows, tl.where(counted, place, 0).to(tl.float32), mask=inside)
 
 
 @triton.jit
 def _load_terms(terms, tokens, kept, other, length):
-    """The two terms of some rows' log-sum-exp, `other` and 0 where not kept."""
+    """The terms of some rows' log-sum-exp and the column of the greatest; `other`, 0 and −1 where not kept."""
     most = tl.load(terms + tokens, mask=kept, other=other)
-    return most, tl.load(terms + length + tokens, mask=kept, other=0.0)
+    log_sum = tl.load(terms + length + tokens, mask=kept, other=0.0)
+    place = tl.load(terms + 2 * length + tokens, mask=kept, other=-1.0)
+    return most, log_sum, place.to(tl.int32)
 
 
 @triton.jit
-def _probabilities(products, most, log_sum, scale, ahead, CAUSAL: tl.constexpr):
+def _probabilities(products, most, log_sum, place, columns, scale, ahead, CAUSAL: tl.constexpr):
     """Probabilities from products and terms that broadcast to them; 0 where `ahead`, if `CAUSAL`."""
-    shifted = tl.fma(products - most, scale, -log_sum)
+    # The greatest is itself, whatever this pass made of its product.
+    below = tl.where(columns == place, 0.0, products - most)
+    shifted = tl.fma(below, scale, -log_sum)
     if CAUSAL:
         shifted = tl.where(ahead, MASKED_PRODUCT, shifted)
     return tl.exp2(shifted)
@@ -270,8 +303,8 @@ def relation_gradient_kernel(
     student_other += sample * student_other_batch + head * STUDENT_SIZE
     teacher_own += sample * teacher_own_batch + head * TEACHER_SIZE
     teacher_other += sample * teacher_other_batch + head * TEACHER_SIZE
-    student_terms += 2 * unit.to(tl.int64) * length
-    teacher_terms += 2 * unit.to(tl.int64) * length
+    student_terms += 3 * unit.to(tl.int64) * length
+    teacher_terms += 3 * unit.to(tl.int64) * length
     own = first + tl.arange(0, OWN)
     begin, stop = 0, length
     if MASKED:
@@ -285,9 +318,10 @@ def relation_gradient_kernel(
     student_left = _load(student_own, own, counted, student_own_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
     teacher_left = _load(teacher_own, own, counted, teacher_own_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
     if AS_ROWS:
-        student_most, student_log = _load_terms(student_terms, own, counted, 0.0, length)
-        teacher_most, teacher_log = _load_terms(teacher_terms, own, counted, 0.0, length)
+        student_most, student_log, student_place = _load_terms(student_terms, own, counted, 0.0, length)
+        teacher_most, teacher_log, teacher_place = _load_terms(teacher_terms, own, counted, 0.0, length)
     collected = tl.zeros([OWN, STUDENT_CHUNK], tl.float32)
+    excess = tl.zeros([OWN], tl.float32)
     for start in range(begin, stop, OTHERS):
         others = start + tl.arange(0, OTHERS)
         seen = _kept(valid, others, length, MASKED)
@@ -303,23 +337,34 @@ def relation_gradient_kernel(
             teacher_right, teacher_other, others, seen, teacher_other_token,
             one, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
         )  # fmt: skip
-        if AS_ROWS and not AS_COLUMNS:
-            # Where logits are symmetric, a row's log-sum-exp is at least its own logit, which is not negative: what
-            # exp2 makes of others that are not valid is finite then, and meets vectors of zeros.
-            bias = tl.where(seen, 0.0, MASKED_PRODUCT)
-            student += bias[None, :]
-            teacher += bias[None, :]
         change = tl.zeros([OWN, OTHERS], tl.float32)
         if AS_ROWS:
-            ahead = others[None, :] > own[:, None]
-            change += _probabilities(student, student_most[:, None], student_log[:, None], student_scale, ahead, CAUSAL)
-            change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], teacher_scale, ahead, CAUSAL)
+            columns = others[None, :]
+            ahead = columns > own[:, None]
+            change += _probabilities(
+                student, student_most[:, None], student_log[:, None], student_place[:, None], columns,
+                student_scale, ahead, CAUSAL,
+            )  # fmt: skip
+            change -= _probabilities(
+                teacher, teacher_most[:, None], teacher_log[:, None], teacher_place[:, None], columns,
+                teacher_scale, ahead, CAUSAL,
+            )  # fmt: skip
+            # Products with tokens that are not valid may be above all that a row has seen.
+            change = tl.where(seen[None, :], change, 0.0)
+            excess += tl.sum(change, 1)
         if AS_COLUMNS:
-            ahead = own[:, None] > others[None, :]
-            student_top, student_rest = _load_terms(student_terms, others, seen, -MASKED_PRODUCT, length)
-            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, -MASKED_PRODUCT, length)
-            change += _probabilities(student, student_top[None, :], student_rest[None, :], student_scale, ahead, CAUSAL)
-            change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], teacher_scale, ahead, CAUSAL)
+            columns = own[:, None]
+            ahead = columns > others[None, :]
+            student_top, student_rest, student_at = _load_terms(student_terms, others, seen, -MASKED_PRODUCT, length)
+            teacher_top, teacher_rest, teacher_at = _load_terms(teacher_terms, others, seen, -MASKED_PRODUCT, length)
+            change += _probabilities(
+                student, student_top[None, :], student_rest[None, :], student_at[None, :], columns,
+                student_scale, ahead, CAUSAL,
+            )  # fmt: skip
+            change -= _probabilities(
+                teacher, teacher_top[None, :], teacher_rest[None, :], teacher_at[None, :], columns,
+                teacher_scale, ahead, CAUSAL,
+            )  # fmt: skip
         if STUDENT_CHUNK < STUDENT_SIZE:
             student_right = _load(
                 student_other, others, seen, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, WIDEN
@@ -331,6 +376,12 @@ def relation_gradient_kernel(
             collected = tl.dot((change - large).to(student_right.dtype), student_right, collected)
         else:
             collected = tl.dot(change, student_right.to(tl.float32), collected, input_precision=PRECISION)
+    if AS_ROWS:
+        # Rows of G sum to 0 but for rounding, which a common offset of the vectors would multiply.
+        greatest = _load(
+            student_other, student_place, counted, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, True
+        )
+        collected -= excess[:, None] * greatest
     collected *= tl.load(upstream) * factor
     coordinates = part + tl.arange(0, STUDENT_CHUNK)
     places = (sample * length + own)[:, None] * (heads * STUDENT_SIZE) + (head * STUDENT_SIZE + coordinates)[None, :]
