@@ -59,7 +59,9 @@ def by_limbeck(text: Path, work: Path) -> Callable[[], dict[str, Any]]:
     tokenizer = load_tokenizer()
 
     def run() -> dict[str, Any]:
-        corpus = build_corpus(CorpusSettings(str(text), length=LENGTH), tokenizer, cache_dir=work, workers=CORES)
+        corpus = build_corpus(
+            CorpusSettings(sources=str(text), length=LENGTH), tokenizer, cache_dir=work, workers=CORES
+        )
         return {"tokens": corpus.tokens, "content": corpus.identity}
 
     return run

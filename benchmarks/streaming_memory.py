@@ -89,7 +89,7 @@ def stream(settings: CorpusSettings, tokenizer: PreTrainedTokenizerFast, cache: 
 def measure(way: str, folder: Path, cache: Path, sender) -> None:
     """In a process of its own: its peak, what it had before it began, seconds and blocks."""
     tokenizer = make_tokenizer(make_words())
-    settings = CorpusSettings(str(folder), length=128, streaming=way == "stream")
+    settings = CorpusSettings(sources=str(folder), length=128, streaming=way == "stream")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
     if way == "stream":

@@ -37,7 +37,7 @@ def _corpus(scene: Scene, folder: Path, what: str, name: str, content: bytes, ki
     path = folder / name
     path.write_bytes(content)
     labels = ("no", "yes") if kind == "classification" else ()
-    settings = LabelledSettings(kind, str(path), length=24, labels=labels, stride=4)
+    settings = LabelledSettings(kind=kind, sources=str(path), length=24, labels=labels, stride=4)
     act = partial(build_labelled_corpus, settings, scene.tokenizer, cache_dir=folder / "cache", workers=1)
     return Trial(f"{kind} {name}: {what}", act, (name,), _counted)
 

@@ -19,12 +19,12 @@ PACKING = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().c
 
 
 def build(source: str, scene: Scene, folder: Path) -> Any:
-    settings = CorpusSettings(source, length=24, minimum_tokens=1, held_out=0.1)
+    settings = CorpusSettings(sources=source, length=24, minimum_tokens=1, held_out=0.1)
     return build_corpus(settings, scene.tokenizer, cache_dir=folder / "cache", workers=1)
 
 
 def stream(source: str, scene: Scene, folder: Path) -> Any:
-    settings = CorpusSettings(source, length=24, minimum_tokens=1, held_out=0, streaming=True, shuffle_buffer=8)
+    settings = CorpusSettings(sources=source, length=24, minimum_tokens=1, held_out=0, streaming=True, shuffle_buffer=8)
     corpus = open_stream(settings, scene.tokenizer, cache_dir=folder / "cache")
     list(islice(corpus.batches(Lane(0, 1), batch_size=2, seed=0), 9))
     return corpus

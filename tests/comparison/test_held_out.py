@@ -69,7 +69,7 @@ def test_without_held_out_text_each_figure_is_missing_with_its_reason(measure, s
 def test_labelled_rows_have_no_retrieval(teacher, student, tmp_path):
     (tmp_path / "rows.tsv").write_text("".join(["text\tlabel\n", *(f"the text {n} is on\t0\n" for n in range(60))]))
     rows = (str(tmp_path / "rows.tsv"),)
-    settings = LabelledSettings("classification", rows, labels=("0",), length=24, held_out=0.5)
+    settings = LabelledSettings(kind="classification", sources=rows, labels=("0",), length=24, held_out=0.5)
     tokenizer = load_tokenizer(str(teacher))
     corpus = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
     text = HeldOutText(teacher=load_model(teacher), tokenizer=tokenizer, corpus=corpus, spec=SPEC, pooling="mean",

@@ -6,10 +6,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
+from limbeck.core.mistakes import explain
 from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, augmentation, store, word_vectors
 from limbeck.corpus import build as building
 from limbeck.corpus.labelled import Example
+from limbeck.corpus.settings import CorpusSpec
 from limbeck.errors import CorpusError
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
@@ -188,8 +191,8 @@ def table(tmp_path):
 def settings_of(table, name="rows.tsv", **changes):
     options = {"copies": 3, "candidates": 2, "word_vectors": str(table / "v.txt"), **changes}
     return LabelledSettings(
-        "classification",
-        [str(table / name)],
+        kind="classification",
+        sources=[str(table / name)],
         labels=("0", "1"),
         length=60,
         held_out=0.2,
@@ -204,7 +207,9 @@ def texts_of(rows):
 def test_rows_to_train_on_have_copies_and_held_out_rows_have_none(table):
     settings = settings_of(table)
     corpus = building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / "cache", workers=1)
-    plain = LabelledSettings("classification", settings.sources, labels=("0", "1"), length=60, held_out=0.2)
+    plain = LabelledSettings(
+        kind="classification", sources=settings.sources, labels=("0", "1"), length=60, held_out=0.2
+    )
     without = building.build_labelled_corpus(plain, TOKENIZER, cache_dir=table / "cache", workers=1)
     assert texts_of(corpus.held_out) == texts_of(without.held_out)
     own = len(without.train)
@@ -287,20 +292,17 @@ def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("corpus", "message"),
     [
-        ({"copies": 0}, "augment.copies is 0: give 1 or more"),
-        ({"probability": 0.0}, "augment.probability is 0.0: give a chance above 0, up to 1"),
-        ({"candidates": 0}, "augment.candidates is 0"),
-        ({"word_vectors": None}, "needs masked_lm, word_vectors or both"),
+        ({"augment": {"copies": 0}}, "copies is 0; give 1 or more"),
+        ({"augment": {"probability": 0.0}}, "probability is 0.0; give a number above 0"),
+        ({"augment": {"candidates": 0}}, "candidates is 0; give 1 or more"),
+        ({"augment": {"masked_lm": "none", "word_vectors": "none"}}, "needs masked_lm, word_vectors or both"),
+        ({"augment": {}, "task": {"kind": "ranking"}}, "would change a query in each of its rows"),
+        ({"augment": {}, "task": {"kind": "token_classification"}}, "would change words that have labels"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_settings_that_cannot_be_meant(values, message):
-    with pytest.raises(CorpusError, match=message):
-        Augmentation(**{"word_vectors": "v.txt", **values})
-
-
-def test_rows_that_belong_together_have_no_copies():
-    with pytest.raises(CorpusError, match="do not suit rows of ranking: leave out augment"):
-        LabelledSettings("ranking", ["a.tsv"], augment=Augmentation(word_vectors="v.txt"))
+def test_copies_that_cannot_be_meant(corpus, message):
+    with pytest.raises(ValidationError) as caught:
+        CorpusSpec(**{"sources": "a.tsv", "task": {"kind": "classification"}, **corpus})
+    assert message in explain(caught.value)

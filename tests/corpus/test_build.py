@@ -72,7 +72,7 @@ def kind(request, articles, questions, pairs, cache):
             reads="documents",
             tokens=[*changes, {"unit": "paragraph"}],
             texts=[{"max_documents": 5}],
-            same={"shuffle_buffer": 7},
+            same={"mix": {"exponent": 0.5}},
             many={"source": articles},
             size=(source.stat().st_size, "bytes", "characters", "characters"),
         )
@@ -84,7 +84,7 @@ def kind(request, articles, questions, pairs, cache):
         reads="rows",
         tokens=[{"length": 20}, {"held_out": 0.5}, {"tokenizer": tiny_tokenizer("roberta")}],
         texts=[PAIRS, {"labels": ("positive", "negative")}, {"max_rows": 30}, VALUES],
-        same={"stride": 3},  # A row does not depend on the stride of a task that has none.
+        same={"class_weights": "balanced"},
         many={"source": questions, **QUESTIONS},
         size=(1, "files", "documents", "rows"),
     )
@@ -230,7 +230,7 @@ def test_the_cache_goes_where_it_is_named(articles, tmp_path, monkeypatch):
     monkeypatch.delenv("LIMBECK_CACHE", raising=False)
     assert default_cache_dir() == tmp_path / "home" / ".cache" / "limbeck"
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "named"))
-    corpus = build_corpus(CorpusSettings(str(articles)), TOKENIZER)
+    corpus = build_corpus(CorpusSettings(sources=str(articles)), TOKENIZER)
     assert corpus.path.parent == tmp_path / "named" / "blocks"
     assert not (tmp_path / "home").exists()
     assert "tokens" in repr(corpus)
@@ -336,5 +336,5 @@ def test_corpora_of_the_two_kinds_are_kept_apart(pairs, tmp_path, cache):
 
 
 def test_settings_take_one_source_or_a_list():
-    assert CorpusSettings("a").sources == ("a",)
-    assert CorpusSettings(["a", "b"]) == CorpusSettings(("a", "b"))
+    assert CorpusSettings(sources="a").sources == ["a"]
+    assert CorpusSettings(sources=["a", "b"]) == CorpusSettings(sources=("a", "b"))

@@ -14,7 +14,7 @@ import pytest
 
 from limbeck.core import cache
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
-from limbeck.corpus import Mix, store
+from limbeck.corpus import MixSpec, store
 from limbeck.corpus import build as tokenising
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import seen_keys
@@ -171,7 +171,7 @@ def test_seen_keys(tmp_path):
 
 
 def test_rows_of_mixed_sources_stand_in_their_order(sources, tmp_path):
-    corpus = build(sources, tmp_path / "cache", mix=Mix(exponent=0.0))
+    corpus = build(sources, tmp_path / "cache", mix=MixSpec(exponent=0.0))
     rows = corpus.manifest["source_rows"]
     assert sum(rows) == len(corpus.train)
     assert all(rows)

@@ -87,7 +87,9 @@ def test_the_content_of_rows_is_known_wherever_they_lie_and_by_source(tmp_path):
             source.parent.mkdir(exist_ok=True)
             rows = [f"text {row} of {number} {last if number else ''}\t{row % 2}" for row in range(20)]
             source.write_text("\n".join(["text\tlabel", *rows]))
-        settings = LabelledSettings("classification", list(map(str, sources)), labels=("no", "yes"), length=24)
+        settings = LabelledSettings(
+            kind="classification", sources=list(map(str, sources)), labels=("no", "yes"), length=24
+        )
         found.append(
             build_labelled_corpus(settings, TOKENIZER, cache_dir=tmp_path / f"cache-{place}", workers=1).content
         )
@@ -99,7 +101,7 @@ def test_what_first_rows_tell_before_a_corpus_is_built(tmp_path):
     def first(kind, content, name="rows.jsonl", **more):
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content))
-        settings = LabelledSettings(kind, [str(path)], labels=("no", "yes"), **more)
+        settings = LabelledSettings(kind=kind, sources=[str(path)], labels=("no", "yes"), **more)
         return read_first_rows(settings, classes=kind != "ranking", queries=kind == "ranking")
 
     alike = [{"text": f"text {number}", "label": 1} for number in range(7)]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limbeck.corpus import Mix, RowMix
+from limbeck.corpus import MixSpec, RowMix
 from limbeck.corpus.mixing import draw_counts
 from limbeck.training.data import LengthGroupedSampler
 
@@ -13,11 +13,11 @@ from limbeck.training.data import LengthGroupedSampler
 @pytest.mark.parametrize(
     ("mix", "sizes", "expected"),
     [
-        (Mix(weights=(1, 3)), [10, None], [0.25, 0.75]),
-        (Mix(exponent=1), [10, 30], [0.25, 0.75]),
-        (Mix(exponent=0), [10, 30, 0], [0.5, 0.5, 0.0]),
-        (Mix(exponent=0.5), [1, 9], [0.25, 0.75]),
-        (Mix(exponent=0.5), [9000, 1000], [0.75, 0.25]),
+        (MixSpec(weights=(1, 3)), [10, None], [0.25, 0.75]),
+        (MixSpec(exponent=1), [10, 30], [0.25, 0.75]),
+        (MixSpec(exponent=0), [10, 30, 0], [0.5, 0.5, 0.0]),
+        (MixSpec(exponent=0.5), [1, 9], [0.25, 0.75]),
+        (MixSpec(exponent=0.5), [9000, 1000], [0.75, 0.25]),
     ],
 )
 def test_shares(mix, sizes, expected):

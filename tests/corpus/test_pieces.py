@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from limbeck.corpus import Document, Mix, ReplacedTokens, store
+from limbeck.corpus import Document, ReplacedTokens, store
 from limbeck.corpus.documents import UNITS, split_pieces
 from limbeck.corpus.settings import SourceUse
 from tests.support.corpora import TOKENIZER, decode
@@ -49,11 +49,18 @@ def test_a_text_of_two_kinds_is_a_piece_of_the_narrower():
     }
 
 
+PROMPTS = {"query": "query: ", "document": "passage: "}
+KEYS = ({"role": "query", "units": ["title", "question"]}, {"role": "document", "units": ["paragraph"]}, {})
 USES = (
     SourceUse("query", "query: ", ("title", "question")),
     SourceUse("document", "passage: ", ("paragraph",)),
     SourceUse(),
 )
+
+
+def used(sources, *keys):
+    """Return sources with the keys that say how each is read."""
+    return [{"source": str(source), **more} for source, more in zip(sources, keys, strict=True)]
 
 
 @pytest.fixture
@@ -66,8 +73,9 @@ def sources(tmp_path):
 
 @pytest.mark.parametrize("alike", [True, False], ids=["both read prompts", "the teacher alone does"])
 def test_sources_are_read_as_they_are_said_built_and_streamed(sources, cache, alike):
-    options = {"uses": USES, "student_prompts": alike, "length": 48, "mix": Mix(weights=(0.2, None, None))}
-    built, streamed = build_text(cache, TOKENIZER, *sources, **options), stream(cache, TOKENIZER, *sources, **options)
+    options = {"prompts": PROMPTS, "student_prompts": "teacher" if alike else "none", "length": 48}
+    read = used(sources, KEYS[0] | {"share": 0.2}, *KEYS[1:])
+    built, streamed = build_text(cache, TOKENIZER, *read, **options), stream(cache, TOKENIZER, *read, **options)
     assert tuple(built.titles) == tuple(streamed.titles) == (
         f"{sources[0]} (query, title, question)", f"{sources[0]} (document, paragraph)", str(sources[2])
     )  # fmt: skip
@@ -102,14 +110,14 @@ def test_sources_are_read_as_they_are_said_built_and_streamed(sources, cache, al
 
 def test_plain_uses_and_roles_change_no_corpus(sources, cache):
     plain = build_text(cache, TOKENIZER, *sources[1:])
-    for uses in [(SourceUse(),), (SourceUse("query"), SourceUse("document"))]:
-        again = build_text(cache, TOKENIZER, *sources[1:], uses=uses, student_prompts=False)
+    for keys in [({}, {}), ({"role": "query"}, {"role": "document"})]:
+        again = build_text(cache, TOKENIZER, *used(sources[1:], *keys), student_prompts="none")
         assert again.path == plain.path
     assert plain.train.column_names == ["input_ids", "length"] and "cutting" not in plain.manifest["settings"]
     others = {
-        build_text(cache, TOKENIZER, *sources[1:], uses=(use,), student_prompts=alike).path
-        for use in USES[:2]
-        for alike in (True, False)
+        build_text(cache, TOKENIZER, *used(sources[1:], keys, keys), prompts=PROMPTS, student_prompts=reading).path
+        for keys in KEYS[:2]
+        for reading in ("teacher", "none")
     }
     assert len(others | {plain.path}) == 5
 
@@ -117,7 +125,7 @@ def test_plain_uses_and_roles_change_no_corpus(sources, cache):
 def test_a_source_that_is_listed_again_goes_on_where_it_was_killed(sources, cache, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "SHARD_CHARACTERS", 600)
     monkeypatch.setattr(store, "_BATCH_ITEMS", 5)
-    whole = build_text(cache, TOKENIZER, *sources, uses=USES)
+    whole = build_text(cache, TOKENIZER, *used(sources, *KEYS), prompts=PROMPTS)
     assert whole.manifest["documents"] == 80
     for last in (2, 5):
         left, finish = iter(range(last)), store.finish_piece
@@ -130,8 +138,8 @@ def test_a_source_that_is_listed_again_goes_on_where_it_was_killed(sources, cach
         with monkeypatch.context() as patch:
             patch.setattr(store, "finish_piece", dies)
             with pytest.raises(KeyboardInterrupt):
-                build_text(tmp_path / "killed", TOKENIZER, *sources, uses=USES)
-    again = build_text(tmp_path / "killed", TOKENIZER, *sources, uses=USES)
+                build_text(tmp_path / "killed", TOKENIZER, *used(sources, *KEYS), prompts=PROMPTS)
+    again = build_text(tmp_path / "killed", TOKENIZER, *used(sources, *KEYS), prompts=PROMPTS)
     assert again.content == whole.content and again.manifest["documents"] == 80
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from transformers import ByT5Tokenizer
 
-from limbeck.corpus import MaskedTokens, Mix, PadCollator, ReplacedTokens, mask_id_of, open_source
+from limbeck.corpus import CorpusSettings, MaskedTokens, MixSpec, PadCollator, ReplacedTokens, mask_id_of, open_source
 from limbeck.corpus.answers import AnswerWindows
 from limbeck.corpus.packing import BlockPacker
 from limbeck.corpus.sources import find_parts, open_rows
@@ -27,9 +27,9 @@ def written(folder, *rows):
 
 
 CALLS = {
-    "mix": lambda _, **mix: Mix(**mix),
+    "mix": lambda _, **mix: CorpusSettings(sources=["a"], mix=mix),
     "parts": lambda _, name: find_parts(name),
-    "shares": lambda _, sizes, **mix: Mix(**mix).shares(sizes),
+    "shares": lambda _, sizes, **mix: MixSpec(**mix).shares(sizes),
     "pad": lambda _, rows=(), **options: PadCollator(**{"pad_token_id": 0, **options})(rows),
     "mask": lambda _, row=None, share=0.1, words=WORDS: MaskedTokens(
         [row], share, mask_id=2, words=words, special=(), seed=0
@@ -38,9 +38,7 @@ CALLS = {
     "mask id": lambda _: mask_id_of(byte_tokenizer(None, eos_token="</s>")),
     "pack": lambda _, **options: BlockPacker(**options),
     "windows": lambda _, slow=False, **options: AnswerWindows(ByT5Tokenizer() if slow else tiny_tokenizer(), **options),
-    "text settings": lambda _, sources=("a",), mix=None, **settings: text_settings(
-        *sources, mix=mix and Mix(**mix), **settings
-    ),
+    "text settings": lambda _, sources=("a",), mix=None, **settings: text_settings(*sources, mix=mix, **settings),
     "row settings": lambda _, sources=("a",), **settings: row_settings(*sources, **settings),
     "open": lambda _, name: open_source(name),
     "open rows": lambda _, name: open_rows(name),

@@ -9,7 +9,6 @@ import pytest
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
 from limbeck.corpus.labelled import Example
 from limbeck.corpus.splitting import LEAKED, NEAR, REPEATED, near_duplicates
-from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER
 from tests.support.task_files import write_table
 
@@ -28,7 +27,7 @@ def phrases(sentence):
 
 def build(folder, rows, cache, **settings):
     path = write_table(folder / "train.tsv", ("text", "label"), rows)
-    given = {"task": "classification", "sources": [str(path)], "labels": ("no", "yes"), "length": 16} | settings
+    given = {"kind": "classification", "sources": [str(path)], "labels": ("no", "yes"), "length": 16} | settings
     return build_labelled_corpus(LabelledSettings(**given), TOKENIZER, cache_dir=cache, workers=1)
 
 
@@ -129,8 +128,3 @@ def test_development_rows_are_held_out_and_none_of_them_is_trained_on(tmp_path):
         build(tmp_path, [(text, 0) for text in known], tmp_path / "cache", development=Rows(scored[1:])).path
         != corpus.path
     )
-
-
-def test_a_share_beside_development_rows_is_refused(tmp_path):
-    with pytest.raises(CorpusError, match=r"held_out is 0\.1, but there are development rows too"):
-        build(tmp_path, [("a", 0)], tmp_path, held_out=0.1, development=Rows(["b"]))

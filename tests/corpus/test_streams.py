@@ -8,7 +8,7 @@ from itertools import islice
 import fsspec
 import pytest
 
-from limbeck.corpus import Corpus, Document, Lane, Mix, readers
+from limbeck.corpus import Corpus, Document, Lane, MixSpec, readers
 from limbeck.errors import CorpusError
 from limbeck.training.data import training_rows
 from tests.support.corpora import TOKENIZER, decode
@@ -137,10 +137,10 @@ def test_sources_are_mixed_by_their_shares(tmp_path, cache):
         corpus = stream(cache, TOKENIZER, *sources, length=400, shuffle_buffer=100, **settings)
         return json.loads(take(corpus, 100)[-1][1])["drawn"]
 
-    assert drawn(mix=Mix(weights=(3, 1))) == [300, 100]
-    assert drawn(mix=Mix(exponent=0)) == [200, 200]
+    assert drawn(mix=MixSpec(weights=(3, 1))) == [300, 100]
+    assert drawn(mix=MixSpec(exponent=0)) == [200, 200]
     english, swahili = (source.stat().st_size for source in sources)
-    for power, found in ((0.3, drawn(mix=Mix(exponent=0.3))), (1, drawn())):
+    for power, found in ((0.3, drawn(mix=MixSpec(exponent=0.3))), (1, drawn())):
         assert sum(found) == 400
         assert abs(found[0] - 400 * english**power / (english**power + swahili**power)) <= 4
 
@@ -149,9 +149,9 @@ def test_sources_by_a_pattern_are_those_of_a_list(tmp_path, cache):
     for name, count in (("en", 90), ("sw", 12)):
         for number in range(2):
             write_texts(tmp_path / name / f"{number}.txt.xz", make_texts(f"{name} {number}", count))
-    mix = Mix(exponent=0.3, by=f"{tmp_path}/{{language}}/*.txt.xz")
+    mix = MixSpec(exponent=0.3, by=f"{tmp_path}/{{language}}/*.txt.xz")
     listed = [tmp_path / name for name in ("en", "sw")]
-    corpus, other = stream(cache, TOKENIZER, mix=mix), stream(cache, TOKENIZER, *listed, mix=Mix(exponent=0.3))
+    corpus, other = stream(cache, TOKENIZER, mix=mix), stream(cache, TOKENIZER, *listed, mix=MixSpec(exponent=0.3))
     whole = take(corpus, 30)
     assert whole == take(other, 30) and goes_on(corpus, whole, 3, 11, 24) and corpus.path == other.path
     # The sizes are those of the text: what an archive gains by repeated words is no matter.
@@ -174,7 +174,7 @@ def test_a_hub_data_set_is_streamed_shard_by_shard(tmp_path, cache, monkeypatch)
         corpus = stream(cache, TOKENIZER, "hub:some/data:en#abc")
         assert corpus.sources[0].source.shards() == 4
         assert goes_on(corpus, take(corpus, 40, Lane(0, lanes)), 2, 9, 10, 33, lane=Lane(0, lanes))
-    two = stream(cache, TOKENIZER, "hub:some/data:en#abc", files[0], mix=Mix(weights=(1, 1)))
+    two = stream(cache, TOKENIZER, "hub:some/data:en#abc", files[0], mix=MixSpec(weights=(1, 1)))
     assert [source.share for source in two.sources] == [0.5, 0.5]
     with pytest.raises(CorpusError, match="size of a source is not known.*give the mix weights"):
         stream(cache, TOKENIZER, "hub:some/data:en#abc", files[0])

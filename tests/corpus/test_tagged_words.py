@@ -22,7 +22,7 @@ IOB = "the\tx\tO\r\nstudent\ty\tB-PER\r\nof\tz\tO\r\nParis\t\tB-LOC\r\n\r\n\r\nt
 
 def read(path, labels=LABELS, **settings):
     report = SourceReport()
-    settings = LabelledSettings("token_classification", [str(path)], labels=labels, **settings)
+    settings = LabelledSettings(kind="token_classification", sources=[str(path)], labels=labels, **settings)
     read_example = example_reader(settings)
     rows = open_rows(str(path)).rows(report, of_words=True)
     return [example for row in rows for example in read_example(row, report)], report
@@ -159,7 +159,9 @@ def test_a_corpus_of_sentences(tmp_path):
     rows = [{"tokens": ["the", "student", f"{n}"], "tags": [0, 1, 0]} for n in range(40)]
     rows.append({"tokens": [" ", ""], "tags": ["O", "O"]})
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    settings = LabelledSettings("token_classification", [str(tmp_path)], labels=LABELS, length=16, held_out=0.2)
+    settings = LabelledSettings(
+        kind="token_classification", sources=[str(tmp_path)], labels=LABELS, length=16, held_out=0.2
+    )
     corpus = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
     assert corpus.report.counts == {"sentence without words, left out": 1}
     assert len(corpus.train) + len(corpus.held_out) == 40

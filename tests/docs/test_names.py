@@ -10,9 +10,11 @@ import pytest
 from transformers import TrainingArguments
 
 from limbeck.comparison.plan import ComparisonPlan
+from limbeck.corpus.settings import CorpusSpec
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
-from limbeck.recipe.schema import CorpusSpec, StageSpec, StudentSpec
+from limbeck.recipe.models import StudentSpec
+from limbeck.recipe.stages import StageSpec
 from tests.docs.pages import PAGES, ROOT, script
 from tests.docs.running import SMALL
 from tests.support.command_tree import find, root, walk

@@ -156,7 +156,7 @@ def corpora(files: Path, cache: Path):
         sources = tuple(spec.pop("sources"))
         columns = {key: value for key, value in kind.items() if key != "kind"}
         columns |= {"labels": ("one", "two", "three")} if task == "classification" else {}
-        settings = LabelledSettings(task=task, sources=sources, **spec, **columns)
+        settings = LabelledSettings(kind=task, sources=sources, **spec, **columns)
         build_labelled_corpus(settings, tokenizer, cache_dir=cache, workers=1)
 
 

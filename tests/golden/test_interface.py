@@ -16,7 +16,7 @@ from limbeck.methods import METHODS
 from limbeck.models.blueprint import presets
 from limbeck.models.families import families
 from limbeck.objectives import OBJECTIVES
-from limbeck.recipe.schema import recipe_schema
+from limbeck.recipe.json_schema import recipe_schema
 from tests.docs.pages import ROOT
 from tests.golden.describe import command_tree, plain, public_names
 from tests.golden.snapshot import check

@@ -17,8 +17,8 @@ from limbeck.methods import METHODS, Citation, Method, MethodOptions, Term, regi
 from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm, Objective, register_as_objective, register_objective
+from limbeck.recipe.json_schema import recipe_schema
 from limbeck.recipe.method_recipe import method_recipe, method_terms
-from limbeck.recipe.schema import recipe_schema
 
 KEY = (StreamKey("hidden", 1),)
 

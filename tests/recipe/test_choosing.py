@@ -9,9 +9,10 @@ import limbeck
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
 from limbeck.recipe.load import apply_overrides
+from limbeck.recipe.models import StudentSpec
 from limbeck.recipe.options import choose_by_options
 from limbeck.recipe.plan import summarise
-from limbeck.recipe.schema import Recipe, StudentSpec
+from limbeck.recipe.schema import Recipe
 from tests.support.models import make_embedding, make_teacher
 from tests.support.task_files import CHUNKS, write_table
 

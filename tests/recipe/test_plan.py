@@ -11,7 +11,8 @@ import torch
 import yaml
 from transformers import TrainingArguments
 
-from limbeck.corpus import Mix
+from limbeck.corpus import MixSpec
+from limbeck.corpus.settings import CorpusSpec
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.models import trial_run
 from limbeck.models.families import families
@@ -20,7 +21,6 @@ from limbeck.recipe import load_recipe, plan_run, training_arguments, training_f
 from limbeck.recipe.load import without_places
 from limbeck.recipe.places import check_corpus, load_checked
 from limbeck.recipe.plan import summarise
-from limbeck.recipe.schema import CorpusSpec
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.recipe.training_fields import CHECKED, DEFAULTS, MANAGED, REFUSED
 from tests.support.models import make_teacher, tiny_config
@@ -190,8 +190,8 @@ def test_streaming_and_mix_reach_the_corpus(tiny_recipe):
 
     sources = [*tiny_recipe["corpus"]["sources"], "https://example.org/more.jsonl.zst"]
     streamed = {"sources": sources, "streaming": True}
-    assert chosen(**streamed, shuffle_buffer=77, mix={"weights": [1, 2]}) == (True, 77, Mix(weights=(1.0, 2.0)))
-    assert chosen(**streamed, mix={"exponent": 0.3}) == (True, 10_000, Mix(exponent=0.3))
+    assert chosen(**streamed, shuffle_buffer=77, mix={"weights": [1, 2]}) == (True, 77, MixSpec(weights=(1.0, 2.0)))
+    assert chosen(**streamed, mix={"exponent": 0.3}) == (True, 10_000, MixSpec(exponent=0.3))
     assert chosen() == (False, 10_000, None)
 
 
@@ -273,7 +273,7 @@ def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
             "masked_lm is missing, and the teacher '.*' has no masked language model head: name a model",
         ),
         ("word_vectors=glove.gz", "there is no file 'glove.gz'; give a text file of word vectors, or a model"),
-        ("word_vectors=none", "needs masked_lm, word_vectors or both, but neither is given"),
+        ("word_vectors=none", "needs masked_lm, word_vectors or both, but both are none"),
         ("method=eda", "corpus.augment.method is 'eda'; give 'tinybert'"),
     ],
     ids=lambda text: text[:20],

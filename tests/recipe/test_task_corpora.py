@@ -58,7 +58,7 @@ OWN = COLUMNS | {"sources": "$/train.tsv"}
 def test_a_task_by_name_has_its_files_columns_classes_and_development_rows(place):
     found = plan(place, RTE)
     settings, development = found.stages[0].corpus, found.stages[0].development
-    assert settings.sources == (str(place / "data/RTE/train.tsv"),)
+    assert settings.sources == [str(place / "data/RTE/train.tsv")]
     assert (settings.task, settings.labels, settings.held_out) == ("classification", ("LABEL_0", "LABEL_1"), None)
     assert (development.split, development.title, len(development.load().splits["validation"])) == (
         *("validation", "validation"),
@@ -167,7 +167,7 @@ def test_fields_of_tables_without_a_header_are_named(place, tmp_path):
     stage = plan(place, OWN | files | {"task": OWN["task"] | columns}).stages[0]
     rows = stage.development.load().splits["validation"]
     assert [(row.text, row.pair, row.label) for row in rows] == [("a text", "is it", 0)] * 2
-    assert stage.corpus.header == tuple(columns["columns"])
+    assert stage.corpus.header == columns["columns"]
     with pytest.raises(LimbeckError, match=r"name the fields by corpus\.task\.columns if the file has no header"):
         plan(place, OWN | {"sources": files["sources"]})
     with pytest.raises(LimbeckError, match="the task 'rte' already defines its columns: leave out columns"):

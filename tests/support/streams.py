@@ -89,13 +89,18 @@ def examples(source: Path | str, **settings: Any) -> tuple[list[Example], Source
 
 def text_settings(*sources: Path | str, **settings: Any) -> CorpusSettings:
     """Settings of a corpus of short blocks."""
-    return CorpusSettings([*map(str, sources)], **{"length": 24, "minimum_tokens": 1, "held_out": 0.2, **settings})
+    return CorpusSettings(
+        sources=[source if isinstance(source, dict) else str(source) for source in sources],
+        **{"length": 24, "minimum_tokens": 1, "held_out": 0.2, **settings},
+    )
 
 
 def row_settings(*sources: Path | str, **settings: Any) -> LabelledSettings:
     """Settings of a corpus of two classes."""
-    options = {"task": "classification", "labels": ("negative", "positive"), "held_out": 0.2, "length": 40, **settings}
-    return LabelledSettings(sources=[*map(str, sources)], **options)
+    options = {"labels": ("negative", "positive"), "held_out": 0.2, "length": 40, **settings}
+    kind = options.pop("task", "classification")
+    columns = list(options.pop("header", ())) or None
+    return LabelledSettings(kind=kind, columns=columns, sources=[*map(str, sources)], **options)
 
 
 def build_text(

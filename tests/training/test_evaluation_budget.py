@@ -3,7 +3,7 @@
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.recipe.schema import EvaluationSpec
+from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.report.quality import comparison_notes
 from limbeck.training.evaluation import Amounts, TimeLeft, choose_amounts
 

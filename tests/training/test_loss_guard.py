@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import TrainingError
-from limbeck.recipe.schema import GuardSpec
+from limbeck.recipe.stages import GuardSpec
 from limbeck.training import guard as bad_batch
 from limbeck.training import stage
 from limbeck.training.guard import WINDOW, LossGuard, takes_flag

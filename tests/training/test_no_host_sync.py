@@ -8,7 +8,7 @@ import torch
 from limbeck.corpus.batches import PadCollator
 from limbeck.kernels import varlen_attention
 from limbeck.models import packing
-from limbeck.recipe.schema import GuardSpec
+from limbeck.recipe.stages import GuardSpec
 from limbeck.training.guard import LossGuard
 from limbeck.training.module import sum_units
 from tests.support.training import make_module, make_rows

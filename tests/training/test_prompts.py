@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerFast
 
 import limbeck
 from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
-from limbeck.corpus.settings import SourceUse
 from limbeck.errors import LimbeckError
 from limbeck.methods.composition import Term
 from limbeck.models import packing
@@ -84,9 +83,10 @@ def save_sentence_model(transformer, folder, *, included=True, default=None):
 
 
 def settings_of(texts, sentence, **options):
-    uses = [SourceUse(role, sentence.prompt(role)) for role in ROLES]
+    sources = [{"source": str(text), "role": role} for text, role in zip(texts, ROLES, strict=True)]
+    prompts = {role or "": sentence.prompt(role) for role in ROLES}
     given = {"length": LENGTH, "held_out": 0.0, "minimum_tokens": 1}
-    return CorpusSettings(texts, uses=uses, **(given | options))
+    return CorpusSettings(sources=sources, prompts=prompts, **(given | options))
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
@@ -104,7 +104,7 @@ def test_the_teacher_reads_what_sentence_transformers_reads(
     reader = TeacherReader(load_model(tmp_path / "model"), [term], pooling=SentenceHead(sentence))
     assert (family == "roberta") == (tokenizer("query: the")["input_ids"][-2:] != tokenizer("the")["input_ids"][-2:])
     for student_prompts in (True, False):
-        settings = settings_of(texts, sentence, student_prompts=student_prompts)
+        settings = settings_of(texts, sentence, student_prompts="teacher" if student_prompts else "none")
         corpus = build_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
         rows = training_rows(corpus, tokenizer, replace_tokens=0, mask_tokens=0, seed=0)
         assert len(rows) > len(expected), "the last text makes several blocks"
@@ -162,7 +162,7 @@ def test_a_recipe_says_how_its_sources_are_read(recipe, text_folder):
         ("document", "passage: ", ("paragraph", "sentence")),
         ("query", "query: ", ("title", "question", "document")),
     ]
-    assert settings.mix.weights == (0.25, None, None) and not settings.student_prompts
+    assert settings.mixing.stated == (0.25, None, None) and not settings.student_reads_prompts
     assert f"{text_folder} (document, prompt 'passage: ', paragraph and sentence) 37.5%" in said["sources of stage 1"]
     assert said["sources of stage 1"].endswith("; the student reads no prompts")
     document = load_recipe(recipe).model_dump(mode="json")
@@ -172,7 +172,7 @@ def test_a_recipe_says_how_its_sources_are_read(recipe, text_folder):
     assert not {"units", "student_prompts", "uses"} & {*plain, *without_places({"corpus": plain})["corpus"]}
 
     settings, said = settings_planned(recipe, "corpus.units=[sentence]", "stages.0.text.student_prompts=teacher")
-    assert settings.uses[0].units == ("sentence",) and settings.student_prompts
+    assert settings.uses[0].units == ("sentence",) and settings.student_reads_prompts
     settings, _ = settings_planned(recipe, "corpus.units=[sentence]", "stages.0.text.unit=paragraph")
     assert settings.uses[0].units == () and settings.unit == "paragraph"
 

@@ -15,7 +15,7 @@ from limbeck.cli.options import Json, Overrides, command
 from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
-    from limbeck.recipe.schema import TeacherSpec
+    from limbeck.recipe.models import TeacherSpec
 
 
 @command(
@@ -119,6 +119,6 @@ def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
 @command("limbeck schema > recipe.schema.json")
 def schema() -> None:
     """Print the JSON schema of recipes, with which editors complete and check them."""
-    from limbeck.recipe.schema import recipe_schema
+    from limbeck.recipe.json_schema import recipe_schema
 
     print_json(recipe_schema())

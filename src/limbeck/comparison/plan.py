@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from limbeck.core.fields import Name, Whole
 from limbeck.core.mistakes import explain, mistakes_of
 from limbeck.core.strict import Strict
 from limbeck.core.yaml import read_document
@@ -17,9 +18,11 @@ from limbeck.errors import LimbeckError, RecipeError, suggestion, together
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS, read_method
+from limbeck.recipe.corpus import Corpus
 from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside, written_out
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.schema import Corpus, Name, ShapeSpec, StageSpec, StudentSpec, Teacher, Whole
+from limbeck.recipe.models import ShapeSpec, StudentSpec, Teacher
+from limbeck.recipe.stages import StageSpec
 
 # `MethodEntry`: a method of a comparison, and the variants of it that its layer mappings make.
 

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
         Augmentation,
         CorpusSettings,
         LabelledSettings,
-        LabelledTask,
         LengthSchedule,
-        Mix,
+        MixSpec,
     )
     from limbeck.corpus.sources import open_source
     from limbeck.corpus.store import Progress
@@ -42,7 +41,7 @@ __getattr__, __dir__ = import_when_used(
         "build": "Corpus LabelledCorpus build_corpus build_labelled_corpus",
         "documents": "UNITS Document SourceReport split_paragraphs split_sentences",
         "mixing": "RowMix",
-        "settings": "Augmentation CorpusSettings LabelledSettings LabelledTask LengthSchedule Mix",
+        "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
         "sources": "open_source",
         "store": "Progress",
         "streaming": "Lane StreamedCorpus open_stream",
@@ -60,11 +59,10 @@ __all__ = [
     "LabelKind",
     "LabelledCorpus",
     "LabelledSettings",
-    "LabelledTask",
     "Lane",
     "LengthSchedule",
     "MaskedTokens",
-    "Mix",
+    "MixSpec",
     "PadCollator",
     "Progress",
     "ReplacedTokens",

@@ -196,7 +196,7 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
     if settings.pairs:
         packing["pairs"] = True  # Only then, so that fingerprints without it are as they were.
     uses = settings.uses if settings.has_pieces else ()
-    encoding = BlockEncoding(encoder, settings.unit, packing, uses=uses, student_prompts=settings.student_prompts)
+    encoding = BlockEncoding(encoder, settings.unit, packing, uses=uses, student_prompts=settings.student_reads_prompts)
     for source in range(max(len(uses), 1)):
         encoding.packer(source)
     return encoding

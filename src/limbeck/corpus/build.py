@@ -17,7 +17,7 @@ import pyarrow as pa
 from limbeck.core.blocks import counted
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece
 from limbeck.core.hashing import fingerprint
-from limbeck.core.kinds import KINDS
+from limbeck.core.kinds import KINDS, KindName
 from limbeck.core.paths import default_cache_dir
 from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
@@ -28,7 +28,8 @@ from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, 
 from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, SequenceEncoder, WordEncoder
 from limbeck.corpus.mixing import RowMix
 from limbeck.corpus.packing import PackingCounts, TokenEncoder
-from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, SourceUse
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings, Mixing, SourceUse
+from limbeck.corpus.settings.mix import shares_by_size
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 
@@ -67,7 +68,7 @@ class Corpus:
     def __init__(
         self,
         path: str | Path,
-        mix: Mix | None = None,
+        mix: Mixing | None = None,
         titles: Sequence[str] | None = None,
         uses: Sequence[SourceUse] = (),
     ) -> None:
@@ -136,7 +137,7 @@ class Corpus:
     def shares(self) -> list[float]:
         """Return the share of each source in what is trained on."""
         rows: list[int] = self.manifest["source_rows"]
-        return (self.mix or Mix(exponent=1.0)).shares(rows)
+        return shares_by_size(rows) if self.mix is None else self.mix.shares(rows)
 
     def shares_of_roles(self) -> dict[str, int | float]:
         """Return the share of each role in what is trained on; empty where no source has one."""
@@ -200,7 +201,7 @@ class LabelledCorpus(Corpus):
         super().__init__(path)
         if "task" not in self.manifest:
             raise CorpusError(f"'{path}' is a corpus of text without labels: open it with Corpus.")
-        self.task: LabelledTask = self.manifest["task"]
+        self.task: KindName = self.manifest["task"]
 
     def __repr__(self) -> str:
         return f"LabelledCorpus({self.task}, {len(self.train):,} rows, {self.tokens:,} tokens, {str(self.path)!r})"
@@ -253,7 +254,7 @@ def build_corpus(
             amount=(stored["characters"], "characters"),
         )
         held = store.write_documents(store.read_documents(documents, held_below), aside)
-        rows = [0] * len(settings.sources)  # They stand in the order of the sources.
+        rows = [0] * len(settings.places)  # They stand in the order of the sources.
         content: list[list[str]] = [[] for _ in rows]
         for source, count, digest in zip(stored["shards"], of_files, digests, strict=True):
             rows[source] += count
@@ -270,7 +271,7 @@ def build_corpus(
         }
 
     build_once(folder, build, goes_on=True, waiting=store.bind_progress(progress, _WAITING, 0, None, ""))
-    return Corpus(folder, settings.mix, settings.titles, settings.uses)
+    return Corpus(folder, settings.mixing, settings.titles, settings.uses)
 
 
 def build_labelled_corpus(
@@ -309,8 +310,8 @@ def build_labelled_corpus(
     development: Path | None = None
     scored: dict[str, Any] = {"content": []}
     if settings.development is not None:
-        only = replace(settings, sources=("development rows",), rows=settings.development, development=None)
-        development, scored = store.store_rows(replace(only, max_rows=None), cache, progress=progress)
+        changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
+        development, scored = store.store_rows(settings.model_copy(update=changes), cache, progress=progress)
         cut.append(development.name)
     if settings.augment is not None:
         from limbeck.corpus import augmentation  # It imports models, which take seconds that no other corpus needs.

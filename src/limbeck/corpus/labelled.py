@@ -232,7 +232,7 @@ def example_reader(settings: LabelledSettings) -> ExampleReader:
         read_sentence = SentenceReader(settings.labels, settings.tokens_column, settings.tags_column)
 
         def read_tagged(row: PlacedRow, report: SourceReport) -> Sequence[Example]:
-            _check_columns(row, settings.columns)
+            _check_columns(row, settings.named_columns)
             sentence = read_sentence(row, report)
             return [] if sentence is None else [sentence]
 
@@ -243,7 +243,7 @@ def example_reader(settings: LabelledSettings) -> ExampleReader:
     text_columns = [name for name in (settings.text_column, settings.pair_column) if name is not None]
 
     def read(row: PlacedRow, report: SourceReport) -> Sequence[Example]:
-        _check_columns(row, settings.columns)
+        _check_columns(row, settings.named_columns)
         if kind.has_queries:
             return _read_query(row, settings, report)
         value = row.values.get(column)

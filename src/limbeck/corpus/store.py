@@ -99,10 +99,10 @@ def store_documents(
         CorpusError: if a source cannot be read, or gives no document.
     """
     most = settings.max_documents
-    sources = [(name, open_source(name, settings.text_column, workers)) for name in settings.sources]
+    sources = [(name, open_source(name, settings.text_column, workers)) for name in settings.places]
     values = [DOCUMENT_FORMAT, most, [source.fingerprint() for _, source in sources]]
     # A source that is listed again is read in another way: its documents are no repeats of its own.
-    names = settings.sources
+    names = settings.places
     listed = [names[:place].count(name) if settings.uses else 0 for place, name in enumerate(names)]
     if any(listed):
         values.append(listed)
@@ -217,7 +217,7 @@ def store_rows(
     """
     sources = _example_sources(settings, progress)
     states = [source.fingerprint() for _, source in sources]
-    choices = [settings.task, settings.columns, settings.labels, settings.max_rows]
+    choices: list[Any] = [settings.task, settings.named_columns, settings.labels, settings.max_rows]
     if KINDS[settings.task].has_queries:
         # Rows may lack the label; of several columns of documents the first holds the relevant ones.
         choices += [settings.label_column, settings.document_columns]

@@ -435,7 +435,7 @@ def open_stream(
             several cannot be known.
     """
     encoding = block_encoding(settings, tokenizer)
-    named_sources = zip(settings.titles, settings.sources, strict=True)
+    named_sources = zip(settings.titles, settings.places, strict=True)
     sources = [NamedSource(title, _open(name, settings.text_column)) for title, name in named_sources]
     states = [named.source.fingerprint() for named in sources]
     formats = [STREAM_FORMAT, build.BLOCK_FORMAT, store.DOCUMENT_FORMAT]

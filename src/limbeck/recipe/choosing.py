@@ -30,7 +30,7 @@ from limbeck.models.sentences import SentencePooling, sentence_pooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
-from limbeck.recipe.schema import StudentSpec, TeacherSpec, model_alone, names_start, shape_alone
+from limbeck.recipe.models import StudentSpec, TeacherSpec, model_alone, names_start, shape_alone
 
 MINUTES = 30
 """Of training at most, as far as sizes tell."""

@@ -11,11 +11,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.core.beside import find_beside
+from limbeck.core.fields import NONE
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, parse_yaml, read_document
 from limbeck.errors import RecipeError, suggestion, together
 from limbeck.evaluation.tasks import is_own_task
-from limbeck.recipe.schema import NONE, Recipe, method_alone, model_alone, sources_alone
+from limbeck.recipe.corpus import sources_alone
+from limbeck.recipe.models import model_alone
+from limbeck.recipe.schema import Recipe
+from limbeck.recipe.stages import method_alone
 
 # What holds for every value of a recipe, whichever key it has: bounded, and text without control characters.
 

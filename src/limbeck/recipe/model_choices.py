@@ -18,7 +18,7 @@ from limbeck.models.loading import load_config, same_tensors
 from limbeck.models.locating import check_not_pickled
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
-from limbeck.recipe.schema import ShapeSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.models import ShapeSpec, StudentSpec, TeacherSpec
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,9 @@ def _started(recipe: dict[str, Any]) -> dict[str, Any]:
     from pydantic import ValidationError
 
     from limbeck.models.locating import check_not_pickled
+    from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start
     from limbeck.recipe.places import check_student
-    from limbeck.recipe.schema import StageSpec, StudentSpec, TeacherSpec, names_start
+    from limbeck.recipe.stages import StageSpec
 
     if "teacher" not in recipe or "student" not in recipe or names_start(recipe["student"]):
         return recipe

@@ -11,23 +11,17 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from limbeck.core.strict import Strict
+from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.errors import LimbeckError, together
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import check_depth, check_listed, depth_alone, parse_blueprint
 from limbeck.models.families import families
 from limbeck.models.locating import check_not_pickled, is_local, read_json, resolve_model
+from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.recipe.load import check_document, document_of
-from limbeck.recipe.schema import (
-    CorpusSpec,
-    EvaluationSpec,
-    Recipe,
-    ShapeSpec,
-    StageSpec,
-    StageTeacherSpec,
-    StudentSpec,
-    TaskSpec,
-    TeacherSpec,
-)
+from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.schema import Recipe
+from limbeck.recipe.stages import StageSpec
 from limbeck.recipe.training_fields import check_fields
 
 _NO_PATHS = ("installed-docs", "installed-text")

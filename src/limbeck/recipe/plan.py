@@ -12,7 +12,7 @@ from limbeck.core.devices import has_accelerator
 from limbeck.core.kinds import KINDS, kind_of
 from limbeck.corpus import CorpusSettings, LabelledSettings
 from limbeck.corpus.classes import read_weights
-from limbeck.corpus.settings import SourceUse
+from limbeck.corpus.settings import SourceUse, StageTextSpec
 from limbeck.corpus.sources import stored_size
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.head_match import match_head
@@ -26,9 +26,12 @@ from limbeck.models.heads import Head, model_class
 from limbeck.models.quantising import check_quantisable
 from limbeck.models.sentences import SentenceHead, SentencePooling, finished_pooling, sentence_pooling
 from limbeck.models.trial_run import check_runs
-from limbeck.recipe.corpora import check_rows, corpus_settings, labelled_by, summarise_copies
+from limbeck.recipe.corpora import corpus_settings
+from limbeck.recipe.labelled_rows import check_rows, with_classes_of
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
-from limbeck.recipe.schema import Recipe, StageSpec, StageTextSpec, TeacherSpec
+from limbeck.recipe.models import TeacherSpec
+from limbeck.recipe.row_copies import summarise_copies
+from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_plan import StageChoice, learn_labels, plan_stage, takes_class_weights, with_labels
 
 
@@ -126,7 +129,7 @@ class RunPlan:
         corpus = self.recipe.corpus
         if self.stages or corpus is None or corpus.task is not None:
             return None
-        found = corpus_settings(corpus, StageSpec.model_construct(method={}, text=StageTextSpec()), self.teacher_choice)
+        found = corpus_settings(corpus, StageTextSpec(), self.teacher_choice)
         assert isinstance(found, CorpusSettings)
         return found
 
@@ -143,8 +146,8 @@ class RunPlan:
     def _as_trained(self, sentence: SentencePooling) -> SentencePooling:
         """Leave out the prompts of a teacher's files that the recipe's student did not read in training."""
         texts = [stage.corpus for stage in self.own_stages if isinstance(stage.corpus, CorpusSettings)]
-        read = {prompt for text in texts for prompt in text.prompts}
-        return sentence.with_prompts(read if all(text.student_prompts for text in texts) else ())
+        read = {prompt for text in texts for prompt in text.source_prompts}
+        return sentence.with_prompts(read if all(text.student_reads_prompts for text in texts) else ())
 
     def vectors(self) -> str | SentenceHead:
         """How sentence vectors of both models are made: as `pooling`, with what the teacher's folder has besides.
@@ -286,7 +289,7 @@ def _with_class_names(stages: list[StageChoice]) -> list[StageChoice]:
         return stages
     named = next((s for s in classifiers if s.teacher_head is not None), classifiers[0])
     return [
-        replace(s, corpus=labelled_by(s.corpus, named.teacher))
+        replace(s, corpus=with_classes_of(s.corpus, named.teacher))
         if isinstance(s.corpus, LabelledSettings)
         and kind_of(s.pairing.task).has_classes
         and s.teacher_head is None
@@ -369,23 +372,33 @@ def _summarise_vectors(stage: StageChoice) -> str:
 
 
 def _summarise_mix(settings: CorpusSettings | LabelledSettings) -> str:
-    """Give the shares of mixed sources and how sources are read; shares that follow sizes about: no text is read."""
-    if not isinstance(settings, CorpusSettings) or (settings.mix is None and not settings.uses):
+    """The shares of mixed sources, and how sources are read; shares that follow sizes are about: no text is read."""
+    if not isinstance(settings, CorpusSettings):
         return ""
-    titles = settings.titles
+    mixing = settings.stated_mixing
+    if mixing is None and not settings.uses:
+        return ""
+
+    titles = list(settings.titles)
     if settings.uses:
-        by = settings.mix is not None and settings.mix.by is not None
-        titles = tuple(map(_summarise_use, settings.titles if by else settings.sources, settings.uses))
-    alone = "" if settings.student_prompts else "; the student reads no prompts"
-    mix = settings.mix
-    if mix is None:
-        return ", ".join(titles) + alone
-    sizes = [stored_size(source) if mix.reads_sizes else None for source in settings.sources]
-    if mix.reads_sizes and None in sizes:
-        return ", ".join(titles) + alone
-    shares = zip(titles, mix.shares(sizes), strict=True)
-    how = " (about, by the stored sizes of the files)" if mix.reads_sizes else ""
-    return ", ".join(f"{title} {share:.1%}" for title, share in shares) + how + alone
+        has_named_parts = settings.mix is not None and settings.mix.by is not None
+        names = settings.titles if has_named_parts else settings.places
+        titles = [_summarise_use(name, use) for name, use in zip(names, settings.uses, strict=True)]
+    ending = "" if settings.student_reads_prompts else "; the student reads no prompts"
+    if mixing is None:
+        return ", ".join(titles) + ending
+
+    if not mixing.reads_sizes:
+        shares = mixing.shares([None] * len(titles))
+        return _list_shares(titles, shares) + ending
+    sizes = [stored_size(source) for source in settings.places]
+    if None in sizes:
+        return ", ".join(titles) + ending
+    return _list_shares(titles, mixing.shares(sizes)) + " (about, by the stored sizes of the files)" + ending
+
+
+def _list_shares(titles: Sequence[str], shares: Sequence[float]) -> str:
+    return ", ".join(f"{title} {share:.1%}" for title, share in zip(titles, shares, strict=True))
 
 
 def _summarise_use(title: str, use: SourceUse) -> str:

@@ -8,9 +8,11 @@ from functools import cached_property
 
 from transformers import PreTrainedConfig
 
+from limbeck.core.fields import NONE
 from limbeck.core.kinds import are_made_up, kind_of
 from limbeck.corpus import CorpusSettings, LabelledSettings
 from limbeck.corpus.classes import ClassCounts, ClassWeights
+from limbeck.corpus.settings import CorpusSpec
 from limbeck.corpus.sources import check_source
 from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
 from limbeck.evaluation.task_rows import TaskRows
@@ -31,9 +33,11 @@ from limbeck.models.streams import SENTENCE_KINDS
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.objectives import OBJECTIVES
-from limbeck.recipe.corpora import augmentation, corpus_settings
+from limbeck.recipe.corpora import corpus_settings
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher, needed_head
-from limbeck.recipe.schema import NONE, CorpusSpec, Recipe, StageSpec
+from limbeck.recipe.row_copies import augmentation
+from limbeck.recipe.schema import Recipe
+from limbeck.recipe.stages import StageSpec
 from limbeck.recipe.training_arguments import check_arguments, check_training
 
 MASKED_SHARE = 0.15
@@ -82,7 +86,7 @@ class StageChoice:
         if schedule is None:
             return [self.corpus]
         # Once: a mix by a pattern would find files anew that have come meanwhile.
-        return [replace(self.corpus, length=length) for length in schedule.lengths]
+        return [self.corpus.with_length(length) for length in schedule.lengths]
 
     @property
     def development(self) -> TaskRows | None:
@@ -212,7 +216,7 @@ def plan_stage(
     _check_steps(stage, place, corpus)
     try:
         prompting = sentence if _reads_prompts(corpus, stage, terms, taught_by, place) else None
-        settings = corpus_settings(corpus, stage, taught_by, reads_scores=heads[1] is not None, sentence=prompting)
+        settings = corpus_settings(corpus, stage.text, taught_by, reads_scores=heads[1] is not None, sentence=prompting)
         for source in (*corpus.places, *(corpus.development or ())):
             check_source(source, "texts" if corpus.task is None else "rows")
     except CorpusError as error:
@@ -220,7 +224,7 @@ def plan_stage(
     if corpus.augment is not None and isinstance(settings, LabelledSettings):
         model = None if taught_by.stage else (taught_by.spec.model, taught_by.spec.revision)
         copies = augmentation(corpus.augment, taught_by.title, model, recipe.seed)
-        settings = replace(settings, augment=copies)
+        settings = settings.model_copy(update={"augment": copies})
     if isinstance(settings, CorpusSettings) and settings.pairs:
         _check_segments({"teacher": taught_by.config, "student": learns.config}, stage, place)
     said = next((name for name in ("lengths", "length") if getattr(stage.text, name)), None)

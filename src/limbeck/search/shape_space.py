@@ -16,8 +16,9 @@ from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.costs import count_parameters
 from limbeck.models import blueprint, families
 from limbeck.recipe.load import load_recipe
+from limbeck.recipe.models import ShapeSpec
 from limbeck.recipe.plan import RunPlan, plan_run
-from limbeck.recipe.schema import Recipe, ShapeSpec
+from limbeck.recipe.schema import Recipe
 from limbeck.search.kd_nas import ControllerSampler
 from limbeck.search.requests import ShapeLimits, ShapeSizes
 

@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation import compare_models, encode, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.recipe.schema import EvaluationSpec
+from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.training.data import AnyCorpus
 from limbeck.training.development import measure_tasks, measures_tasks
 from limbeck.training.run import Run

@@ -22,7 +22,7 @@ from limbeck.core.ranks import gather, process_count, process_index, raised_on_a
 from limbeck.errors import Interrupted, Preempted, TrainingError
 from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.composition import Term
-from limbeck.recipe.schema import GuardSpec
+from limbeck.recipe.stages import GuardSpec
 from limbeck.training.checkpoints import Warn
 from limbeck.training.module import sum_over_ranks
 

@@ -116,7 +116,7 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
     first = corpora[0].manifest
     streamed = isinstance(corpora[0], StreamedCorpus)
     return records.CorpusText(
-        sources=list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
+        sources=list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.places)),
         # The length of a stream is unknown, and its beginning is no measure of it.
         documents=None if streamed else first["documents"],
         held_out_documents=first["held_out_documents"],
@@ -312,7 +312,7 @@ class Run:
         read = [(choice, settings) for choice in self.plan.stages for settings in choice.corpora]
         for old, new, (choice, settings) in zip(before.views, now.views, read, strict=False):
             if old.content:
-                what = [f"The text of the source '{source}'" for source in settings.sources]
+                what = [f"The text of the source '{source}'" for source in settings.places]
                 if choice.development is not None:
                     what.append(f"The text of the development rows '{choice.development.title}'")
                 pairs = zip_longest([*what, "The tokenizer's output for the text"], old.content, new.content)

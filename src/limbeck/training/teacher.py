@@ -16,7 +16,7 @@ from limbeck.models import packed_linear, quantising, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.vector_check import check_vectors, describe_difference
-from limbeck.recipe.schema import TeacherSpec
+from limbeck.recipe.models import TeacherSpec
 from limbeck.training.record import RunRecord
 
 

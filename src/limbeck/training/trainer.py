@@ -28,7 +28,7 @@ from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.composition import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.recipe.schema import GuardSpec
+from limbeck.recipe.stages import GuardSpec
 from limbeck.recipe.training_arguments import choose_optimizer
 from limbeck.training import checkpoints, data, module
 from limbeck.training.guard import BatchSplitter, InterruptSaver, LossGuard, StepStart, skip_update, takes_flag

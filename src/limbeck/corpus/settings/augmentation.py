@@ -1,0 +1,98 @@
+"""Changes of what is trained on: of tokens while a stage trains, and copies of labelled rows with other words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from limbeck.core.fields import NONE, Place
+from limbeck.core.strict import Strict
+
+ModelName: TypeAlias = tuple[str, str | None]
+"""A folder, `package:NAME` or a Hub name, and of the last the branch, tag or commit."""
+
+
+class AugmentSpec(Strict):
+    """How a stage changes the text that teacher and student read."""
+
+    replace_tokens: float = Field(0.0, ge=0, le=1)
+    """Share of tokens replaced by random words of the vocabulary; helps where the text is narrow."""
+    mask_tokens: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description=(
+            "Share of tokens masked for masked language modelling, drawn anew in every epoch; default: 0.15 where a "
+            "term of the method reads masked positions, else 0."
+        ),
+    )
+
+
+class RowAugmentationSpec(Strict):
+    """Copies of labelled rows with other words, made before training (TinyBERT, arXiv 1909.10351, algorithm 1)."""
+
+    method: Literal["tinybert"] = "tinybert"
+    """How words are replaced: by a masked language model's proposals and by neighbours in word vectors."""
+    copies: int = Field(20, ge=1, le=10_000)
+    """Copies of each row to train on (the paper's N_a)."""
+    probability: float = Field(0.4, gt=0, le=1)
+    """Probability that a word is replaced (p_t)."""
+    candidates: int = Field(15, ge=1, le=1000)
+    """Number of words that may replace a word, all equally likely (K)."""
+    masked_lm: Place | None = Field(
+        None,
+        description=(
+            "Model that proposes replacements for words that are one piece of its tokenizer; none: neighbours replace "
+            "these words too; default: the teacher, where it has a masked language model head."
+        ),
+    )
+    word_vectors: Place | None = Field(
+        None,
+        description=(
+            "Where the neighbours of words of several pieces come from: a text file in GloVe's format (also .gz, .xz, "
+            ".zst), or a model, for its word embeddings; none: these words stay; default: the teacher."
+        ),
+    )
+    context: Literal["copy", "row"] = Field(
+        "copy",
+        description=(
+            "What words are predicted from: the copy with the words replaced so far, as in the paper, or the original "
+            "row, which takes fewer predictions by a factor of copies x probability."
+        ),
+    )
+    seed: int | None = Field(None, ge=0, lt=2**32)
+    """Seed of the copies; default: the run's seed. With one of its own, runs of several seeds share the copies."""
+
+    @model_validator(mode="after")
+    def _words_come_from_somewhere(self) -> RowAugmentationSpec:
+        if self.masked_lm == NONE and self.word_vectors == NONE:
+            raise ValueError("an augmentation needs masked_lm, word_vectors or both, but both are none: give one")
+        return self
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """TinyBERT's copies of rows, with the models found that `RowAugmentationSpec` names or leaves to the teacher.
+
+    Args:
+        copies: N_a, how many copies a row has.
+        probability: p_t, the chance of a word to be replaced, above 0 up to 1.
+        candidates: K, how many words it may be replaced by, all equally likely.
+        masked_lm: The masked language model that proposes words in the place of those that are a single piece of its
+            tokenizer; without one, they have neighbours too.
+        word_vectors: A text file of word vectors as GloVe's, or the model whose word embeddings are taken, for the
+            neighbours of all other words; without them those stay.
+        context: What words are predicted from: `"copy"`, the copy with the words that are replaced before, as the paper
+            has it, or `"row"`, the row as it stands: about N_a p_t times fewer predictions.
+        seed: Decides which words are replaced by which.
+    """
+
+    copies: int = 20
+    probability: float = 0.4
+    candidates: int = 15
+    masked_lm: ModelName | None = None
+    word_vectors: str | ModelName | None = None
+    context: Literal["copy", "row"] = "copy"
+    seed: int = 0

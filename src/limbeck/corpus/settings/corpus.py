@@ -1,0 +1,225 @@
+"""A corpus as a recipe names it: its keys, each rule about them, and how a stage changes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from limbeck.core.fields import MOST, Name, Place, Share
+from limbeck.core.kinds import KINDS
+from limbeck.core.mistakes import mistakes_of
+from limbeck.corpus.settings.augmentation import RowAugmentationSpec
+from limbeck.corpus.settings.mix import MixSpec
+from limbeck.corpus.settings.sources import SourceSpec
+from limbeck.corpus.settings.task import TaskSpec
+from limbeck.corpus.settings.text import StageTextSpec, TextSpec
+from limbeck.errors import CorpusError, together
+
+TEXT_ALONE = ("unit", "units", "join", "minimum_tokens", "pairs", "student_prompts")
+"""Keys of a text that mean nothing to labelled rows."""
+DEFAULT_HELD_OUT = 0.01
+"""Share of the documents of a text that is held out."""
+
+
+def _name_of_task(value: Any) -> Any:
+    """The keys of a task that is given by its name alone."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class CorpusSpec(TextSpec):
+    """The text that is distilled on."""
+
+    elsewhere = {"columns": "corpus.task.columns"}  # noqa: RUF012 - declared as one of the class's
+
+    sources: list[Place | SourceSpec] = Field(
+        default_factory=list,
+        description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
+        "(docstrings of installed packages) or installed-text (manual pages, read-me files and licences too); or "
+        "{source, role, share, units}. Leave it out where mix.by names them.",
+    )
+    text_column: Name = "text"
+    """The column of text in jsonl, parquet and Hub data."""
+    held_out: Share | None = Field(
+        None,
+        description=(
+            "Share of documents (or of the texts of rows) kept out of training for held-out figures; default: 0.01, "
+            "or, of rows without a development set, 500 or a tenth, by whole groups of near duplicates."
+        ),
+    )
+    max_documents: int | None = Field(None, ge=1, le=MOST)
+    """Use no more documents (or rows) than this."""
+    streaming: bool = False
+    """Read and tokenise while training, keeping nothing on disk; needs max_steps."""
+    shuffle_buffer: int | None = Field(None, ge=1, le=10_000_000)
+    """Streaming: number of blocks shuffled together in each reading process; default: 10,000."""
+    mix: MixSpec | None = None
+    """Shares of the sources; default: every row once per epoch, or a stream's sources by their sizes."""
+    task: Annotated[TaskSpec | None, BeforeValidator(_name_of_task, json_schema_input_type=TaskSpec | str | None)] = (
+        None
+    )
+    """What the rows are labelled with, or the name of a task, which gives the rows too; default: no labels."""
+    data: Place | None = None
+    """With a task's name: the folder with its files; default: the Hugging Face Hub."""
+    development: list[Place] | None = Field(
+        None,
+        description="Rows that are never trained on, in the layout of the others, on which teacher and student are "
+        "scored; default with a task's name: the split on which its best grid point is chosen.",
+    )
+    augment: RowAugmentationSpec | None = None
+    """Copies of the rows with other words; not a stage's `augment`, which changes tokens while it trains."""
+    added = TextSpec.added | {"augment", "data", "development"}
+
+    @field_validator("sources", "development", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @property
+    def described_sources(self) -> list[SourceSpec]:
+        """The sources with their keys."""
+        return [SourceSpec(source=source) if isinstance(source, str) else source for source in self.sources]
+
+    @property
+    def places(self) -> list[str]:
+        """The sources by their names."""
+        return [source.source for source in self.described_sources]
+
+    def merged(self, text: StageTextSpec) -> CorpusSpec:
+        """The corpus as a stage cuts it: what the stage gives replaces what the corpus gives.
+
+        Of several lengths that follow each other, the corpus has the last, which is the longest.
+
+        Raises:
+            CorpusError: for keys that exclude each other; one with the `mistakes`, where they are several.
+        """
+        changes = {key: value for key in TextSpec.model_fields if (value := getattr(text, key)) is not None}
+        if "unit" in changes:
+            changes["units"] = None
+        elif "units" in changes:
+            changes["unit"] = None
+        if text.schedule is not None:
+            changes["length"] = text.schedule.lengths[-1]
+
+        keys = {key: getattr(self, key) for key in self.model_fields_set}
+        try:
+            return CorpusSpec(**{**keys, **changes})
+        except ValidationError as error:
+            raise together([CorpusError(line.removeprefix("recipe: ")) for line in mistakes_of(error)]) from None
+
+    @model_validator(mode="after")
+    def _sources_are_named_once(self) -> CorpusSpec:
+        if self.task is not None and self.task.name is not None:
+            for key in ("sources", "text_column"):
+                if not self._has_default(key):
+                    raise ValueError(
+                        f"the task '{self.task.name}' already defines its {key}: leave out {key}, or name no task"
+                    )
+            return self
+        if self.data is not None:
+            raise ValueError("data is the folder of a task's files, but no task is named: give sources instead")
+        mix_names_sources = self.mix is not None and self.mix.by is not None
+        if mix_names_sources and self.sources:
+            raise ValueError("mix.by names the sources, but sources are given too: leave one of them out")
+        if not mix_names_sources and not self.sources:
+            raise ValueError("sources is missing: give files, folders or data sets, or mix.by")
+        return self
+
+    @model_validator(mode="after")
+    def _development_rows_are_labelled(self) -> CorpusSpec:
+        if self.development is not None and self.task is None:
+            raise ValueError("development is for labelled rows, but this corpus has no task: name one, or leave it out")
+        if self.development and self.held_out:
+            raise ValueError(
+                f"held_out {self.held_out} is for rows without a development set, but one is given: leave one of "
+                "them out"
+            )
+        if self.development == []:
+            raise ValueError("development is empty: give a file with labelled rows, or leave it out")
+        if self.held_out is None and self.task is None:
+            object.__setattr__(self, "held_out", DEFAULT_HELD_OUT)  # Documents of text have it.
+        return self
+
+    @model_validator(mode="after")
+    def _stream_has_no_end(self) -> CorpusSpec:
+        # Settings with every key known have a default of shuffle_buffer too.
+        gives_buffer = "shuffle_buffer" in self.model_fields_set and self.shuffle_buffer is not None
+        if gives_buffer and not self.streaming:
+            raise ValueError("shuffle_buffer is for streaming; a built corpus is shuffled as a whole: leave it out")
+        if self.streaming and self.max_documents is not None:
+            raise ValueError("max_documents is for a built corpus; a stream is as long as its training: leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _shares_fit_the_sources(self) -> CorpusSpec:
+        weights = self.mix.weights if self.mix is not None else None
+        if weights is not None and len(weights) != len(self.sources):
+            raise ValueError(
+                f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one for each"
+            )
+        shares = [source.share for source in self.described_sources if source.share is not None]
+        if shares and self.mix is not None:
+            raise ValueError("sources have shares, but there is a mix too: leave one of them out")
+        total = math.fsum(shares)
+        if total > 1 + 1e-6:
+            raise ValueError(f"the shares of sources add up to {total:g}: change them to add up to 1 or less")
+        if len(shares) < len(self.sources) and total >= 1:
+            raise ValueError(
+                f"the shares of sources add up to {total:g} and leave nothing for those without one: give smaller "
+                "ones, or give every source a share"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _labelled_rows_are_whole(self) -> CorpusSpec:
+        if self.task is None:
+            return self
+        for key in ("streaming", "mix"):
+            if getattr(self, key):
+                raise ValueError(f"{key} is for text without labels: leave out {key}, or the task")
+        for key in TEXT_ALONE:
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} is for text without labels; with task every row stays whole: leave it out")
+        if any(isinstance(source, SourceSpec) for source in self.sources):
+            raise ValueError("role, share and units of a source are for text without labels: give its name alone")
+        return self
+
+    @model_validator(mode="after")
+    def _columns_are_different(self) -> CorpusSpec:
+        if self.task is None:
+            return self
+        kind = KINDS[self.task.kind]
+        reads_text_column = not (kind.has_answers or kind.has_queries or kind.of_words)
+        if not reads_text_column:
+            if not self._has_default("text_column"):
+                raise ValueError(
+                    f"text_column does not apply to {self.task.kind}, whose columns task names: leave it out"
+                )
+            return self
+        columns = [self.text_column, self.task.pair_column, self.task.label_column]
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"text, pair and label are separate columns, but these are {columns}: name three")
+        return self
+
+    @model_validator(mode="after")
+    def _copies_suit_the_rows(self) -> CorpusSpec:
+        if self.augment is None:
+            return self
+        if self.task is None:
+            raise ValueError(
+                "augment copies labelled rows, but this corpus has no task: give one, or change the text while a "
+                "stage trains with its augment.replace_tokens"
+            )
+        kind = KINDS[self.task.kind]
+        if kind.has_queries:
+            raise ValueError(
+                "augment would change a query in each of its rows, and so separate its documents: leave it out"
+            )
+        if kind.of_words:
+            raise ValueError("augment would change words that have labels of their own: leave it out")
+        return self
+
+    def _has_default(self, key: str) -> bool:
+        default = type(self).model_fields[key].get_default(call_default_factory=True)
+        return bool(getattr(self, key) == default)

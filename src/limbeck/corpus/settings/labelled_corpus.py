@@ -1,0 +1,139 @@
+"""Settings of a corpus of labelled rows, with what a teacher and a task known by name add to a recipe's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import ConfigDict, Field, SkipValidation, field_validator, model_validator
+
+from limbeck.core.fields import Length, Name, Share
+from limbeck.core.kinds import KINDS, KindName, LabelKind
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.settings.augmentation import Augmentation
+from limbeck.corpus.settings.checked import Checked
+from limbeck.corpus.settings.task import TaskSpec
+
+if TYPE_CHECKING:
+    from limbeck.corpus.labelled import Example
+
+_TEXT_COLUMNS = ("text_column", "pair_column", "label_column")
+_COLUMNS: Mapping[LabelKind, tuple[str, ...]] = {
+    "span": ("question_column", "context_column", "answers_column"),
+    "relevance": ("query_column",),
+    "token": ("tokens_column", "tags_column"),
+}
+"""Settings that name a row's columns, by the kind of its label; those of texts by default."""
+
+
+class ExampleSource(Protocol):
+    """Labelled rows that somebody else reads, such as a task's: examples as they are, classes by their numbers."""
+
+    def fingerprint(self) -> Any:
+        """Return plain values that change when the examples may have changed."""
+
+    def examples(self, report: SourceReport) -> Iterator[Example]:
+        """Iterate over the examples; the report receives what is left out."""
+
+
+class LabelledSettings(Checked, TaskSpec):
+    """Settings of a labelled corpus: its sources, their columns, and how rows become token sequences.
+
+    Raises:
+        CorpusError: if a value cannot be meant.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    label_columns: list[Name] = Field(default_factory=list)
+    query_column: Name = "query"
+    document_columns: list[Name] = Field(default_factory=lambda: ["documents"], min_length=1, max_length=100)
+    documents_per_query: int = Field(16, ge=1, le=1_000_000)
+    tokens_column: Name = "tokens"
+    tags_column: Name = "tags"
+
+    sources: list[str] = Field(min_length=1)
+    """Files, folders, globs, or Hub data sets (`hub:owner/name`)."""
+    length: Length = 128
+    """Most tokens in a row, special tokens included. Longer texts are cut, the longer of a pair first; a longer
+    context, or sentence of tagged words, becomes several windows."""
+    text_column: Name = "text"
+    """Column of the text."""
+    held_out: Share | None = None
+    """Share of the texts (contexts) kept from training, chosen by a hash of each: all rows on one text stay together,
+    whatever else is in the corpus. None holds out 500 rows, or a tenth of fewer than 5,000, by whole groups of near
+    duplicates; of a corpus with development rows none."""
+    max_rows: int | None = Field(None, ge=1)
+    """Read no more rows than this, in the order of the sources."""
+    labels: tuple[str, ...] = ()
+    """Class names in the order of their numbers, from the teacher's `id2label`; where there are classes."""
+    rows: SkipValidation[ExampleSource | None] = None
+    """Has the rows in place of the sources, which then only say where they are from."""
+    development: SkipValidation[ExampleSource | None] = None
+    """Has rows that are held out in place of a share: none of them is trained on, even where it is among the rows to
+    train on too."""
+    augment: Augmentation | None = None
+    """Copies that the rows to train on have beside them, with other words; none by default."""
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _classes_have_different_names(self) -> LabelledSettings:
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"Two classes have the same name in {', '.join(self.labels)}: rename them in id2label.")
+        return self
+
+    @property
+    def task(self) -> KindName:
+        """Kind of the label: a class, a value, the place of an answer in a context, and so on."""
+        return self.kind
+
+    @property
+    def places(self) -> list[str]:
+        """The sources by their names."""
+        return self.sources
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the fields of tables without a header; further fields are ignored."""
+        return self.columns or []
+
+    @property
+    def named_columns(self) -> dict[str, str]:
+        """The columns that every row must have, each with the name of its setting."""
+        kind = KINDS[self.kind]
+        settings_by_column: dict[str, str] = {}
+        for name in _COLUMNS.get(kind.label, _TEXT_COLUMNS):
+            column = getattr(self, name)
+            if column is not None:
+                settings_by_column[column] = name
+        if self.label_columns:
+            del settings_by_column[self.label_column]
+        if kind.has_queries:
+            settings_by_column |= dict.fromkeys(self.document_columns, "document_columns")
+        return settings_by_column | dict.fromkeys(self.label_columns, "label_columns")
+
+    def with_length(self, length: int) -> LabelledSettings:
+        """The same rows, cut at another length."""
+        return self.model_copy(update={"length": length})
+
+    def content(self) -> dict[str, Any]:
+        """The settings that decide the content of a built corpus, as plain values for its manifest.
+
+        A key that came later is there only where it is used, so that older manifests stay.
+        """
+        left_out = {"name", "kind", "columns", "class_weights", "rows", "development", "augment"}
+        content = {"task": self.kind, **self.model_dump(mode="json", exclude=left_out)}
+        if self.augment is not None:
+            content["augment"] = asdict(self.augment)
+        if self.header:
+            content["header"] = self.header
+        if self.rows is not None:
+            content["rows"] = self.rows.fingerprint()
+        if self.development is not None:
+            content["development"] = self.development.fingerprint()
+        return content

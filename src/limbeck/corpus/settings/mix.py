@@ -1,0 +1,163 @@
+"""The shares that several sources have of the rows: by weights, by their sizes, or a share for some of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+from pydantic import Field, model_validator
+
+from limbeck.core.fields import Grown, Number, Place
+from limbeck.errors import CorpusError
+
+
+class Mixing(Protocol):
+    """A rule that gives each source its share of the rows."""
+
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether shares depend on the sizes of sources."""
+
+    def shares(self, sizes: Sequence[int | None]) -> list[float]:
+        """The share of each source; they add up to 1.
+
+        Args:
+            sizes: Size of each source in any unit, `None` where it is not known.
+
+        Raises:
+            CorpusError: if the rule cannot be applied to these sources.
+        """
+
+    def describe(self, *, streamed: bool) -> str:
+        """The rule in words, for records."""
+
+
+class MixSpec(Grown):
+    """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
+
+    # With an exponent α the share of a source of size n_i is p_i = n_i^α / Σ_j n_j^α: 1 keeps the proportions, 0 makes
+    # all equal, and between them small sources, such as rare languages, are read more often than their size says.
+    # XLM (arXiv 1901.07291, section 3.1) has the formula, with n_i in sentences; XLM-R (arXiv 1911.02116, section 3)
+    # takes α = 0.3 and names no unit. Here n_i are the blocks of a built corpus, and a stream's bytes of text.
+
+    weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = None
+    """A weight for each source, in the order of the sources; they need not add up to 1."""
+    exponent: float | None = Field(None, ge=0, le=1)
+    """Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3."""
+    by: Place | None = None
+    """A pattern of file names that gives the sources, such as data/{language}.txt.xz; exponent only."""
+    added = frozenset({"by"})
+
+    @model_validator(mode="after")
+    def _weights_or_exponent(self) -> MixSpec:
+        if self.by is not None and self.exponent is None:
+            raise ValueError("by needs an exponent, such as 0.3; weights are for listed sources")
+        if (self.weights is None) == (self.exponent is None):
+            raise ValueError("a mix needs either weights or an exponent: give one of the two")
+        return self
+
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether shares depend on the sizes of sources."""
+        return self.weights is None
+
+    def shares(self, sizes: Sequence[int | None]) -> list[float]:
+        """The share of each source; they add up to 1.
+
+        Args:
+            sizes: Size of each source in any unit, `None` where it is not known.
+
+        Raises:
+            CorpusError: if an exponent meets an unknown size, or all sources are empty.
+        """
+        if self.weights is not None:
+            return _normalise(self.weights)
+        return shares_by_size(sizes, self.exponent or 0.0)
+
+    def describe(self, *, streamed: bool) -> str:
+        """The rule in words, for records."""
+        if self.weights is not None:
+            return "weights"
+        return f"size^{self.exponent:g}, in {_unit_of_sizes(streamed=streamed)}"
+
+
+@dataclass(frozen=True)
+class SourceShares:
+    """Shares that some sources state; the others divide the rest of 1 by their sizes.
+
+    Args:
+        stated: The share of each source; None where a source states none.
+    """
+
+    stated: tuple[float | None, ...]
+
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether several sources divide the rest: a single one takes all of it, whatever its size."""
+        return self.stated.count(None) > 1
+
+    def shares(self, sizes: Sequence[int | None]) -> list[float]:
+        """The share of each source; they add up to 1.
+
+        Args:
+            sizes: Size of each source in any unit, `None` where it is not known.
+
+        Raises:
+            CorpusError: if several sources divide the rest, and the size of one of these is not known.
+        """
+        rest = 1 - math.fsum(share or 0 for share in self.stated)
+        sizes_without_share = [size for size, share in zip(sizes, self.stated, strict=True) if share is None]
+        if len(sizes_without_share) == 1:
+            parts_of_rest = iter([1.0])
+        elif sizes_without_share:
+            parts_of_rest = iter(shares_by_size(sizes_without_share, 1.0))
+        else:
+            parts_of_rest = iter(())
+
+        shares = [rest * next(parts_of_rest) if share is None else share for share in self.stated]
+        return _normalise(shares)
+
+    def describe(self, *, streamed: bool) -> str:
+        """The rule in words, for records."""
+        if not self.reads_sizes:
+            return "weights"
+        return f"shares, the rest by size, in {_unit_of_sizes(streamed=streamed)}"
+
+
+def shares_by_size(sizes: Sequence[int | None], exponent: float = 1.0) -> list[float]:
+    """Shares that follow sizes, p_i = n_i^α / Σ_j n_j^α; an empty source has none, whatever the exponent.
+
+    Args:
+        sizes: n_i, `None` where it is not known.
+        exponent: α.
+
+    Raises:
+        CorpusError: if a size is not known, or all sources are empty.
+    """
+    import numpy as np  # Recipes are checked without it.
+
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        raise CorpusError(
+            "The size of a source is not known before it is read (a Hub data set, or files of a server that "
+            "states no size), so an exponent cannot be applied: give the mix weights."
+        )
+    parts = np.asarray(known, dtype=np.float64) ** exponent
+    parts[np.asarray(known) == 0] = 0  # 0^0 is 1, but there is nothing to read.
+    return _normalise(parts)
+
+
+def _normalise(parts: Iterable[float]) -> list[float]:
+    import numpy as np  # Recipes are checked without it.
+
+    array = np.asarray([*parts], dtype=np.float64)
+    total = array.sum()
+    if total == 0:
+        raise CorpusError("All sources of the mix are empty.")
+    return [float(part) for part in array / total]
+
+
+def _unit_of_sizes(*, streamed: bool) -> str:
+    return "bytes of text, estimated from the beginning of up to 16 files per source" if streamed else "blocks"

@@ -1,0 +1,114 @@
+"""The labels of a corpus: what is predicted, and the columns of labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from limbeck.core.fields import Grown, Name, Number, Place
+from limbeck.core.kinds import KINDS, KindName, LabelKind
+
+_KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
+    "class": ("pair_column", "label_column", "class_weights"),
+    "classes": ("pair_column", "label_column", "label_columns", "class_weights"),
+    "span": ("question_column", "context_column", "answers_column", "stride"),
+    "relevance": ("query_column", "document_columns", "documents_per_query", "label_column"),
+    "token": ("tokens_column", "tags_column", "class_weights"),
+}
+"""Keys of `TaskSpec` that a kind of label reads."""
+_KEYS_OF_TEXT_LABEL = ("pair_column", "label_column")
+"""The same for kinds of label that `_KEYS_OF_LABEL` does not list."""
+
+
+class TaskSpec(Grown):
+    """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task.
+
+    In place of all this the name of a task may stand, or the path of its YAML file, as `limbeck evaluate` takes them.
+    """
+
+    name: Place | None = None
+    """A task whose files, columns and classes are known, such as mrpc, squad or my-task.yaml; kind follows from it."""
+    kind: KindName
+    """What is predicted."""
+    columns: list[Name] | None = Field(
+        None,
+        min_length=1,
+        description="Names of the fields of .tsv, .csv and .txt tables without a header, such as [source, label, note, "
+        "text] for CoLA's; further fields are ignored.",
+    )
+    pair_column: Name | None = None
+    """Column of the second text, for tasks on pairs."""
+    label_column: Name = "label"
+    """Column of the class (by name or number), of several (a list, or a|b), the value, or the relevance (if any)."""
+    label_columns: list[Name] | None = None
+    """multi_label: instead of label_column, a column of 0 and 1 for each class, named after the class."""
+    class_weights: Literal["balanced"] | dict[str, Number] | list[Number] | None = None
+    """Weights of the classes in hard labels: balanced, by name (others: 1), or a list in the teacher's order."""
+    question_column: Name = "question"
+    """Question answering: column of the question."""
+    context_column: Name = "context"
+    """Question answering: column of the passage."""
+    answers_column: Name = "answers"
+    """Question answering: column of the answers, as SQuAD's."""
+    stride: int = Field(64, ge=0, le=1_000_000)
+    """Question answering: tokens that neighbouring windows of a passage share."""
+    query_column: Name | None = None
+    """Ranking: column of the query; default: query."""
+    document_columns: list[Name] | None = Field(
+        None,
+        min_length=1,
+        max_length=100,
+        description="Ranking: columns of a query's documents, each a text or a list of texts; of several, such as "
+        "[positive, negatives], the first holds the relevant ones; default: [documents].",
+    )
+    documents_per_query: int | None = Field(None, ge=1, le=1_000_000)
+    """Ranking: the most documents of a query that are read together; more become several groups; default: 16."""
+    tokens_column: Name | None = Field(
+        None,
+        description=(
+            "Token classification: column of a sentence's words; default: tokens, in tables with a word per line the "
+            "first field. Their fields may also be given by number, from 1."
+        ),
+    )
+    tags_column: Name | None = Field(
+        None,
+        description="Token classification: column of the words' classes; default: tags, in such tables the last field.",
+    )
+    added = frozenset(
+        {"name", "columns", "label_columns", "class_weights", "query_column", "document_columns", "documents_per_query"}
+        | {"tokens_column", "tags_column"}
+    )
+
+    @model_validator(mode="after")
+    def _keys_suit_the_kind(self) -> TaskSpec:
+        kind = KINDS[self.kind]
+        keys_of_kind = _KEYS_OF_LABEL.get(kind.label, _KEYS_OF_TEXT_LABEL)
+        for name in TaskSpec.model_fields:
+            if name in ("kind", "name") or self._has_default(name):
+                continue
+            # A word per line is read by the numbers of fields, so that no header is missed.
+            is_header_of_rows = name == "columns" and not kind.of_words
+            if name not in keys_of_kind and not is_header_of_rows:
+                raise ValueError(f"{name} does not apply to {self.kind}: leave it out")
+            if self.name is not None and name.endswith(("columns", "_column")):
+                raise ValueError(
+                    f"the task '{self.name}' already defines its columns: leave out {name}, or the task's name"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _columns_are_different(self) -> TaskSpec:
+        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"columns are {', '.join(self.columns)}: give each field a different name")
+        ranking_columns = [self.query_column or "query", *(self.document_columns or ["documents"])]
+        if len(set(ranking_columns)) < len(ranking_columns):
+            raise ValueError(
+                f"query and documents are separate columns, but these are {ranking_columns}: name each once"
+            )
+        return self
+
+    def _has_default(self, name: str) -> bool:
+        default = type(self).model_fields[name].get_default(call_default_factory=True)
+        return bool(getattr(self, name) == default)

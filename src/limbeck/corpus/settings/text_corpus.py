@@ -1,0 +1,186 @@
+"""Settings of a corpus of text, every key known: what is built or streamed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from limbeck.core.fields import Length, Share
+from limbeck.corpus.settings.checked import Checked
+from limbeck.corpus.settings.corpus import DEFAULT_HELD_OUT, CorpusSpec
+from limbeck.corpus.settings.mix import Mixing, MixSpec, SourceShares
+from limbeck.corpus.settings.sources import SourceSpec, SourceUse
+from limbeck.corpus.settings.text import Unit
+
+_SHORTEST_PAIR = 5
+"""Length of a pair in tokens: one of each segment, and BERT's three special ones."""
+
+
+class CorpusSettings(Checked, CorpusSpec):
+    """A corpus of text with the defaults of all keys, and what a teacher reads before its texts.
+
+    Raises:
+        CorpusError: if a value cannot be meant, or `mix.by` finds no sources.
+    """
+
+    unit: Unit = "document"
+    length: Length = 128
+    join: bool = False
+    minimum_tokens: int = Field(4, ge=1, le=1_000_000)
+    pairs: bool = False
+    student_prompts: Literal["teacher", "none"] = "teacher"
+    held_out: Share = DEFAULT_HELD_OUT
+    shuffle_buffer: int = Field(10_000, ge=1, le=10_000_000)
+    held_out_documents: int = Field(5000, ge=0)
+    """Most documents to hold out, whatever the share. They are chosen by a hash of each text."""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Text that the teacher reads before texts of a role; before texts without a role under the empty name."""
+
+    _parts: dict[str, str] = PrivateAttr(default_factory=dict)
+    """The sources that `mix.by` finds, by the value of its placeholder. Found once: files may come meanwhile."""
+
+    @classmethod
+    def of(cls, corpus: CorpusSpec, prompts: dict[str, str] | None = None) -> CorpusSettings:
+        """Fill in the defaults of a corpus of text.
+
+        Args:
+            corpus: The corpus, as a stage cuts it.
+            prompts: As the attribute.
+
+        Raises:
+            CorpusError: if prompts do not go with other keys, or `mix.by` finds no sources.
+        """
+        keys = {key: getattr(corpus, key) for key in corpus.model_fields_set if getattr(corpus, key) is not None}
+        return cls(**keys, prompts=prompts or {})
+
+    @model_validator(mode="after")
+    def _find_parts(self) -> CorpusSettings:
+        if self.mix is not None and self.mix.by is not None:
+            from limbeck.corpus.sources import find_parts  # It imports what reads files.
+
+            self._parts = find_parts(self.mix.by)
+        return self
+
+    @model_validator(mode="after")
+    def _sources_are_different(self) -> CorpusSettings:
+        times = Counter(zip(self.places, self.uses, strict=False))
+        repeated = [source for (source, _), count in times.items() if count > 1]
+        if repeated:
+            raise ValueError(f"the source '{repeated[0]}' is listed twice with the same settings: list it once")
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_can_be_cut(self) -> CorpusSettings:
+        if self.has_pieces and (self.join or self.pairs):
+            key = "join" if self.join else "pairs"
+            raise ValueError(f"{key} joins texts that prompts and units keep apart: leave one of them out")
+        if self.pairs and self.length < _SHORTEST_PAIR:
+            raise ValueError(f"length is {self.length}: a pair, [CLS] A [SEP] B [SEP], has at least {_SHORTEST_PAIR}")
+        return self
+
+    @property
+    def places(self) -> list[str]:
+        """The sources by their names, those that `mix.by` finds among them."""
+        return [*self._parts.values()] or super().places
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Names of the sources in records: the values of the placeholder of `mix.by`, or the sources as they are.
+
+        A source that is listed again is named with its use.
+        """
+        if self._parts:
+            return tuple(self._parts)
+        if not self.uses:
+            return tuple(self.places)
+        times = Counter(self.places)
+        titles = []
+        for source, use in zip(self.places, self.uses, strict=True):
+            titles.append(source if times[source] == 1 else f"{source} ({use.title})")
+        return tuple(titles)
+
+    @cached_property
+    def uses(self) -> tuple[SourceUse, ...]:
+        """How each source is read, in their order; empty where all are plain text."""
+        described = self.described_sources or [SourceSpec(source=place) for place in self.places]
+        uses = []
+        for source in described:
+            units = source.units or self.units or ()
+            uses.append(SourceUse(source.role, self.prompts.get(source.role or "", ""), tuple(units)))
+        is_plain = all(use == SourceUse() for use in uses)
+        return () if is_plain else tuple(uses)
+
+    @property
+    def student_reads_prompts(self) -> bool:
+        """Whether the student reads the prompts too; else rows have `teacher_input_ids` beside what it reads."""
+        return self.student_prompts == "teacher"
+
+    @property
+    def stated_mixing(self) -> Mixing | None:
+        """The rule of the sources' shares that is given: the mix, or the shares of sources."""
+        if self.mix is not None:
+            return self.mix
+        shares = tuple(source.share for source in self.described_sources)
+        return SourceShares(shares) if any(shares) else None
+
+    @property
+    def mixing(self) -> Mixing | None:
+        """The rule of the sources' shares; None where sources are read as they are.
+
+        A stream of several sources takes them by their sizes, if nothing else is given.
+        """
+        if self.stated_mixing is None and self.streaming and len(self.places) > 1:
+            return MixSpec(exponent=1.0)
+        return self.stated_mixing
+
+    @property
+    def source_prompts(self) -> tuple[str, ...]:
+        """The text before the pieces of each source; empty where no source has any."""
+        prompts = tuple(use.prompt for use in self.uses)
+        return prompts if any(prompts) else ()
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether a row is a piece of its own kind, or has a prompt."""
+        return bool(self.source_prompts) or any(use.units for use in self.uses)
+
+    @property
+    def cutting(self) -> list[Any]:
+        """Plain JSON values that decide how the sources are cut, beside unit and length; empty where all are alike.
+
+        Roles do not: what follows from them is the prompt.
+        """
+        if not self.has_pieces:
+            return []
+        uses = [[use.prompt, list(use.units)] for use in self.uses]
+        return [uses, bool(self.source_prompts) and not self.student_reads_prompts]
+
+    def with_length(self, length: int) -> CorpusSettings:
+        """The same text in blocks of another length."""
+        return self.model_copy(update={"length": length})
+
+    def content(self) -> dict[str, Any]:
+        """The settings that decide the content of a built corpus, as plain values for its manifest.
+
+        How rows are mixed and read is no part of it. A key that came later is there only where it is used, so that
+        older manifests stay.
+        """
+        content: dict[str, Any] = {
+            "sources": self.places,
+            "unit": self.unit,
+            "length": self.length,
+            "join": self.join,
+            "held_out": self.held_out,
+            "held_out_documents": self.held_out_documents,
+            "text_column": self.text_column,
+            "max_documents": self.max_documents,
+            "minimum_tokens": self.minimum_tokens,
+        }
+        if self.pairs:
+            content["pairs"] = True
+        if self.cutting:
+            content["cutting"] = self.cutting
+        return content

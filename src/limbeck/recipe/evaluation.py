@@ -1,0 +1,64 @@
+"""What a recipe measures once its student is trained."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from limbeck.core.fields import Count, Grown, Length, Name, Place
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.tasks import parse_tasks
+
+
+class EvaluationSpec(Grown):
+    """What is measured once the student is trained, teacher beside student."""
+
+    enabled: bool = True
+    """Whether anything is measured."""
+    quality: bool = True
+    """Sentence-pair agreement and retrieval on held-out text."""
+    speed: bool = True
+    """Latency, measured on teacher and student in turn."""
+    pooling: Literal["auto", "mean", "cls"] = "auto"
+    """How sentence vectors are pooled; auto: as the teacher's folder says, else mean."""
+    batch_sizes: list[Annotated[Count, Field(le=65_536)]] | None = Field(
+        None,
+        min_length=1,
+        description="Batch sizes for the latency; default: 1 and 32. By default the whole evaluation takes a tenth of "
+        "the training's time or 30 s, whichever is more, with smaller batches and fewer pairs where that keeps it "
+        "in time.",
+    )
+    length: Length = 128
+    """Tokens per text for the latency, and the longest text for the quality."""
+    pairs: int | None = Field(None, ge=10, le=10_000_000)
+    """Sentence pairs for the agreement; default: 1,500, or fewer (see batch_sizes)."""
+    retrieval_pairs: int | None = Field(None, ge=10, le=1_000_000)
+    """Texts in the pool of the retrieval; default: 700, or fewer (see batch_sizes)."""
+    latency_seconds: float = Field(12.0, gt=0, le=600)
+    """Time for all latency measurements together."""
+    tasks: list[Name] | None = None
+    """Tasks to score a student with a task's head on; default: the development rows of its last labelled stage."""
+    data: Place | None = None
+    """Folder with these tasks' files; default: that of the last corpus of a named task, else the Hugging Face Hub."""
+    added = frozenset({"tasks", "data"})
+
+    @model_validator(mode="after")
+    def _data_of_tasks(self) -> EvaluationSpec:
+        if self.data is not None and self.tasks is None:
+            raise ValueError(
+                "data is the folder with the files of evaluation.tasks, but no tasks are named: leave it out"
+            )
+        return self
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _names_of_tasks(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [value]
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            return value
+        try:
+            return parse_tasks(",".join(value))
+        except LimbeckError as error:
+            raise ValueError(str(error)) from None

@@ -1,0 +1,149 @@
+"""Labelled rows of a recipe: those of tasks known by name, development rows, and the classes that number them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from transformers import PreTrainedConfig
+
+from limbeck.core.kinds import KINDS
+from limbeck.core.mistakes import explain
+from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
+from limbeck.corpus.sources import local_files
+from limbeck.corpus.store import FirstRows, read_first_rows
+from limbeck.errors import RecipeError
+from limbeck.evaluation.head_match import match_head
+from limbeck.evaluation.task_files import TRAIN
+from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.tasks import Columns, TaskDefinition
+
+_WAY_OUT = "rename the teacher's with teacher.classes"
+
+
+class Classifier(Protocol):
+    """A teacher, as far as its classes go."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Its configuration."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of its classes."""
+
+
+def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows | None]:
+    """The rows of a task that is known by name, and its development rows as far as there are any.
+
+    Raises:
+        RecipeError: for another kind than the task's.
+    """
+    assert task.name is not None
+    folder = None if corpus.data is None else Path(corpus.data).expanduser()
+    rows = TaskRows.of_task(task.name, TRAIN, folder)
+    definition = rows.definition
+    if definition.kind != task.kind:
+        raise RecipeError(
+            f"corpus.task: '{task.name}' is now of the kind {definition.kind}, but this recipe says "
+            f"{task.kind}; leave out kind."
+        )
+
+    files = tuple(corpus.development or ())
+    split = definition.development
+    if not split and files:
+        split = definition.task.select or "validation"
+    development = replace(rows, split=split or "", files=files)
+    if corpus.held_out or not development.is_there:
+        return rows, None
+    return rows, development
+
+
+def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str, ...]) -> TaskRows:
+    """The development rows of a task that the recipe itself describes.
+
+    Args:
+        corpus: The corpus, with `development`.
+        task: The columns.
+        labels: Names of the classes, in the order of their numbers.
+
+    Raises:
+        RecipeError: for columns that no task can have.
+    """
+    columns: dict[str, Any] = {"text": corpus.text_column}
+    for name in Columns.model_fields:
+        column = getattr(task, f"{name}_column", None)
+        if isinstance(column, str):
+            columns[name] = column
+    if task.document_columns is not None:
+        columns["documents"] = tuple(task.document_columns)
+    columns["label_columns"] = tuple(task.label_columns or ())
+
+    try:
+        definition = TaskDefinition(
+            name="development",
+            type=task.kind,
+            columns=Columns(**columns),
+            labels=labels,
+            files={"train": "rows", "validation": "rows"},  # Those of the corpus are read in their place.
+            no_answers=True,
+        )
+    except ValidationError as error:
+        raise RecipeError(f"corpus.development: {explain(error)}") from None
+    header = tuple(task.columns or ())
+    return TaskRows(definition, "validation", files=tuple(corpus.development or ()), header=header)
+
+
+def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False, queries: bool = False) -> FirstRows:
+    """Refuse development rows that are trained on, and files without the columns of the task, by their first rows.
+
+    Args:
+        settings: Of labelled rows.
+        place: Of the corpus in the recipe.
+        classes: See `read_first_rows`.
+        queries: See `read_first_rows`.
+
+    Raises:
+        LimbeckError: for either.
+    """
+    development = settings.development
+    if isinstance(development, TaskRows):
+        development_files = set(local_files(development.places()))
+        shared = [str(file) for file in local_files(settings.places) if file in development_files]
+        if shared:
+            raise RecipeError(
+                f"{place}.development: '{shared[0]}' has the same rows as the training set; give other rows, or "
+                "leave it out."
+            )
+    for rows in (settings.rows, development):
+        if isinstance(rows, TaskRows):
+            rows.check()
+    if settings.rows is not None:
+        return FirstRows()
+    return read_first_rows(settings, classes=classes, queries=queries)
+
+
+def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> LabelledSettings:
+    """Number the rows by the classes of a teacher.
+
+    Raises:
+        ModelError: if these are not the classes of the task that the rows are of.
+    """
+    labels = teacher.labels if KINDS[settings.task].has_classes else ()
+    rows, development = settings.rows, settings.development
+    if isinstance(rows, TaskRows):
+        match = match_head(teacher.title, teacher.config, rows.definition.task, way_out=_WAY_OUT)
+        classes = match.classes or ()
+        rows = replace(rows, classes=classes)
+        development = replace(development, classes=classes) if isinstance(development, TaskRows) else None
+    elif isinstance(development, TaskRows):
+        # Its rows are numbered as those to train on: by the teacher's own names.
+        definition = development.definition.model_copy(update={"labels": labels})
+        development = replace(development, definition=definition)
+    return settings.model_copy(update={"labels": labels, "rows": rows, "development": development})

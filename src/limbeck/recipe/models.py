@@ -1,0 +1,163 @@
+"""The models of a recipe: the teacher, the student, and what the student starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
+
+from limbeck.core.fields import Count, Grown, Name, Place, Whole, Width
+from limbeck.core.strict import Strict
+from limbeck.models.blueprint import depth_alone
+
+LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
+
+
+class TeacherSpec(Grown):
+    """The pretrained model that is distilled."""
+
+    model: Place
+    """A local folder, a Hub name, or package:NAME for a model inside a Python package."""
+    name: Name | None = None
+    """Its name in the model card, such as its Hub name; default: model."""
+    revision: Name | None = None
+    """Branch, tag or commit of a Hub model."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of the teacher's weights; auto: bfloat16 where training uses it."""
+    precision: Literal["int8"] | None = Field(
+        None,
+        description=(
+            "int8: quantise the linear maps of its layers, weights by output channel and activations by token in every "
+            "batch; for CPUs with VNNI. Faster where layers are wide, and the student learns slightly other numbers; "
+            "default: dtype."
+        ),
+    )
+    sharded: bool = Field(
+        False,
+        description=(
+            "Shard its layers over the processes, for a teacher that does not fit on one device; every layer is then "
+            "gathered for every batch."
+        ),
+    )
+    classes: dict[Name, Name] | None = Field(
+        None,
+        description=(
+            "Names for the classes of a classifier, such as {LABEL_0: entailment, LABEL_1: neutral}, where its "
+            "config.json names them differently from the data; the student is saved with the new names."
+        ),
+    )
+    added = frozenset({"classes", "precision"})
+
+    @model_validator(mode="after")
+    def _whole_where_quantised(self) -> Self:
+        if self.precision is not None and self.sharded:
+            raise ValueError("precision int8 is for CPUs, where nothing is sharded: leave out one of the two")
+        return self
+
+
+def model_alone(value: Any) -> Any:
+    """Return the keys of a teacher that is given by its name alone; for validators."""
+    return {"model": value} if isinstance(value, str) else value
+
+
+Teacher: TypeAlias = Annotated[TeacherSpec, BeforeValidator(model_alone, json_schema_input_type=TeacherSpec | str)]
+"""A teacher, or only its name."""
+
+
+class StageTeacherSpec(TeacherSpec):
+    """The teacher of one stage: another model, or the student of an earlier stage (a teacher assistant)."""
+
+    model: str = ""
+    """As teacher.model of the recipe; leave it out to name a stage."""
+    stage: str | None = None
+    """Name of an earlier stage whose student teaches here."""
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> StageTeacherSpec:
+        if bool(self.model) == (self.stage is not None):
+            raise ValueError("give either model (a folder or a name) or stage (an earlier stage), but not both")
+        if self.stage is not None and self.classes:
+            raise ValueError("classes renames those of a model; leave it out where stage is given")
+        return self
+
+
+class InitialiseSpec(Grown):
+    """What the student starts from."""
+
+    layers: LayerStrategy | list[Whole] = "random"
+    """random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6]."""
+    embeddings: Literal["auto", "copied", "projected", "random"] = "auto"
+    """The teacher's embeddings: copied, or projected onto their principal directions when narrower."""
+    narrow_by: Literal["weights", "activations"] | None = None
+    """What narrows copied layers: the teacher's weights, or its activations on random tokens; default: weights."""
+    checkpoint: Place | None = None
+    """An earlier student of the same shape to start from."""
+    added = frozenset({"narrow_by"})
+
+
+class ShapeSpec(Strict):
+    """A student's shape, every field by name."""
+
+    layers: int = Field(ge=1, le=1000)
+    """Number of Transformer blocks."""
+    hidden: Width
+    """Width of the hidden states."""
+    heads: Width | None = None
+    """Attention heads; default: 12 where that divides hidden, else hidden/64."""
+    ffn: int | None = Field(None, ge=1, le=4 * 65536)
+    """Width of the feed-forward layer; default: 4 x hidden."""
+    embedding: Width | None = None
+    """Width of factorised embeddings; default: hidden."""
+
+
+def shape_alone(value: Any) -> Any:
+    """Return the keys of a student that is given by its shape alone; for validators."""
+    by_name = isinstance(value, Mapping) and "layers" in value and "shape" not in value
+    return {"shape": value} if by_name or isinstance(value, int | str) else value
+
+
+def names_start(student: Mapping[str, Any]) -> bool:
+    """Return whether a student says what its layers start from."""
+    start = student.get("initialise")
+    return isinstance(start, Mapping) and bool({"layers", "checkpoint"} & set(start))
+
+
+class StudentSpec(Strict):
+    """The model that is made; in place of all this its shape may stand."""
+
+    shape: Count | str | ShapeSpec = Field(
+        description=(
+            '"layers x hidden" such as "6x384", a preset, or every field by name. A number alone stands for that many '
+            "of the teacher's layers, with its widths and heads; the student then starts from initialise.layers: ends, "
+            "unless another start is given."
+        ),
+    )
+    initialise: InitialiseSpec = Field(default_factory=InitialiseSpec)
+    """What the student starts from."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout while distilling; default: the teacher's. The saved student always has the teacher's."""
+    untrained: Literal["random", "teacher"] = Field(
+        "random",
+        description=(
+            "What the saved student holds in parameters that no stage trains and in embedding rows that no batch "
+            "reads: their start, or the teacher's values where shapes allow."
+        ),
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        given = shape_alone(value)
+        if not isinstance(given, Mapping) or (depth := depth_alone(given.get("shape"))) is None:
+            return validate(given)
+        start = given.get("initialise", {})
+        if isinstance(start, Mapping) and not names_start(given):
+            start = {**start, "layers": "ends"}
+        return validate({**given, "shape": depth, "initialise": start})
+
+
+Student: TypeAlias = Annotated[
+    StudentSpec, BeforeValidator(shape_alone, json_schema_input_type=StudentSpec | int | str)
+]
+"""A student, or only its shape."""

@@ -1,0 +1,136 @@
+"""Copies of labelled rows with other words: the models and files that they are made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from transformers import PreTrainedConfig
+
+from limbeck.core.fields import NONE
+from limbeck.corpus.settings import Augmentation, CorpusSettings, LabelledSettings, ModelName, RowAugmentationSpec
+from limbeck.errors import ModelError, RecipeError
+from limbeck.models.heads import check_has_head
+from limbeck.models.loading import load_config
+from limbeck.models.locating import check_not_pickled
+
+_VECTOR_FILES = (".txt", ".vec", ".gz", ".xz", ".zst")
+
+
+def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | None, seed: int) -> Augmentation:
+    """Find what rows are copied with; no weight is read.
+
+    Args:
+        spec: What the corpus says.
+        title: What messages call the stage's teacher.
+        teacher: The teacher; None where the run makes it.
+        seed: Of the run.
+
+    Raises:
+        LimbeckError: if a model or file is missing, or the model has no masked language model's head.
+    """
+    masked_lm = _find_model("masked_lm", spec.masked_lm, title, teacher)
+    if masked_lm is not None:
+        _check_proposes_words(masked_lm, title, is_given=spec.masked_lm is not None)
+
+    word_vectors: str | ModelName | None = _find_vector_file(spec.word_vectors)
+    if word_vectors is None:
+        word_vectors = _find_model("word_vectors", spec.word_vectors, title, teacher)
+        if word_vectors is not None:
+            _load_config("word_vectors", word_vectors)
+
+    return Augmentation(
+        copies=spec.copies,
+        probability=spec.probability,
+        candidates=spec.candidates,
+        masked_lm=masked_lm,
+        word_vectors=word_vectors,
+        context=spec.context,
+        seed=seed if spec.seed is None else spec.seed,
+    )
+
+
+_Key = Literal["masked_lm", "word_vectors"]
+
+
+def _find_model(key: _Key, name: str | None, title: str, teacher: ModelName | None) -> ModelName | None:
+    """The model that a key of an augmentation names; None for none."""
+    if name == NONE:
+        return None
+    if name in (None, "teacher"):
+        if teacher is None:
+            raise RecipeError(f"corpus.augment.{key} would be {title}, which this run makes: name a model, or {NONE}.")
+        return teacher
+    assert name is not None
+    check_not_pickled(name)
+    return name, None
+
+
+def _find_vector_file(name: str | None) -> str | None:
+    """The file of word vectors that `word_vectors` names; None where it names a model or nothing."""
+    if name in (None, "teacher", NONE):
+        return None
+    assert name is not None
+    file = Path(name).expanduser()
+    if file.is_file():
+        return str(file)
+    if file.suffix in _VECTOR_FILES:
+        raise RecipeError(
+            f"corpus.augment.word_vectors: there is no file '{name}'; give a text file of word vectors, or a model."
+        )
+    return None
+
+
+def _check_proposes_words(model: ModelName, title: str, *, is_given: bool) -> None:
+    """Refuse a model without a masked language model's head."""
+    name, _ = model
+    try:
+        check_has_head(name, _load_config("masked_lm", model), "masked_lm")
+    except ModelError as error:
+        if is_given:
+            raise RecipeError(f"corpus.augment.masked_lm: {error}") from None
+        raise RecipeError(
+            f"corpus.augment.masked_lm is missing, and the teacher '{title}' has no masked language model "
+            f"head: name a model with one, such as the model that the teacher was fine-tuned from, or {NONE} "
+            "to use only neighbours in word vectors."
+        ) from None
+
+
+def _load_config(key: _Key, model: ModelName) -> PreTrainedConfig:
+    name, revision = model
+    try:
+        return load_config(name, revision)
+    except ModelError as error:
+        raise RecipeError(f"corpus.augment.{key}: {error}") from None
+
+
+def summarise_copies(settings: CorpusSettings | LabelledSettings, *, labels: bool) -> str:
+    """A sentence about how rows are augmented; empty where they are not.
+
+    Args:
+        settings: Of the rows.
+        labels: Whether their labels are learned.
+    """
+    copies = settings.augment if isinstance(settings, LabelledSettings) else None
+    if copies is None:
+        return ""
+    replaced_by = []
+    if copies.masked_lm is not None:
+        name, _ = copies.masked_lm
+        replaced_by.append(f"proposals of {name}")
+    if isinstance(copies.word_vectors, str):
+        replaced_by.append(f"neighbours in {copies.word_vectors}")
+    elif copies.word_vectors is not None:
+        name, _ = copies.word_vectors
+        replaced_by.append(f"neighbours in {name}")
+
+    summary = (
+        f"{copies.copies} copies of each, words replaced with probability {copies.probability:g} by "
+        f"{' and '.join(replaced_by)}"
+    )
+    if labels:
+        summary += (
+            "; each copy keeps the label of its row, which this stage learns, though its new words may not fit "
+            "that label"
+        )
+    return summary
