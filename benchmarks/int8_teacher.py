@@ -58,7 +58,7 @@ from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.tokenizers import load_tokenizer
-from limbeck.training.teacher import TeacherReader
+from limbeck.training.teaching.live import TeacherReader
 
 RESULTS = Path(__file__).parent / "results" / "int8_teacher.jsonl"
 SHAPES = ((825, 768, 768), (825, 768, 3072), (825, 3072, 768), (1300, 384, 384), (1300, 384, 1536), (1300, 1536, 384))

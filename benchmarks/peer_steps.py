@@ -171,7 +171,8 @@ def _limbeck(setting: Setting, dtype: str) -> Side:
     from limbeck.methods.composition import Pairing
     from limbeck.methods.registry import METHODS
     from limbeck.models.families import shape_of
-    from limbeck.training.module import DistillationModule, freeze_unreached
+    from limbeck.training.freezing import freeze_unreached
+    from limbeck.training.module import DistillationModule
     from limbeck.version import __version__
 
     teacher = make_model("teacher", setting, dtype=getattr(torch, dtype), add_pooling_layer=False)

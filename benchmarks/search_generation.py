@@ -40,9 +40,11 @@ from limbeck.models.packing import send_batch
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
 from limbeck.search.genetic import draw_new
-from limbeck.training.cohort import CohortTrainer, StudentCohort
-from limbeck.training.guard import RandomStreams
-from limbeck.training.module import freeze_unreached, sum_units
+from limbeck.training.cohort import StudentCohort
+from limbeck.training.cohort_trainer import CohortTrainer
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.step_start import RandomStreams
+from limbeck.training.units import sum_units
 
 STUDENTS = 12
 

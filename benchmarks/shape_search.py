@@ -108,7 +108,7 @@ def make(corpus: str, work: Path) -> dict[str, Any]:
     from limbeck.search.architecture import ArchitectureSearch
     from limbeck.search.scores import loss_batches, taught_layers
     from limbeck.training.proxy import Proxy
-    from limbeck.training.students import make_student
+    from limbeck.training.student_maker import make_student
 
     work.mkdir(parents=True, exist_ok=True)
     search = ArchitectureSearch(ArchitectureRequest(ProxyRequest(load_recipe(recipe(corpus)), work, "shapes"), SIZES))

@@ -16,9 +16,9 @@ from benchmarks.chaos_inputs.scene import Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.core.files import read_json
-from limbeck.core.paths import MANIFEST
-from limbeck.training.checkpoints import newest_checkpoint, seal
-from limbeck.training.stage import DONE, load_finished
+from limbeck.training.checkpoints import newest_checkpoint
+from limbeck.training.finished_stage import DONE, load_finished
+from limbeck.training.seals import MANIFEST, seal
 from limbeck.training.trainer import WEIGHTS
 
 

@@ -22,10 +22,10 @@ from limbeck.comparison.cells import check_plan
 from limbeck.comparison.plan import load_plan
 from limbeck.comparison.run import COMPARISON
 from limbeck.core.folders import claim
+from limbeck.core.run_status import find_runs, status_of
 from limbeck.evaluation.grid import ResultsFile
 from limbeck.evaluation.output_folder import prepare_folder
 from limbeck.search.study import open_storage, prepare_search_folder
-from limbeck.training.record import find_runs, status_of
 
 
 def _json_garbage(random: Random) -> bytes:

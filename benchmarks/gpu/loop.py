@@ -25,7 +25,8 @@ from limbeck.benchmark.step import StepRequest, StepSetup, set_up_step
 from limbeck.corpus.batches import PadCollator
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.module import DistillationModule, freeze_unreached
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.module import DistillationModule
 from limbeck.training.trainer import DistillationTrainer
 
 FULL = StepRequest(teacher="12x768", student="6x384", batch=64, length=128, ragged=True, dtype="bfloat16")

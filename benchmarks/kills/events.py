@@ -18,7 +18,7 @@ from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import Reading
 from limbeck.evaluation.grid import ResultsFile
 from limbeck.evaluation.grid_summary import FINISHED
-from limbeck.training.record import Heartbeat
+from limbeck.training.heartbeat import Heartbeat
 
 
 class Event(NamedTuple):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import limbeck.api
-from limbeck.training.checkpoints import all_checkpoints, find_damage
+from limbeck.training.checkpoints import all_checkpoints
+from limbeck.training.seals import find_damage
 
 from .events import Event
 from .inputs import documents, write_model, write_text

@@ -16,9 +16,10 @@ from rich.console import Console
 from limbeck.api import distill
 from limbeck.core.folders import folder_lock
 from limbeck.core.paths import HEARTBEAT, LOCK, RUN_RECORD
+from limbeck.core.run_status import SILENT_AFTER, find_runs, status_of
 from limbeck.errors import OutputError
 from limbeck.training.callbacks import ProgressReporter
-from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of
+from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.trainer import DistillationTrainer
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -81,7 +82,7 @@ def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
 
 def test_where_locks_are_not_to_be_had_the_process_is_asked_for(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "run", "running")
-    monkeypatch.setattr("limbeck.training.record.is_locked", lambda folder: None)
+    monkeypatch.setattr("limbeck.core.run_status.is_locked", lambda folder: None)
     assert status_of(folder, NOW).status == "running", "of another host the record is believed"
     (folder / LOCK).write_text(json.dumps({"host": socket.gethostname(), "pid": 1, "started": 5.0}))
     assert status_of(folder, NOW).status == "dead", "the number is another process's now"
@@ -172,7 +173,7 @@ def test_a_real_run_lives_dies_goes_on_and_finishes(tiny_recipe):
 @pytest.mark.parametrize("main", [True, False], ids=["main", "another rank"])
 def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_path, monkeypatch, main):
     clock, writes = SimpleNamespace(now=100.0), []
-    record = "limbeck.training.record"
+    record = "limbeck.training.heartbeat"
     monkeypatch.setattr(f"{record}.time.monotonic", lambda: clock.now)
     monkeypatch.setattr(f"{record}.atomic_text", lambda path, text, durable: writes.append(json.loads(text)))
     heartbeat = Heartbeat(tmp_path, seconds_between=5.0)

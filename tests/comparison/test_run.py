@@ -10,7 +10,7 @@ import pytest
 
 import limbeck
 from limbeck.models.families import base_model
-from limbeck.training import students as training_students
+from limbeck.training import student_maker
 from tests.support.comparisons import STUDENT, TOKENS
 from tests.support.corpora import write_text
 
@@ -24,14 +24,14 @@ def fingerprint_of(model):
 
 def test_runs_have_one_corpus_and_one_start_whatever_the_method(plan, tmp_path, monkeypatch):
     starts = defaultdict(set)
-    original = training_students.make_student
+    original = student_maker.make_student
 
     def remembering(choice, head, teacher_head, load_teacher, seed):
         student, record = original(choice, head, teacher_head, load_teacher, seed)
         starts[str(choice.shape), seed].add(fingerprint_of(student))
         return student, record
 
-    monkeypatch.setattr(training_students, "make_student", remembering)
+    monkeypatch.setattr(student_maker, "make_student", remembering)
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     plan["corpus"]["sources"] = [str(write_text(tmp_path / "text", 20))]
     narrow = {"shape": {**STUDENT, "hidden": 24}, "initialise": {"layers": "last", "embeddings": "projected"}}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limbeck.corpus import MixSpec, RowMix
 from limbeck.corpus.mixing import draw_counts
-from limbeck.training.data import LengthGroupedSampler
+from limbeck.training.sampler import LengthGroupedSampler
 
 
 @pytest.mark.parametrize(

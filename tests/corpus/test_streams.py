@@ -10,7 +10,7 @@ import pytest
 
 from limbeck.corpus import Corpus, Document, Lane, MixSpec, readers
 from limbeck.errors import CorpusError
-from limbeck.training.data import training_rows
+from limbeck.training.rows import training_rows
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.models import tiny_tokenizer
 from tests.support.streams import ALONE, KINDS, build_text, hub_of, make_texts, stream, take, write_packed, write_texts

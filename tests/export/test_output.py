@@ -21,7 +21,7 @@ from limbeck.export.formats import FORMATS
 from limbeck.export.request import check_output, default_output
 from limbeck.models.loaded import open_model
 from limbeck.models.locating import locate_model
-from limbeck.training.checkpoints import save_weights
+from limbeck.training.weights import save_weights
 from tests.support.models import make_teacher, tiny_model, tiny_tokenizer
 from tests.support.students import sentence_student
 

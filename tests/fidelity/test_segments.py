@@ -13,7 +13,7 @@ from limbeck.models.families import embedding_tables
 from limbeck.models.narrowing import principal_directions
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.training.students import fill_rows
+from limbeck.training.untrained import fill_rows
 from tests.support.models import make_teacher, tiny_model
 from tests.support.training import elsewhere, student_of
 

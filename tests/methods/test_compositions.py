@@ -13,7 +13,7 @@ from limbeck.methods.composition import HeadGroups
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.models.families import shape_of
 from limbeck.objectives import OBJECTIVES
-from limbeck.training.module import HeadMaps, make_learned_map
+from limbeck.training.learned_maps import HeadMaps, make_learned_map
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import tiny_config
 

@@ -18,7 +18,7 @@ from transformers import (
 import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
-from limbeck.training.data import Loader
+from limbeck.training.loader import Loader
 from tests.support.methods import run_card, tiny_run, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.training import assert_equal, at_step, interrupt

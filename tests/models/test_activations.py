@@ -12,7 +12,7 @@ from limbeck.models import activations
 from limbeck.models.activations import Heads, best_factors, leading_directions, measure, narrow_norm
 from limbeck.models.families import blocks, families
 from limbeck.models.initialise import find_bases
-from limbeck.training.students import fill_rows
+from limbeck.training.untrained import fill_rows
 from tests.support import models as tiny
 from tests.support.models import start_student, tiny_model
 

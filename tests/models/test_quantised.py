@@ -13,7 +13,7 @@ from limbeck.models.families import blocks, depth
 from limbeck.models.packed_linear import PackedLinear
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.taps import StreamTap
-from limbeck.training.teacher import TeacherReader
+from limbeck.training.teaching.live import TeacherReader
 from tests.support.int8 import naive_linear, on_vnni
 from tests.support.models import ALL_FAMILIES, UNLISTED, tiny_config, tiny_model
 

@@ -17,7 +17,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.proxy import Proxy
 from limbeck.training.record import RunRecord
-from limbeck.training.teacher import compare_once
+from limbeck.training.vector_checks import compare_once
 from tests.support.commands import assert_one_line_error
 from tests.support.models import make_teacher
 from tests.support.recipes import recipe_of

@@ -28,7 +28,7 @@ from limbeck.models.streams import StreamKey
 from limbeck.report import card_parts, write_model_card
 from limbeck.report import model_card as text_of_card
 from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
-from limbeck.training.students import describe_layers
+from limbeck.training.layer_links import describe_layers
 from tests.golden.committed import read
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student

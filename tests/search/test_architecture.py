@@ -29,7 +29,7 @@ from limbeck.search.shape_space import (
 )
 from limbeck.search.workers import worker_key
 from limbeck.training.proxy import Proxy
-from limbeck.training.students import make_student
+from limbeck.training.student_maker import make_student
 from tests.support import shape_search
 from tests.support.known_search import sign_of_life
 from tests.support.models import make_teacher

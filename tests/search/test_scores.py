@@ -31,7 +31,8 @@ from limbeck.search.scores import (
     plain_copy,
 )
 from limbeck.training.proxy import Proxy
-from limbeck.training.students import make_student, save_student
+from limbeck.training.student_folder import save_student
+from limbeck.training.student_maker import make_student
 from tests.support import mapping_search
 from tests.support.corpora import write_text
 from tests.support.models import tiny_tokenizer

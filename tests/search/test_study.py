@@ -18,7 +18,7 @@ from limbeck.search import generation_rows, open_study, run_search
 from limbeck.search import study as study_room
 from limbeck.search.engine import proxy_identity
 from limbeck.search.study import open_storage
-from limbeck.training.run import build_corpora
+from limbeck.training.corpora import build_corpora
 from tests.support.comparisons import write_teacher
 from tests.support.corpora import write_text
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, open_known, sampler

@@ -11,8 +11,8 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import engine
 from limbeck.search.requests import ProxyRequest
+from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Trained
-from limbeck.training.run import build_corpora
 
 STEPS = 30
 

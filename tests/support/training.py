@@ -21,7 +21,8 @@ from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
 from limbeck.recipe.model_choices import needed_head
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.module import DistillationModule, freeze_unreached
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.module import DistillationModule
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.models import tiny_config, tiny_model
 

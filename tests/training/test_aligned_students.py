@@ -33,7 +33,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run, summarise
 from limbeck.training.module import DistillationModule
 from limbeck.training.proxy import Proxy
-from limbeck.training.students import finished_head
+from limbeck.training.student_folder import finished_head
 from tests.support.models import make_teacher, tiny_batch, tiny_model
 from tests.support.training import assert_equal, at_step, interrupt
 from tests.training.conftest import make_recipe

@@ -12,9 +12,10 @@ import torch
 from safetensors import safe_open
 
 import limbeck
-from limbeck.core.paths import MANIFEST
 from limbeck.training import checkpoints
 from limbeck.training.checkpoints import STAGING
+from limbeck.training.seals import MANIFEST, file_damage, find_damage, seal
+from limbeck.training.weights import load_weights, save_weights
 from tests.support.models import tiny_model
 from tests.support.training import assert_ends_like, assert_equal, elsewhere, kill_at, log_of, record_of, stage_folder
 from tests.training.conftest import refused
@@ -25,7 +26,7 @@ def write_checkpoint(folder, step, content="weights"):
     (grown / "parts").mkdir(parents=True)
     (grown / "model.safetensors").write_text(content)
     (grown / "parts" / "optimizer.pt").write_text("moments")
-    checkpoints.seal(grown, {"step": step})
+    seal(grown, {"step": step})
     return checkpoints.publish(grown, folder)
 
 
@@ -39,7 +40,7 @@ def test_a_checkpoint_appears_whole(tmp_path):
     manifest = json.loads((found / MANIFEST).read_text())
     assert manifest["step"] == 3
     assert set(manifest["files"]) == {"model.safetensors", "parts/optimizer.pt"}
-    assert checkpoints.find_damage(found) is None
+    assert find_damage(found) is None
 
 
 #: By what is said of them, names that a manifest lists.
@@ -181,7 +182,7 @@ def test_a_pickle_with_code_is_not_run(killed, tmp_path, monkeypatch, name):
     assert (checkpoint / name).is_file()
     torch.save({"state": Bomb()}, checkpoint / name)
     (checkpoint / MANIFEST).unlink()
-    checkpoints.seal(checkpoint, {"step": 4})
+    seal(checkpoint, {"step": 4})
     with refused("checkpoint-4' cannot be resumed: Weights only load failed"):
         limbeck.distill(killed, resume=True)
     assert not (tmp_path / "exploded").exists()
@@ -208,7 +209,7 @@ def test_a_finished_stage_that_is_damaged_is_trained_again(recipe, whole, capsys
     Path(recipe["output"], "run.json").write_text(json.dumps({**record_of(recipe), "status": "running"}))
     again = assert_ends_like(recipe, whole)
     assert "is damaged, so it is trained again: 'model.safetensors' has" in capsys.readouterr().out
-    assert checkpoints.file_damage(weights, again.record["stages"][0]["weights"]) is None
+    assert file_damage(weights, again.record["stages"][0]["weights"]) is None
 
 
 @pytest.mark.slow
@@ -234,11 +235,11 @@ def test_a_schedule_that_follows_the_held_out_loss_is_resumed(recipe, tmp_path):
 def test_weights_that_share_memory_are_written_once_and_read_back(tmp_path):
     model, other = (tiny_model("bert", head="masked_lm", seed=seed) for seed in (0, 5))
     path = tmp_path / "model.safetensors"
-    checkpoints.save_weights(model, path, None)
+    save_weights(model, path, None)
     with safe_open(path, "pt") as weights:
         assert weights.metadata() == {"format": "pt"}, "names of the others, in an order that no process repeats"
         names = set(weights.keys())
     assert names == {name for name, _ in model.named_parameters()} | {name for name, _ in model.named_buffers()} & names
     assert names < set(model.state_dict())
-    checkpoints.load_weights(other, path)
+    load_weights(other, path)
     assert_equal(other.state_dict(), model.state_dict())

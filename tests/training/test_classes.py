@@ -14,8 +14,8 @@ import limbeck
 from limbeck.errors import CorpusError, ModelError, RecipeError
 from limbeck.export import ExportRequest, export_model
 from limbeck.objectives import OBJECTIVES
-from limbeck.training.run import build_corpora
-from limbeck.training.stage import weigh_classes
+from limbeck.training.class_counts import weigh_classes
+from limbeck.training.corpora import build_corpora
 from tests.support.models import make_teacher
 from tests.support.recipes import recipe_of
 

@@ -105,7 +105,7 @@ def test_moments_in_bfloat16_are_rounded_for_each_student_as_alone(tiny_recipe, 
 
 
 def test_the_teacher_runs_once_a_batch(tiny_recipe, monkeypatch):
-    from limbeck.training.teacher import TeacherReader
+    from limbeck.training.teaching.live import TeacherReader
 
     batches = []
     read = TeacherReader.read

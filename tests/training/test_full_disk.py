@@ -14,14 +14,20 @@ from limbeck.core import files
 from limbeck.core.paths import HEARTBEAT
 from limbeck.core.records import base
 from limbeck.errors import OutputError, TrainingError
-from limbeck.training import checkpoints, record
-from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
+from limbeck.training import checkpoints, heartbeat, seals, stage, trainer
+from limbeck.training.checkpoints import newest_checkpoint
+from limbeck.training.disk_failures import disk_problem, loading, saving
 from tests.support.together import together
 from tests.support.training import assert_ends_like, failing_after, full, stage_folder
 
 SLOW = pytest.mark.slow
-#: The functions of `checkpoints` that fail.
-PLACES = {"manifest": "atomic_text", "model": "save_weights", "sync": "seal", "rename": "publish"}
+#: The functions that fail, each where it is called.
+PLACES = {
+    "manifest": (seals, "atomic_text"),
+    "model": (trainer, "save_weights"),
+    "sync": (checkpoints, "seal"),
+    "rename": (checkpoints, "publish"),
+}
 
 
 @pytest.mark.parametrize(
@@ -36,8 +42,8 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
         if place == "optimizer":
             patch.setattr(torch, "save", failing_after(4, torch.save, torn))
         else:
-            name = PLACES[place]
-            patch.setattr(checkpoints, name, failing_after(1, getattr(checkpoints, name), full))
+            owner, name = PLACES[place]
+            patch.setattr(owner, name, failing_after(1, getattr(owner, name), full))
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
             limbeck.distill(recipe)
     message = str(caught.value)
@@ -55,7 +61,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
 def test_a_disk_that_fills_up_elsewhere(recipe, whole, monkeypatch, place):
     with monkeypatch.context() as patch:
         if place == "finish":
-            patch.setattr(checkpoints, "save_weights", full)
+            patch.setattr(stage, "save_weights", full)
         elif place == "student":
             from limbeck.training import run
 
@@ -71,7 +77,7 @@ def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
     def full_for_heartbeats(path, text, **options):
         (full if path.name == HEARTBEAT else files.atomic_text)(path, text, **options)
 
-    monkeypatch.setattr(record, "atomic_text", full_for_heartbeats)
+    monkeypatch.setattr(heartbeat, "atomic_text", full_for_heartbeats)
     assert limbeck.distill(recipe).record["status"] == "finished"
 
 

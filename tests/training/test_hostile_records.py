@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from limbeck.core.files import read_json
+from limbeck.core.run_status import find_runs, status_of
 from limbeck.errors import OutputError
-from limbeck.training.record import RunRecord, find_runs, status_of
+from limbeck.training.record import RunRecord
 
 STRANGE: list[Any] = [
     None, True, 3, 1e308, 10**30, "", [], {}, [1], {"a": 1}, float("nan"), float("inf"), "\x1b[2J\n", "[/]"

@@ -17,9 +17,10 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run, summarise
 from limbeck.report.run import provenance_blocks
 from limbeck.training.callbacks import ProgressReporter
-from limbeck.training.data import LengthGroupedSampler, SharedBatches
+from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Proxy
-from limbeck.training.run import build_corpora
+from limbeck.training.sampler import LengthGroupedSampler
+from limbeck.training.shared_batches import SharedBatches
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.streams import make_texts, write_texts
 from tests.support.training import (

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 import limbeck
-from limbeck.core.paths import LOG, MANIFEST
+from limbeck.core.paths import LOG
+from limbeck.core.run_status import status_of
 from limbeck.training.callbacks import LiveLog
-from limbeck.training.checkpoints import seal
-from limbeck.training.record import Heartbeat, status_of
+from limbeck.training.heartbeat import Heartbeat
+from limbeck.training.seals import MANIFEST, seal
 from limbeck.training.trainer import PROGRESS
 from tests.support.training import assert_ends_like, log_of, stage_folder, without_clocks
 

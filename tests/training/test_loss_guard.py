@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.errors import TrainingError
 from limbeck.recipe.stages import GuardSpec
-from limbeck.training import guard as bad_batch
 from limbeck.training import stage
-from limbeck.training.guard import WINDOW, LossGuard, takes_flag
+from limbeck.training.loss_guard import WINDOW, LossGuard, save_bad_batch
 from limbeck.training.module import DistillationModule
+from limbeck.training.step_start import takes_flag
 from limbeck.training.trainer import DistillationTrainer
 from tests.support import training as support
 
@@ -246,13 +246,13 @@ def test_too_many_in_a_row_stop_the_run_and_a_resumed_one_may_allow_more(recipe,
 
 def test_no_more_than_twenty_batches_are_saved(tmp_path):
     batch = [{"input_ids": torch.arange(4)[None], "task": "none"}, {"input_ids": torch.arange(2)[None]}]
-    saved = [bad_batch.save_bad_batch(tmp_path, step, batch, "x") for step in range(1, 25)]
+    saved = [save_bad_batch(tmp_path, step, batch, "x") for step in range(1, 25)]
     assert [path is None for path in saved] == [False] * 20 + [True] * 4
-    assert bad_batch.save_bad_batch(tmp_path, 3, batch, "x") == saved[2], "met again by a resumed run"
+    assert save_bad_batch(tmp_path, 3, batch, "x") == saved[2], "met again by a resumed run"
     assert sorted(load_file(saved[0])) == ["0.input_ids", "1.input_ids"]
-    assert bad_batch.save_bad_batch(tmp_path / "a", 1, [{}], "x") is None
+    assert save_bad_batch(tmp_path / "a", 1, [{}], "x") is None
     (tmp_path / "b").write_text("a file")
-    assert bad_batch.save_bad_batch(tmp_path / "b", 1, batch, "x") is None
+    assert save_bad_batch(tmp_path / "b", 1, batch, "x") is None
 
 
 def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):

@@ -22,17 +22,11 @@ from limbeck.models.packed_linear import PackedLinear
 from limbeck.models.packed_rows import Packing, RowStreams, rows_of_tokens
 from limbeck.models.packing import plan_packing
 from limbeck.models.streams import StreamKey
-from limbeck.training.data import LengthGroupedSampler
-from limbeck.training.module import (
-    FILLER,
-    UNITS,
-    DistillationModule,
-    ReadRows,
-    count_units,
-    freeze_unreached,
-    read_ranges,
-    write_ranges,
-)
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.module import DistillationModule
+from limbeck.training.read_rows import ReadRows, read_ranges, write_ranges
+from limbeck.training.sampler import LengthGroupedSampler
+from limbeck.training.units import FILLER, UNITS, count_units
 from tests.objectives import reference
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import ALL_FAMILIES, FAMILIES, tiny_config, tiny_model

@@ -9,8 +9,8 @@ from limbeck.corpus.batches import PadCollator
 from limbeck.kernels import varlen_attention
 from limbeck.models import packing
 from limbeck.recipe.stages import GuardSpec
-from limbeck.training.guard import LossGuard
-from limbeck.training.module import sum_units
+from limbeck.training.loss_guard import LossGuard
+from limbeck.training.units import sum_units
 from tests.support.training import make_module, make_rows
 
 META = torch.device("meta")

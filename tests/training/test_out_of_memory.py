@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.errors import TrainingError
 from limbeck.training import stage
-from limbeck.training.guard import BatchSplitter, is_out_of_memory
 from limbeck.training.module import DistillationModule
+from limbeck.training.out_of_memory import BatchSplitter, is_out_of_memory
 from tests.support import training as support
 from tests.support.models import make_teacher
 

@@ -23,8 +23,9 @@ from limbeck.recipe.plan import plan_run
 from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
 from limbeck.search.requests import ProxyRequest
 from limbeck.training.cohort import StudentCohort
+from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Proxy, follow_proxy
-from limbeck.training.run import build_corpora, load_tokenizer_of
+from limbeck.training.run import load_tokenizer_of
 from tests.support.methods import tiny_run, write_rows
 from tests.support.models import make_teacher
 from tests.support.together import distil, together

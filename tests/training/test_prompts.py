@@ -20,9 +20,9 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise
-from limbeck.training.data import training_rows
 from limbeck.training.module import student_inputs
-from limbeck.training.teacher import TeacherReader
+from limbeck.training.rows import training_rows
+from limbeck.training.teaching.live import TeacherReader
 from tests.support.models import HIDDEN, make_teacher, save_folder, tiny_model
 from tests.support.recipes import recipe_of
 from tests.support.training import assert_ends_like, elsewhere, kill_at, record_of

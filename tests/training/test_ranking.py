@@ -18,8 +18,8 @@ from limbeck.evaluation.tasks import TaskDefinition
 from limbeck.models.heads import head_of, kind_of_value
 from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer
-from limbeck.training.data import Loader
-from limbeck.training.module import count_units
+from limbeck.training.loader import Loader
+from limbeck.training.units import count_units
 from tests.support.methods import tiny_run, write_queries
 from tests.support.models import save_folder, tiny_model
 from tests.support.training import assert_equal, at_step, interrupt

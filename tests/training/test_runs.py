@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 import limbeck
 from limbeck.core.paths import HEARTBEAT
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
-from limbeck.training.record import Heartbeat
+from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.stage import StageTraining
 from tests.support import training as support
 from tests.support.models import make_teacher

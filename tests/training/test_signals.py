@@ -13,7 +13,7 @@ from limbeck import distill
 from limbeck.errors import Preempted
 from limbeck.training import run as run_module
 from limbeck.training import stage
-from limbeck.training.guard import InterruptSaver, Terminated, terminable
+from limbeck.training.signals import InterruptSaver, Terminated, terminable
 from tests.support.training import assert_ends_like, at_step, elsewhere, log_of, record_of, send, stage_folder
 
 

@@ -16,7 +16,8 @@ from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.report.run import provenance_blocks
-from limbeck.training.data import StreamLoader, training_rows
+from limbeck.training.rows import training_rows
+from limbeck.training.stream_loader import StreamLoader
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.streams import ALONE, make_texts, stream, write_texts
 from tests.support.training import assert_ends_like, elsewhere, kill_at, log_of, record_of, without_clocks

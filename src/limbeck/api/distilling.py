@@ -150,8 +150,9 @@ def distill(
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
     from limbeck.models.quiet import quiet
     from limbeck.recipe.plan import plan_run
+    from limbeck.training.endings import endings_recorded
     from limbeck.training.record import RunRecord
-    from limbeck.training.run import Run, endings_recorded
+    from limbeck.training.run import Run
 
     plan = on_all_ranks(lambda: plan_run(checked))
     tell_reasons(checked, console)

@@ -40,10 +40,12 @@ from limbeck.recipe.plan import plan_run
 from limbeck.recipe.stage_plan import MASKED_SHARE
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.recipe.training_fields import DEFAULTS, keeps_bfloat16_moments
-from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached, sum_units
-from limbeck.training.stage import label_kind
-from limbeck.training.teacher import TeacherReader
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.module import DistillationModule
+from limbeck.training.stage_rows import label_kind
+from limbeck.training.teaching.live import TeacherReader
 from limbeck.training.trainer import DistillationTrainer
+from limbeck.training.units import UNITS, count_units, sum_units
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table, console
 from limbeck.core.escaping import one_line
 
 if TYPE_CHECKING:
-    from limbeck.training.record import RunStatus
+    from limbeck.core.run_status import RunStatus
 
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
 
@@ -38,7 +38,7 @@ def status(
 
     The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or silent.
     """
-    from limbeck.training.record import find_runs, status_of
+    from limbeck.core.run_status import find_runs, status_of
 
     if portable:
         _print_needs(find_runs(folders), as_json)
@@ -65,7 +65,7 @@ def _print_needs(folders: Sequence[Path], as_json: bool) -> None:
     from rich.filesize import decimal
 
     from limbeck.core import records
-    from limbeck.training.output_folder import needs_of
+    from limbeck.training.run_needs import needs_of
 
     shown = []
     for folder in folders:

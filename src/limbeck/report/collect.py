@@ -11,11 +11,11 @@ from typing import Any
 from limbeck.core import blocks, studies
 from limbeck.core.paths import LAYER_COSINES, RECIPE, STAGES
 from limbeck.core.records import PlannedStage, Run, Stage, load
+from limbeck.core.run_status import status_of
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.report import findings
 from limbeck.search.requests import JOURNAL
-from limbeck.training.record import status_of
 
 RUN, COMPARISON, SEARCH = Run.FILE, studies.Comparison.FILE, studies.Search.FILE
 EVALUATION = studies.EvaluationRequest.FILE

@@ -14,10 +14,10 @@ from limbeck.core.blocks import NOTHING, Facts, Table, duration
 from limbeck.core.files import read_json
 from limbeck.core.paths import LOG, short_model_name
 from limbeck.core.records import PlannedStage, Run, Stage
+from limbeck.core.run_status import RunStatus
 from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest, Search
 from limbeck.report.plots import Point
 from limbeck.report.quality import metric_name
-from limbeck.training.record import RunStatus
 
 # The course of a stage: its log as curves, thinned to what a figure can show.
 

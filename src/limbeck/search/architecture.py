@@ -31,9 +31,9 @@ from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy, taught_layers
 from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
-from limbeck.training.cohort import Cut
+from limbeck.training.cohort_trainer import Cut
 from limbeck.training.proxy import Trained
-from limbeck.training.students import make_student
+from limbeck.training.student_maker import make_student
 
 SHAPE, PARAMETERS, LATENCY, LOSS, STEPS = "shape", "parameters", "latency", "loss", "steps"
 REFUSED = "refused"

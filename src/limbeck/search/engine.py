@@ -47,7 +47,7 @@ from limbeck.search.study import (
     shown,
 )
 from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, searched_together, sign_of_life
-from limbeck.training.cohort import Cut
+from limbeck.training.cohort_trainer import Cut
 from limbeck.training.proxy import Proxy, Trained
 
 TRAINING_SECONDS = "training_seconds"

@@ -22,9 +22,9 @@ from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.models.blueprint import build_student
 from limbeck.models.streams import OF_OUTPUT
 from limbeck.recipe.plan import RunPlan
-from limbeck.training.module import Learned
+from limbeck.training.learned_maps import Learned
 from limbeck.training.proxy import Proxy
-from limbeck.training.students import finished_head, save_student
+from limbeck.training.student_folder import finished_head, save_student
 
 Scores = dict[str, float]
 """By name, in percent; more is better."""

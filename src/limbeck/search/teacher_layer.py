@@ -30,7 +30,7 @@ from limbeck.search import engine
 from limbeck.search import scores as scoring
 from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.study import shown
-from limbeck.training import cohort, proxy
+from limbeck.training import cohort_trainer, proxy
 
 OPTION = "teacher_layer"
 RESULT = "result"
@@ -238,7 +238,7 @@ class TeacherLayerSearch(engine.Search):
         """Return the recipe that reads its layer."""
         return self.plans[candidate.row.layer]
 
-    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort.Cut]:
+    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort_trainer.Cut]:
         """Drop the lower candidates after every round but the last."""
         return {end: partial(self._drop, candidates, end, left) for (_, end), (left, _) in pairwise(self.rounds)}
 

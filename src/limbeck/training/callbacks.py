@@ -13,7 +13,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from limbeck.core import progress, records
 from limbeck.core.files import atomic_text
 from limbeck.core.paths import LOG
-from limbeck.training.record import Heartbeat, log_lines
+from limbeck.training.heartbeat import Heartbeat
+from limbeck.training.log_file import log_lines
 
 _COLUMNS = (
     "{task.completed}/{task.total}",

@@ -14,10 +14,10 @@ from limbeck.evaluation import compare_models, encode, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.evaluation import EvaluationSpec
-from limbeck.training.data import AnyCorpus
 from limbeck.training.development import measure_tasks, measures_tasks
+from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
-from limbeck.training.stage import label_kind
+from limbeck.training.stage_rows import label_kind
 
 
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:

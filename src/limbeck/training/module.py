@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_gather
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
@@ -17,253 +15,20 @@ from limbeck.core import IGNORED_LABEL, ranks
 from limbeck.corpus.batches import SKIPPED, TEACHER_IDS, TEACHER_MASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Term
-from limbeck.models.families import embedding_tables, family_of
+from limbeck.models.families import embedding_tables
 from limbeck.models.packed_rows import rows_of_tokens
-from limbeck.models.packing import padded_batch_positions
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.tap_points import attach_linear_maps
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, LossTerm
-from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
-from limbeck.objectives.terms import count_groups, same_group
-from limbeck.training.teacher import TeacherReader
-
-# The weights of both models' layers in earth mover's distances; they belong to the run and are resumed with it.
-
-
-class LayerWeights(nn.Module):
-    """Weights that start equal, and after each training batch follow the costs of its distances.
-
-    Several distances, of hidden states and of attention, share one pair of weights: the mean of the updates by each,
-    as in the code of BERT-EMD's authors (see `limbeck.objectives.earth_mover`).
-
-    Args:
-        student: Layers of the student.
-        teacher: Layers of the teacher.
-        temperature: Of the cost attention; None keeps the weights equal.
-    """
-
-    student: Tensor
-    teacher: Tensor
-
-    def __init__(self, student: int, teacher: int, temperature: float | None) -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.register_buffer("student", uniform_weights(student))
-        self.register_buffer("teacher", uniform_weights(teacher))
-
-    @torch.no_grad()
-    def update(self, distances: Sequence[EmdTerm]) -> None:
-        """Move the weights after a batch."""
-        if self.temperature is None or not distances:
-            return
-        found = [
-            cost_attention(term.costs, term.flow, self.student, self.teacher, temperature=self.temperature)
-            for term in distances
-        ]
-        self.student.copy_(torch.stack([student for student, _ in found]).mean(0))
-        self.teacher.copy_(torch.stack([teacher for _, teacher in found]).mean(0))
-
-
-def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
-    """Make the weights that the terms over layers share; None where there is no such term."""
-    over_layers = [term for term in terms if OBJECTIVES[term.objective].takes_layers]
-    if not over_layers:
-        return None
-    term = over_layers[0]
-    streams = OBJECTIVES[term.objective].student_streams
-    return LayerWeights(len(term.student) // streams, len(term.teacher) // streams, term.cost_attention)
-
-
-# The run's learned maps: linear, without bias, so that zero stays zero, as the papers' W.
-#
-# They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's
-# layers is then near it from the first step, where a random map would first have to be learned away. The papers do
-# not say how theirs start. A map that the student keeps starts by least squares on its text (`start_maps`).
-
-
-class HeadMaps(nn.Module):
-    """One map for every relation head: the projections of `direct_mse`.
-
-    Args:
-        heads: Relation heads R.
-        inputs: Width of a student's head.
-        outputs: Width of a teacher's head.
-    """
-
-    def __init__(self, heads: int, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.eye(inputs, outputs).repeat(heads, 1, 1))
-
-
-def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
-    """Make the module of a learned map."""
-    if spec.heads is not None:
-        return HeadMaps(spec.heads, spec.inputs // spec.heads, spec.outputs // spec.heads)
-    learned = nn.Linear(spec.inputs, spec.outputs, bias=spec.bias)
-    nn.init.eye_(learned.weight)
-    if spec.bias:
-        nn.init.zeros_(learned.bias)
-    return learned
-
-
-def kept_maps(terms: Iterable[Term]) -> dict[str, LearnedMap]:
-    """Return the maps that the student of these terms keeps, by name."""
-    maps = ((term.map_name, term.learned_map) for term in terms)
-    return {name: learned for name, learned in maps if learned is not None and learned.kept}
-
-
-_RIDGE = 1e-3
-Learned: TypeAlias = tuple[Sequence[Term], Mapping[str, Tensor]]
-"""The terms of a trained stage, and the weights that it leaves beside its student's."""
-STUDENT_WEIGHTS = "student."
-"""Prefix of the student's weights in the state of a `DistillationModule`; all others are a run's learned maps."""
-
-
-def map_arguments(learned: nn.Module | None) -> dict[str, Any]:
-    """Return the keyword under which an objective takes a learned map: `projection`, or `projections` of its heads."""
-    if learned is None:
-        return {}
-    return {"projections": learned.weight} if isinstance(learned, HeadMaps) else {"projection": learned}
-
-
-# What terms that couple the samples of a batch need of the other ranks: their rows, or sums over them.
-
-
-def gather_rows(rows: Tensor) -> Tensor:
-    """Join the rows of all ranks along dimension 0; gradients flow back to the rank they belong to.
-
-    Every rank must hold the same number of rows, as its data loader sees to.
-
-    Args:
-        rows: `[B, ...]` of this rank.
-
-    Returns:
-        `[ranks * B, ...]`; the input itself without distribution.
-    """
-    if not _shares_batches():
-        return rows
-    return torch.cat(list(all_gather(rows.contiguous())), dim=0)
-
-
-def sum_over_ranks(values: Tensor) -> Tensor:
-    """Sum a tensor of equal shape over all ranks, without gradient; the input itself without distribution."""
-    if not _shares_batches():
-        return values
-    summed = values.detach().clone()
-    torch.distributed.all_reduce(summed)
-    return summed
-
-
-def _shares_batches() -> bool:
-    found = torch.distributed
-    return found.is_available() and found.is_initialized() and found.get_world_size() > 1
-
-
-# Units: what the counts of a batch are proportional to, known before its first backward.
-
-
-UNITS = ("token", "sample", "label", "pair", "group")
-FILLER = "filler"
-"""Key of a batch that only keeps a process in step with the others: it counts nothing."""
-
-
-def count_units(batch: Mapping[str, Any]) -> Tensor:
-    """Count the valid tokens, samples, labelled positions, pairs of valid tokens and groups of samples of a batch.
-
-    Args:
-        batch: `attention_mask` `[B, L]`, and `labels` and `groups` where there are any.
-
-    Returns:
-        Float64 `[5]` in the order of `UNITS`, on the batch's device: no host sync.
-    """
-    mask: Tensor = batch["attention_mask"]
-    if FILLER in batch:
-        return mask.new_zeros(len(UNITS), dtype=torch.float64)
-    labels, groups = batch.get("labels"), batch.get("groups")
-    zero = mask.new_zeros((), dtype=torch.float64)
-    return torch.stack(
-        [
-            mask.sum(dtype=torch.float64),
-            zero + mask.shape[0],
-            zero if labels is None else labels.ne(IGNORED_LABEL).sum(dtype=torch.float64),
-            mask.sum(1, dtype=torch.float64).square().sum(),
-            zero if groups is None else zero + count_groups(same_group(groups, mask)),
-        ]
-    )
-
-
-def sum_units(batches: Iterable[Mapping[str, Any]]) -> Tensor:
-    """Add up the units of several batches."""
-    return torch.stack([count_units(batch) for batch in batches]).sum(0)
-
-
-# Rows of embedding tables that the batches of a stage read: a table is trained as a whole only if all are.
-
-
-def write_ranges(rows: NDArray[np.bool_]) -> str:
-    """Write the rows of a table that are true as ranges, such as `0-98,103`."""
-    edges = np.flatnonzero(np.diff(np.pad(rows, 1).astype(np.int8))).tolist()
-    pairs = zip(edges[::2], edges[1::2], strict=True)
-    return ",".join(str(first) if end - first == 1 else f"{first}-{end - 1}" for first, end in pairs)
-
-
-def read_ranges(text: str, rows: int) -> NDArray[np.bool_]:
-    """Read what `write_ranges` wrote of a table with so many rows."""
-    found = np.zeros(rows, dtype=np.bool_)
-    for part in text.split(",") if text else ():
-        first, _, last = part.partition("-")
-        found[int(first) : int(last or first) + 1] = True
-    return found
-
-
-class ReadRows:
-    """Notes which rows of a student's embedding tables training batches read: tokens, positions and segments.
-
-    A row is read where a real token has its id, its position or its segment, whatever masking or replacing put there.
-    Padding reads none. The notes stay on the device: no step waits for them.
-
-    Args:
-        student: The student, or one of many that read the same batches.
-    """
-
-    def __init__(self, student: PreTrainedModel) -> None:
-        config = student.config
-        self._padding = config.pad_token_id if family_of(config).padded_positions else None
-        # One row more, which padding reads: no shape depends on the batch.
-        self._read = {
-            kind: torch.zeros(table.module.num_embeddings + 1, dtype=torch.bool)
-            for kind, table in embedding_tables(student).items()
-        }
-
-    def move(self, device: torch.device) -> None:
-        """Place the notes where the batches are."""
-        self._read = {kind: read.to(device) for kind, read in self._read.items()}
-
-    def note(self, batch: Mapping[str, Any]) -> None:
-        """Note the rows that a batch reads; arguments as of `count_units`, with `input_ids` and `token_type_ids`."""
-        if FILLER in batch:
-            return
-        ids, valid = batch["input_ids"], batch["attention_mask"].bool()
-        rows = {"tokens": ids, "positions": padded_batch_positions(ids, self._padding)}
-        rows["segments"] = batch.get("token_type_ids", torch.zeros_like(ids))
-        for kind, read in self._read.items():
-            read.index_fill_(0, torch.where(valid, rows[kind], len(read) - 1).flatten(), True)
-
-    def merge(self) -> None:
-        """Join the notes of all processes; every process has to do it."""
-        self._read = {kind: sum_over_ranks(read.int()) > 0 for kind, read in self._read.items()}
-
-    def unread(self) -> dict[str, str]:
-        """Return the rows of each kind that were not read, as ranges."""
-        return {kind: write_ranges(~read[:-1].cpu().numpy()) for kind, read in self._read.items()}
-
-    def load(self, unread: Mapping[str, str] | None) -> None:
-        """Take up what `unread` returned; None, of an older checkpoint, stands for notes that all rows were read."""
-        for kind, read in self._read.items():
-            found = read_ranges((unread or {}).get(kind, ""), len(read) - 1)
-            read[:-1] = torch.from_numpy(~found).to(read.device)
+from limbeck.objectives.earth_mover import EmdTerm
+from limbeck.training.gathering import gather_rows, sum_over_ranks
+from limbeck.training.layer_weights import make_layer_weights
+from limbeck.training.learned_maps import RIDGE, STUDENT_WEIGHTS, Learned, kept_maps, make_learned_map, map_arguments
+from limbeck.training.read_rows import ReadRows, write_ranges
+from limbeck.training.teaching.live import TeacherReader
+from limbeck.training.units import FILLER
 
 
 class DistillationModule(nn.Module):
@@ -514,7 +279,7 @@ class DistillationModule(nn.Module):
             found, size = ranks.broadcast(products[term.name]), learned.in_features + bias
             own, other = found[:size, :size], found[:size, width + 1 :]
             penalty = torch.zeros(size, dtype=own.dtype)
-            penalty[:width] = _RIDGE * own.diagonal()[:width].mean()
+            penalty[:width] = RIDGE * own.diagonal()[:width].mean()
             solved = torch.linalg.solve(own + penalty.diag(), other)
             learned.weight.copy_(solved[:width].T)
             if bias:
@@ -555,38 +320,3 @@ def student_inputs(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a batch the module takes."""
     return {name: value for name, value in batch.items() if name != FILLER}
-
-
-# Parameters that a stage gives no gradient: found by asking autograd, then kept out of optimizer and reducer.
-
-
-def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
-    """Freeze the parameters that no term reaches, and return the names of those of the student.
-
-    A forward and a backward on a small batch tell exactly which they are, whatever the family: for example the
-    attention output and feed-forward layer of the last block when only its queries, keys and values are taught.
-
-    Args:
-        module: The module; parameters already frozen stay so. Its gradients are cleared.
-        batch: `input_ids` and `attention_mask` of a few rows.
-
-    Returns:
-        Names of the student's parameters that this call froze, in order.
-    """
-    before, was_training = untrained_names(module.student), module.training
-    module.eval()  # Dropout must not draw from the run's random stream.
-    try:
-        outputs = module(**batch)
-        torch.stack([total for total, _ in outputs.values()]).sum().backward()
-        for parameter in module.parameters():
-            if parameter.grad is None:
-                parameter.requires_grad_(False)
-    finally:
-        module.zero_grad(set_to_none=True)
-        module.train(was_training)
-    return [name for name in untrained_names(module.student) if name not in before]
-
-
-def untrained_names(student: nn.Module) -> list[str]:
-    """Names of the parameters that are frozen now."""
-    return [name for name, parameter in student.named_parameters() if not parameter.requires_grad]

@@ -1,30 +1,20 @@
 """The run's folder: never written over by accident, continued only with the same recipe."""
 
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-
-from limbeck.core import files, paths, ranks, records, yaml
+from limbeck.core import files, paths, ranks, yaml
 from limbeck.core.files import atomic_text
-from limbeck.core.folders import FolderKind, claim, first_difference, folder_lock, writing
+from limbeck.core.folders import FolderKind, claim, folder_lock, writing
 from limbeck.core.paths import HEARTBEAT, LOCK, RECIPE, RUN_RECORD
 from limbeck.errors import OutputError, RecipeError
-from limbeck.recipe.load import dump_recipe, without_places
-from limbeck.recipe.schema import NOT_COMPUTED, Recipe
-from limbeck.recipe.training_fields import DEFAULTS
+from limbeck.recipe.load import dump_recipe
+from limbeck.recipe.schema import Recipe
+from limbeck.training.run_identity import check_same_recipe
 
-# Arguments that may change in a resumed run: when to save, measure and log, and where to.
-_FREE = (
-    "save_steps", "save_strategy", "save_total_limit", "eval_steps", "eval_strategy", "logging_steps",
-    "logging_strategy", "report_to",
-)  # fmt: skip
-_MOST_FILES = 10_000
 # What may lie in a folder that no run has trained anything in yet.
 _NOTHING_YET = frozenset(
     (RECIPE, RUN_RECORD, HEARTBEAT, LOCK, paths.INPUTS, f"{RUN_RECORD}.partial", f"{HEARTBEAT}.partial")
@@ -95,7 +85,7 @@ def check_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
     if not _RUN.is_occupied(folder) or overwrite:
         return
     if resume:
-        _check_same_recipe(folder, _read_recipe(folder), yaml.parse_yaml(dump_recipe(recipe), RECIPE))
+        check_same_recipe(folder, read_kept_recipe(folder), yaml.parse_yaml(dump_recipe(recipe), RECIPE))
         return
     with folder_lock(folder):  # A run that goes on there is said first.
         raise _not_empty(folder)
@@ -154,7 +144,12 @@ def _remove_run(folder: Path, recipe: Recipe) -> None:
         files.remove(path)
 
 
-def _read_recipe(folder: Path) -> dict[str, Any]:
+def read_kept_recipe(folder: Path) -> dict[str, Any]:
+    """Read the recipe that a run's folder keeps.
+
+    Raises:
+        OutputError: if it is missing or damaged.
+    """
     saved = None
     with suppress(RecipeError):
         saved = yaml.read_document(folder / RECIPE, RECIPE, "replace the run.")
@@ -166,165 +161,4 @@ def _read_recipe(folder: Path) -> dict[str, Any]:
     return saved
 
 
-def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
-    _check_same_objects(folder, saved, asked)
-    run = records.load(records.Run, folder)
-    old, new = _identity(saved, run.processes or 1), _identity(asked, ranks.process_count())
-    if knows_content(run):
-        old, new = _without_places(old), _without_places(new)
-    difference = first_difference(old, new)
-    if difference is not None:
-        place, old, new = difference
-        raise OutputError(
-            f"The run in '{folder}' has {place} = {old!r}, this recipe {new!r}; resume with the same recipe "
-            f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
-        )
-
-
-def _check_same_objects(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse models, texts and rows, given as objects, other than those that the run began with, and drop them."""
-    difference = first_difference(_objects_of(saved), _objects_of(asked))
-    if difference is None:
-        return
-    place, old, new = difference
-    if not isinstance(old, str) or not isinstance(new, str):  # A name in place of an object is judged as names are.
-        return
-    inputs = folder / paths.INPUTS
-    weights = _different_weights(inputs / old, inputs / new)
-    if new not in str(saved):
-        files.remove(inputs / new)
-    raise OutputError(
-        f"{place} is not the object that the run in '{folder}' began with{weights}. Continue with what was kept by "
-        f"limbeck.distill(output='{folder}', resume=True), or start anew elsewhere or with overwrite=True."
-    )
-
-
-def _objects_of(part: Any) -> Any:
-    """Return a document with the names, which follow from their content, of the objects that were kept for it alone."""
-    if isinstance(part, Mapping):
-        return {key: _objects_of(value) for key, value in part.items() if key not in NOT_COMPUTED}
-    if isinstance(part, list):
-        return [_objects_of(value) for value in part]
-    path = Path(part) if isinstance(part, str) else Path()
-    return path.name if path.parent.name == paths.INPUTS else None
-
-
-def _different_weights(old: Path, new: Path) -> str:
-    """Say which weights of two models differ, where others are the same; nothing of texts and different models."""
-    names = [path.relative_to(old) for path in old.rglob("*.safetensors")]
-    different, count = [], 0
-    for name in names:
-        if not (new / name).is_file():
-            return ""
-        with safe_open(str(old / name), framework="pt") as one, safe_open(str(new / name), framework="pt") as other:
-            keys = list(one.keys())
-            if set(keys) != set(other.keys()):
-                return ""
-            count += len(keys)
-            different += [key for key in keys if not one.get_tensor(key).equal(other.get_tensor(key))]
-    if not different or len(different) == count:
-        return ""
-    some = ", ".join(different[:2]) + (" …" if len(different) > 2 else "")
-    return (
-        f": {len(different)} of its {count} tensors differ ({some}). Loading draws weights that a checkpoint lacks "
-        "anew each time"
-    )
-
-
-def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
-    """Return what of a recipe's document decides the result of its run."""
-    # These change nothing that was computed.
-    kept = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
-    # The guard: what a run that it stopped may need to go on.
-    kept["stages"] = [
-        {key: value for key, value in stage.items() if key != "guard"}
-        | {"training": _deciding(stage.get("training") or {}, processes)}
-        for stage in recipe.get("stages") or []
-    ]
-    return kept
-
-
-def knows_content(run: records.Run) -> bool:
-    """Whether a run knows its teacher and text by what they hold, so that they may lie elsewhere."""
-    views = run.corpus.views if run.corpus is not None else []
-    return run.teacher.weights is not None and all(view.content for view in views)
-
-
-@dataclass(frozen=True)
-class Need:
-    """A teacher or text that a run needs to go on elsewhere.
-
-    Args:
-        what: Its name.
-        places: Where it was when the run last began.
-        option: The key of the recipe that says where it is.
-        bytes: Its size; None where it is not on this machine, or has more files than are looked at.
-    """
-
-    what: str
-    places: list[str]
-    option: str
-    bytes: int | None
-
-
-def needs_of(folder: Path) -> tuple[list[Need], bool]:
-    """List the teachers and texts of a run, and say whether it knows them by what they hold; see `knows_content`.
-
-    Raises:
-        OutputError: if its recipe is missing or damaged.
-    """
-    recipe, needs = _read_recipe(folder), []
-    stages = recipe.get("stages")
-    parts = [
-        ("", recipe),
-        *((f"stages.{i}.", stage) for i, stage in enumerate(stages if isinstance(stages, list) else ())),
-    ]
-    for place, part in parts:
-        given = {f"{one}.{key}": _value(part, one, key) for one, key in (("teacher", "model"), ("corpus", "sources"))}
-        given["corpus.mix.by"] = _value(part, "corpus", "mix", "by")
-        for option, value in given.items():
-            named = [_value(one, "source") or one for one in (value if isinstance(value, list) else [value])]
-            places = [str(one) for one in named if one]
-            if places:
-                what = "teacher" if option == "teacher.model" else "text"
-                needs.append(Need(what, places, place + option, _size_of(places)))
-    return needs, knows_content(records.load(records.Run, folder))
-
-
-def _value(part: Any, *keys: str) -> Any:
-    for key in keys:
-        part = part.get(key) if isinstance(part, dict) else None
-    return part
-
-
-def _size_of(places: Iterable[str]) -> int | None:
-    files: list[Path] = []
-    try:
-        for place in map(Path, places):
-            if not place.exists():
-                return None
-            below = place.rglob("*") if place.is_dir() else [place]
-            files += islice((path for path in below if path.is_file()), _MOST_FILES)
-        return sum(path.stat().st_size for path in files) if len(files) < _MOST_FILES else None
-    except (OSError, ValueError):
-        return None
-
-
-def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out where teachers and text lie, of stages too: they are compared once they are read."""
-    return {**without_places(recipe), "stages": list(map(without_places, recipe["stages"]))}
-
-
-def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
-    """Return what of a stage's training arguments decides its result, however many processes share its steps."""
-    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    batch, accumulation = (training.get(name, DEFAULTS.get(name, 1)) for name in sizes)
-    kept = {name: value for name, value in training.items() if name not in (*sizes, *_FREE)}
-    return kept | {
-        "rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)": (
-            batch * accumulation * processes
-        )
-    }
-
-
-_RUN = FolderKind("run", RECIPE, _check_same_recipe, beside=_NOTHING_YET, read=_read_recipe)
+_RUN = FolderKind("run", RECIPE, check_same_recipe, beside=_NOTHING_YET, read=read_kept_recipe)

@@ -33,11 +33,16 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.callbacks import ProgressReporter
-from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
-from limbeck.training.module import Learned, freeze_unreached, untrained_names
-from limbeck.training.run import build_corpora, load_tokenizer_of
-from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype, weigh_classes
-from limbeck.training.students import StudentMaker
+from limbeck.training.class_counts import weigh_classes
+from limbeck.training.cohort import StudentCohort
+from limbeck.training.cohort_trainer import CohortTrainer, Cut
+from limbeck.training.corpora import build_corpora
+from limbeck.training.freezing import freeze_unreached, untrained_names
+from limbeck.training.learned_maps import Learned
+from limbeck.training.run import load_tokenizer_of
+from limbeck.training.stage import prepare_student, teacher_dtype
+from limbeck.training.stage_rows import stage_rows
+from limbeck.training.student_maker import StudentMaker
 
 # The students of a proxy: made alike, read off a training, and finished as a run does.
 

@@ -3,135 +3,46 @@
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.training_args import ParallelMode
 
 from limbeck.core.devices import bf16_is_fast
 from limbeck.core.files import atomic_file, atomic_text, sync
-from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.core.paths import LOG
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
-from limbeck.core.records import Stage, load, save
-from limbeck.corpus import GroupedRows, LabelledSettings, RowMix
-from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
-from limbeck.corpus.classes import ClassCounts, balance, count_classes, labels_of
+from limbeck.core.records import Stage, save
+from limbeck.corpus import GroupedRows
 from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training import checkpoints, data, guard
+from limbeck.training import checkpoints
 from limbeck.training.callbacks import LiveLog, ProgressReporter
 from limbeck.training.development import scores_by_step
-from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
-from limbeck.training.record import log_lines
-from limbeck.training.teacher import TeacherReader
+from limbeck.training.disk_failures import saving
+from limbeck.training.finished_stage import take_weights
+from limbeck.training.freezing import freeze_unreached, untrained_names
+from limbeck.training.learned_maps import Learned
+from limbeck.training.log_file import log_lines
+from limbeck.training.module import DistillationModule
+from limbeck.training.rows import AnyCorpus
+from limbeck.training.sampler import grouped_padding_share
+from limbeck.training.seals import file_facts
+from limbeck.training.signals import InterruptSaver
+from limbeck.training.stage_rows import stage_rows
+from limbeck.training.teaching.live import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
+from limbeck.training.training_facts import precision, training_facts, warn_of_differences
+from limbeck.training.warn import warn
+from limbeck.training.weights import save_weights, whole_weights
 
-# What a stage trains and reads, made from its plan: the same for one student and for many side by side.
-
-
-_PROBE_ROWS = 2
 _UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
-
-
-@dataclass(frozen=True)
-class StageRows:
-    """The rows of a stage.
-
-    Args:
-        train: Rows to train on, replaced and masked as the stage says.
-        held_out: Held-out rows; may be empty.
-        collator: Makes batches of them.
-        mix: Which rows an epoch has; None for every row once.
-    """
-
-    train: Any
-    held_out: Any
-    collator: PadCollator
-    mix: RowMix | None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return them as arguments of a trainer, which measures where there are held-out rows."""
-        held_out = self.held_out if len(self.held_out) else None
-        return {"train_dataset": self.train, "eval_dataset": held_out, "data_collator": self.collator, "mix": self.mix}
-
-    def probe(self) -> dict[str, Tensor]:
-        """Return a batch of a few rows, to see which parameters a gradient reaches."""
-        return self.collator([self.train[index] for index in range(min(_PROBE_ROWS, len(self.train)))])
-
-
-def label_kind(choice: StageChoice) -> LabelKind:
-    """Return what the labels of a stage's rows are, as its collator pads them."""
-    return LABELS_OF_TASK.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
-
-
-def stage_rows(choice: StageChoice, corpus: data.AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
-    """Make the rows of a stage.
-
-    Args:
-        choice: The stage.
-        corpus: Blocks or rows to train on and held-out ones.
-        tokenizer: For the padding token and side.
-        seed: Decides the rows' replaced and masked tokens.
-    """
-    masked, replaced = choice.mask_tokens, choice.spec.augment.replace_tokens
-    schedule, views = choice.spec.text.schedule, corpus.views
-    changes: dict[str, Any] = {"replace_tokens": replaced, "mask_tokens": masked, "seed": seed}
-    if isinstance(choice.corpus, LabelledSettings) and kind_of(choice.pairing.task).has_queries:
-        changes["documents"] = choice.corpus.documents_per_query
-    parts = [data.training_rows(view, tokenizer, **changes) for view in views]
-    mixes = [view.row_mix(seed) for view in views]
-    return StageRows(
-        train=parts[0] if schedule is None else data.RowsByLength(parts, mixes, schedule),
-        held_out=data.held_out_rows(
-            corpus, tokenizer, mask_tokens=masked, seed=seed, documents=changes.get("documents")
-        ),
-        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(choice)),
-        mix=mixes[0] if schedule is None else None,
-    )
-
-
-def count_labels(choice: StageChoice, corpus: data.AnyCorpus) -> ClassCounts | None:
-    """Count the rows of each class that a stage trains on; None where its corpus has no classes."""
-    kind = kind_of(choice.pairing.task)
-    if not kind.has_classes or not isinstance(choice.corpus, LabelledSettings):
-        return None
-    return count_classes(labels_of(corpus.train), choice.corpus.labels, kind.label)
-
-
-def weigh_classes(choice: StageChoice, corpus: data.AnyCorpus) -> StageChoice:
-    """Weigh the classes of a stage's hard labels as its recipe asks.
-
-    Raises:
-        CorpusError: for balanced weights of a class that no row has.
-    """
-    counts = count_labels(choice, corpus) if choice.class_weights is not None else None
-    if choice.class_weights is None or counts is None:
-        return choice
-    return choice.with_class_weights(balance(choice.class_weights, counts))
-
-
-def describe_classes(choice: StageChoice, corpus: data.AnyCorpus) -> str | None:
-    """Say in one line where the classes of a stage's rows are uneven; None where they are not.
-
-    Raises:
-        CorpusError: if the rows are all alike, and hard labels are learned.
-    """
-    counts = count_labels(choice, corpus)
-    if counts is None or not counts.has_one:
-        return None if counts is None else counts.describe_rare()
-    if choice.learns_classes:
-        raise choice.refuse_one_class(counts)
-    return f"{counts.describe_one()}; only the teacher's scores are learned."
 
 
 def prepare_student(student: PreTrainedModel, choice: StageChoice) -> None:
@@ -149,64 +60,6 @@ def teacher_dtype(choice: StageChoice) -> str:
         return asked
     training = choice.spec.training
     return "bfloat16" if training.get("bf16", bf16_is_fast() and not training.get("fp16")) else "float32"
-
-
-# What a finished stage leaves in its folder, and how a later run takes it up.
-
-
-DONE = Stage.FILE
-
-
-def load_finished(folder: Path, student: PreTrainedModel, warn: checkpoints.Warn) -> Stage | None:
-    """Restore a stage that an earlier run finished.
-
-    Args:
-        folder: The stage's folder.
-        student: Gets the weights that the stage left.
-        warn: Receives a line if they are damaged.
-
-    Returns:
-        The stage's record, or None if it is not finished, or has to be trained again.
-    """
-    record = on_main_rank(lambda: _finished_record(folder, warn))
-    if record is None:
-        return None
-    return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
-
-
-def learned_in(folder: Path, choice: StageChoice) -> Learned:
-    """Read the learned maps and layer weights of a finished stage.
-
-    Args:
-        folder: The stage's folder.
-        choice: The stage, with the terms that it was trained with.
-    """
-    with safe_open(str(folder / WEIGHTS), framework="pt") as weights:
-        names = [name for name in weights.keys() if not name.startswith(STUDENT_WEIGHTS)]  # noqa: SIM118
-        return choice.terms, {name: weights.get_tensor(name) for name in names}
-
-
-def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:
-    """Give a student its part of a stage's weights, and return whether they were all there."""
-    prefix = STUDENT_WEIGHTS
-    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
-    missing, unexpected = student.load_state_dict(own, strict=False)
-    # Tied weights are stored once; anything else that is missing belongs to another student.
-    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
-    return not unexpected and not set(missing) - tied
-
-
-def _finished_record(folder: Path, warn: checkpoints.Warn) -> Stage | None:
-    if not (folder / DONE).is_file():
-        return None
-    record = load(Stage, folder)
-    damage = checkpoints.file_damage(folder / WEIGHTS, record.weights)
-    if damage is not None:
-        warn(f"Stage '{folder.name}' was finished but is damaged, so it is trained again: {damage}.")
-        (folder / DONE).unlink()
-        return None
-    checkpoints.remove_checkpoints(folder)  # If the run was killed while it did this.
-    return record
 
 
 class StageTraining:
@@ -235,7 +88,7 @@ class StageTraining:
         student: PreTrainedModel,
         teacher: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        corpus: data.AnyCorpus,
+        corpus: AnyCorpus,
         *,
         folder: Path,
         seed: int,
@@ -255,7 +108,7 @@ class StageTraining:
         scores = main_rank_first(partial(scores_by_step, choice, student, tokenizer))
         self.choice, self.student, self.corpus = choice, student, corpus
         self.folder, self.progress, self.warn = folder, progress, partial(warn, console)
-        self.interrupt = guard.InterruptSaver()
+        self.interrupt = InterruptSaver()
         self.frozen = untrained_names(student)
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
         learner = copy.deepcopy(student) if arguments.fsdp else student
@@ -304,7 +157,7 @@ class StageTraining:
         started = time.monotonic()
         metrics = self.train(checkpoint)
         record = self.describe(metrics, seconds=time.monotonic() - started)
-        whole = checkpoints.whole_weights(self.module)
+        whole = whole_weights(self.module)
         on_main_rank(lambda: self.write(whole, record))
         if whole is not None:
             take_weights(self.student, whole)
@@ -332,7 +185,7 @@ class StageTraining:
         trainer = self.trainer
         try:
             if checkpoint is not None:
-                checkpoints.warn_of_differences(checkpoint, checkpoints.training_facts(trainer.args), self.warn)
+                warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
             if checkpoint is not None and checkpoints.is_last(checkpoint):
                 trainer.restore(checkpoint)  # The loop itself would take one step more.
             else:
@@ -376,7 +229,7 @@ class StageTraining:
             drawn=trainer.loader.describe_drawn(self.corpus, steps),
             lengths=[{"length": length, "steps": done, "tokens": int(tokens)} for (length, done), tokens in read],
             padding_share=round(self._padding_share(), 4),
-            precision=checkpoints.precision(arguments),
+            precision=precision(arguments),
             device=str(arguments.device),
             skipped_steps=trainer.guard.skipped,
             rows_of_a_piece=trainer.splitter.rows,
@@ -399,7 +252,7 @@ class StageTraining:
             real += tokens
             rows = self.trainer.train_dataset
             lengths = rows if isinstance(rows, GroupedRows) else view.train["length"][:20_000]
-            positions += tokens / (1 - data.grouped_padding_share(lengths, size))
+            positions += tokens / (1 - grouped_padding_share(lengths, size))
         return 1 - real / positions if positions else 0.0
 
     def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
@@ -411,12 +264,12 @@ class StageTraining:
             whole: The module's weights, if it is sharded.
             record: The stage's part of the run record.
         """
-        with checkpoints.saving(f"What stage '{record.name}' leaves", self.folder):
+        with saving(f"What stage '{record.name}' leaves", self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_text(self.folder / LOG, log_lines(self.trainer.state.log_history))
             with atomic_file(self.folder / WEIGHTS) as weights:
-                checkpoints.save_weights(self.module, weights, whole)
-            record.weights = checkpoints.file_facts(self.folder / WEIGHTS)
+                save_weights(self.module, weights, whole)
+            record.weights = file_facts(self.folder / WEIGHTS)
             save(record, self.folder)
             sync(self.folder)
             checkpoints.remove_checkpoints(self.folder)
@@ -443,8 +296,3 @@ def _check_engine(trainer: DistillationTrainer) -> None:
     else:
         return
     raise raised_on_all_ranks(RecipeError(line))
-
-
-def warn(console: Console, line: str) -> None:
-    """Print a line that matters."""
-    console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)

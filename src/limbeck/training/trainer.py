@@ -30,8 +30,19 @@ from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.stages import GuardSpec
 from limbeck.recipe.training_arguments import choose_optimizer
-from limbeck.training import checkpoints, data, module
-from limbeck.training.guard import BatchSplitter, InterruptSaver, LossGuard, StepStart, skip_update, takes_flag
+from limbeck.training import checkpoints
+from limbeck.training.disk_failures import loading
+from limbeck.training.gathering import sum_over_ranks
+from limbeck.training.loader import Loader
+from limbeck.training.loss_guard import LossGuard
+from limbeck.training.module import DistillationModule, without_marks
+from limbeck.training.out_of_memory import BatchSplitter
+from limbeck.training.rows import RowsByLength
+from limbeck.training.signals import InterruptSaver
+from limbeck.training.step_start import StepStart, skip_update, takes_flag
+from limbeck.training.units import FILLER, UNITS, count_units, sum_units
+from limbeck.training.warn import Warn
+from limbeck.training.weights import load_weights, save_weights, whole_weights
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
@@ -58,12 +69,12 @@ class DistillationTrainer(Trainer):
 
     def __init__(
         self,
-        model: module.DistillationModule,
+        model: DistillationModule,
         *,
         policy: GuardSpec | None = None,
         interrupt: InterruptSaver | None = None,
         mix: RowMix | None = None,
-        warn: checkpoints.Warn = _logger.warning,
+        warn: Warn = _logger.warning,
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
@@ -79,14 +90,14 @@ class DistillationTrainer(Trainer):
         self.checkpoints = checkpoints.Checkpoints(self.args)
         # Terms that relate the rows of several processes need as many rows in each.
         drop_last = self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
-        self.loader = data.Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
+        self.loader = Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
         self.add_callback(self.loader)
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
         self._seconds_before, self._started = 0.0, 0.0
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
-        lengths = self.train_dataset.parts if isinstance(self.train_dataset, data.RowsByLength) else [None]
+        lengths = self.train_dataset.parts if isinstance(self.train_dataset, RowsByLength) else [None]
         self.tokens_by_length = self.tokens_seen.new_zeros(len(lengths))
         self._tokens_before = 0.0
         self._batches: list[Any] = []
@@ -165,8 +176,8 @@ class DistillationTrainer(Trainer):
         for batch in batches:
             self.module.read_rows.note(batch)
         # Word of signals goes along, so that it costs no further communication.
-        units = F.pad(module.sum_units(batches), (0, 1), value=float(self.interrupt.interrupted))
-        window = module.sum_over_ranks(units)
+        units = F.pad(sum_units(batches), (0, 1), value=float(self.interrupt.interrupted))
+        window = sum_over_ranks(units)
         if self.args.world_size > 1:
             self.interrupt.note(window[-1])
         window = window[:-1]
@@ -249,8 +260,8 @@ class DistillationTrainer(Trainer):
             return_outputs: Return the terms too.
             num_items_in_batch: The units of the whole step over all ranks; without it the batch is the whole.
         """
-        outputs: dict[str, tuple[Tensor, Tensor]] = model(**module.without_marks(inputs))
-        units = module.count_units(inputs).to(self.args.device)
+        outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
+        units = count_units(inputs).to(self.args.device)
         window = units if num_items_in_batch is None else num_items_in_batch
         ranks = 1 if num_items_in_batch is None else self.args.world_size
         loss = torch.zeros((), device=self.args.device)
@@ -259,7 +270,7 @@ class DistillationTrainer(Trainer):
             total, count = outputs[term.name]
             objective = OBJECTIVES[term.objective]
             # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
-            unit = module.UNITS.index(term.unit)
+            unit = UNITS.index(term.unit)
             share = total / count.clamp(min=1)
             if not objective.gathers_rows:
                 share = share * (units[unit] / window[unit].clamp(min=1)).to(share.dtype)
@@ -280,7 +291,7 @@ class DistillationTrainer(Trainer):
         if "loss" in logs and self._sums:
             self.guard.check()
             steps = float(self._steps_summed)
-            sums = module.sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
+            sums = sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
             terms = {term.name: term for term in self.module.terms}
             del logs["loss"]
             for name, value in zip(sorted(self._sums), sums.tolist(), strict=True):
@@ -309,14 +320,14 @@ class DistillationTrainer(Trainer):
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
                 inputs = self._prepare_inputs(send_batch(batch, self.args.device))
-                counts = 0 if module.FILLER in inputs else 1
+                counts = 0 if FILLER in inputs else 1
                 rows += counts * inputs["input_ids"].shape[0]
-                for name, pair in model(**module.without_marks(inputs)).items():
+                for name, pair in model(**without_marks(inputs)).items():
                     sums[name] = sums.get(name, 0) + torch.stack([value.double() for value in pair]) * counts
         model.train(was_training)
         values = {}
         for name, pair in sums.items():
-            total, count = module.sum_over_ranks(pair)
+            total, count = sum_over_ranks(pair)
             values[name] = float(total / count.clamp(min=1))
         weights = {term.name: term.weight for term in self.module.terms}
         values["loss"] = sum(weights[name] * values[name] for name in sums)
@@ -344,11 +355,11 @@ class DistillationTrainer(Trainer):
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with checkpoints.loading(Path(checkpoint or "")):
+        with loading(Path(checkpoint or "")):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        with checkpoints.loading(Path(checkpoint or "")):
+        with loading(Path(checkpoint or "")):
             super()._load_scaler(checkpoint)
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -356,7 +367,7 @@ class DistillationTrainer(Trainer):
         self.loader.save_position(Path(output_dir))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        with checkpoints.loading(Path(checkpoint or "")):
+        with loading(Path(checkpoint or "")):
             super()._load_rng_state(checkpoint)
         if checkpoint is not None:
             self.loader.load_position(Path(checkpoint))
@@ -364,9 +375,9 @@ class DistillationTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
         self.guard.check()
-        whole = checkpoints.whole_weights(self.module)
+        whole = whole_weights(self.module)
         names = sorted(self._sums)
-        sums = module.sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
+        sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
         self.module.read_rows.merge()
         folder = Path(output_dir or self.args.output_dir)
         # All leave together if it fails: what is saved after this is gathered.
@@ -380,7 +391,7 @@ class DistillationTrainer(Trainer):
                 f"A weight is not finite at step {self.state.global_step}; the run stopped without saving "
                 "it. Lower the stage's training.learning_rate, and start again with --overwrite or in another folder."
             )
-        checkpoints.save_weights(self.module, folder / WEIGHTS, whole)
+        save_weights(self.module, folder / WEIGHTS, whole)
         progress = {
             "tokens_seen": float(self.tokens_seen),
             "tokens_by_length": self.tokens_by_length.tolist(),
@@ -403,8 +414,8 @@ class DistillationTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Load what `_save` wrote; every tensor must be there."""
         folder = Path(resume_from_checkpoint)
-        with checkpoints.loading(folder):
-            checkpoints.load_weights(self.module, folder / WEIGHTS)
+        with loading(folder):
+            load_weights(self.module, folder / WEIGHTS)
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)

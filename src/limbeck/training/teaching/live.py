@@ -1,9 +1,8 @@
 """`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
-from rich.console import Console
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -15,9 +14,6 @@ from limbeck.methods.composition import Course, Term
 from limbeck.models import packed_linear, quantising, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.sentences import SentenceHead
-from limbeck.models.vector_check import check_vectors, describe_difference
-from limbeck.recipe.models import TeacherSpec
-from limbeck.training.record import RunRecord
 
 
 class TeacherReader:
@@ -112,23 +108,3 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
     for block in blocks(teacher):
         fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block would stay whole.
     teacher.to(device)
-
-
-def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console: Console) -> None:
-    """Compare those teachers of a run that it has not compared yet, say how far they are, and keep it in its record.
-
-    Args:
-        teachers: As in `check_vectors`.
-        record: The run's.
-        console: Where it is said.
-
-    Raises:
-        ModelError: as `check_vectors`.
-    """
-    known = record.run.teacher_vectors
-    found = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
-    for title, difference in found.items():
-        said = f"Sentence vectors of {title}: {describe_difference(difference)}"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
-    if found:
-        record.set("running", teacher_vectors={**known, **found})

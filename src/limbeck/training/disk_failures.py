@@ -1,0 +1,86 @@
+"""Failures of saving, such as a full disk, and of loading, in one line that says what is still there."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from pickle import UnpicklingError
+
+from safetensors import SafetensorError
+
+from limbeck.errors import OutputError, TrainingError
+
+_DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
+
+
+@contextmanager
+def saving(what: str, folder: Path) -> Iterator[None]:
+    """Turn a failure of writing into a line for the user.
+
+    Args:
+        what: What is written, at the beginning of a sentence.
+        folder: Where.
+
+    Raises:
+        TrainingError: with the reason, the room on the disk and the way out, for an error of the system, of
+            safetensors or of PyTorch.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        problem = f"{what} could not be written to '{folder}': {_reason(error)}"
+        raise TrainingError(problem + _way_out(folder)) from error
+
+
+@contextmanager
+def loading(checkpoint: Path) -> Iterator[None]:
+    """Turn a failure of reading a checkpoint whose hashes are right into a line for the user.
+
+    Raises:
+        OutputError: for files of another version, of another student, or that hold code.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
+        raise OutputError(
+            f"Checkpoint '{checkpoint}' cannot be resumed: {_first_line(error)}. Remove it to continue from the "
+            "one before it, or start again with --overwrite."
+        ) from error
+
+
+def disk_problem(error: BaseException, folder: Path) -> str | None:
+    """Say what is wrong with the disk that a run writes to, if that is what an error is about.
+
+    Args:
+        error: Of the system; others are about something else.
+        folder: The run's folder.
+    """
+    if not isinstance(error, OSError) or error.errno not in _DISK_FAILURES:
+        return None
+    return f"A file of the run could not be written or read: {os.strerror(error.errno)}" + _way_out(folder)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong first; PyTorch raises a second error when it closes a file that could not be written."""
+    first = error
+    while first.__context__ is not None and not isinstance(first, OSError):
+        first = first.__context__
+    if isinstance(first, OSError) and first.errno is not None:
+        return os.strerror(first.errno)
+    return _first_line(first)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _way_out(folder: Path) -> str:
+    room = ""
+    with suppress(OSError):
+        room = f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
+    return (
+        f"{room}. What was saved before is intact; make room or repair the disk, and continue with the same command "
+        "and --resume."
+    )

@@ -1,0 +1,65 @@
+"""How a run ends before its time: noted in its record, and said in one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from limbeck.core import ranks
+from limbeck.errors import Interrupted, LimbeckError, Preempted, TrainingError
+from limbeck.training.disk_failures import disk_problem
+from limbeck.training.out_of_memory import is_out_of_memory
+from limbeck.training.record import RunRecord
+from limbeck.training.signals import Terminated, terminable
+
+_OUT_OF_MEMORY = (
+    "The device is out of memory; continue with --resume and guard.on_out_of_memory: split in the stage, or lower its "
+    "training.per_device_train_batch_size (in evaluation: per_device_eval_batch_size), raise its "
+    "gradient_accumulation_steps by the same factor, and start again with --overwrite."
+)
+
+
+@contextmanager
+def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
+    """Carry a run out, and note in its record how it ended if it did not come to its end.
+
+    Args:
+        record: The run's record.
+        folder: The run's folder, for the message.
+
+    Raises:
+        Interrupted: after Ctrl-C; `Preempted` after SIGTERM.
+        TrainingError: where a disk or the memory failed, or another process of the run.
+        LimbeckError: as it was raised.
+    """
+    try:
+        with terminable():
+            yield
+    except KeyboardInterrupt as error:
+        kind = Preempted if isinstance(error, Terminated) else Interrupted
+        # It may have come to this one alone.
+        whose = f"Process {ranks.process_index()}: " if ranks.process_index() else ""
+        stop = kind(f"{whose}Stopped; continue '{folder}' with --resume.")
+        _note(record, "interrupted", stop)
+        raise stop from None
+    except LimbeckError as error:
+        _note(record, "interrupted" if isinstance(error, Interrupted) else "failed", error)
+        raise
+    except Exception as error:
+        lost = ranks.lost_process(error)
+        if lost is not None:
+            _note(record, "failed", lost)
+            raise TrainingError(lost) from error
+        _note(record, "failed", f"{type(error).__name__}: {error}")
+        if is_out_of_memory(error):
+            raise TrainingError(_OUT_OF_MEMORY) from None
+        problem = disk_problem(error, folder)
+        if problem is not None:
+            raise TrainingError(problem) from error
+        raise
+
+
+def _note(record: RunRecord, status: str, problem: Any) -> None:
+    """Write the record, unless the disk that failed the run fails this too."""
+    with suppress(OSError):
+        record.set(status, problem=str(problem))

@@ -1,0 +1,72 @@
+"""What a finished stage leaves in its folder, and how a later run takes it up."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.core.ranks import on_main_rank
+from limbeck.core.records import Stage, load
+from limbeck.recipe.stage_plan import StageChoice
+from limbeck.training import checkpoints
+from limbeck.training.learned_maps import STUDENT_WEIGHTS, Learned
+from limbeck.training.seals import file_damage
+from limbeck.training.trainer import WEIGHTS
+from limbeck.training.warn import Warn
+
+DONE = Stage.FILE
+
+
+def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage | None:
+    """Restore a stage that an earlier run finished.
+
+    Args:
+        folder: The stage's folder.
+        student: Gets the weights that the stage left.
+        warn: Receives a line if they are damaged.
+
+    Returns:
+        The stage's record, or None if it is not finished, or has to be trained again.
+    """
+    record = on_main_rank(lambda: _finished_record(folder, warn))
+    if record is None:
+        return None
+    return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
+
+
+def learned_in(folder: Path, choice: StageChoice) -> Learned:
+    """Read the learned maps and layer weights of a finished stage.
+
+    Args:
+        folder: The stage's folder.
+        choice: The stage, with the terms that it was trained with.
+    """
+    with safe_open(str(folder / WEIGHTS), framework="pt") as weights:
+        names = [name for name in weights.keys() if not name.startswith(STUDENT_WEIGHTS)]  # noqa: SIM118
+        return choice.terms, {name: weights.get_tensor(name) for name in names}
+
+
+def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:
+    """Give a student its part of a stage's weights, and return whether they were all there."""
+    prefix = STUDENT_WEIGHTS
+    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    missing, unexpected = student.load_state_dict(own, strict=False)
+    # Tied weights are stored once; anything else that is missing belongs to another student.
+    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
+    return not unexpected and not set(missing) - tied
+
+
+def _finished_record(folder: Path, warn: Warn) -> Stage | None:
+    if not (folder / DONE).is_file():
+        return None
+    record = load(Stage, folder)
+    damage = file_damage(folder / WEIGHTS, record.weights)
+    if damage is not None:
+        warn(f"Stage '{folder.name}' was finished but is damaged, so it is trained again: {damage}.")
+        (folder / DONE).unlink()
+        return None
+    checkpoints.remove_checkpoints(folder)  # If the run was killed while it did this.
+    return record

@@ -1,0 +1,40 @@
+"""Parameters that a stage gives no gradient, found by asking autograd."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.training.module import DistillationModule
+
+
+def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
+    """Freeze the parameters that no term reaches, and return the names of those of the student.
+
+    A forward and a backward on a small batch tell exactly which they are, whatever the family: for example the
+    attention output and feed-forward layer of the last block when only its queries, keys and values are taught.
+
+    Args:
+        module: The module; parameters already frozen stay so. Its gradients are cleared.
+        batch: `input_ids` and `attention_mask` of a few rows.
+
+    Returns:
+        Names of the student's parameters that this call froze, in order.
+    """
+    before, was_training = untrained_names(module.student), module.training
+    module.eval()  # Dropout must not draw from the run's random stream.
+    try:
+        outputs = module(**batch)
+        torch.stack([total for total, _ in outputs.values()]).sum().backward()
+        for parameter in module.parameters():
+            if parameter.grad is None:
+                parameter.requires_grad_(False)
+    finally:
+        module.zero_grad(set_to_none=True)
+        module.train(was_training)
+    return [name for name in untrained_names(module.student) if name not in before]
+
+
+def untrained_names(student: nn.Module) -> list[str]:
+    """Names of the parameters that are frozen now."""
+    return [name for name, parameter in student.named_parameters() if not parameter.requires_grad]

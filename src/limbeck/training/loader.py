@@ -1,0 +1,330 @@
+"""`Loader`: the batches of a stage, of which every process reads its part."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Sampler
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import seed_worker
+
+from limbeck.core import ranks, records
+from limbeck.core.blocks import counted
+from limbeck.core.files import atomic_text
+from limbeck.corpus import (
+    Corpus,
+    Lane,
+    RowMix,
+    SourceReport,
+)
+from limbeck.errors import CorpusError, TrainingError
+from limbeck.training.rows import RowsByLength, StreamedRows
+from limbeck.training.sampler import LengthGroupedSampler
+from limbeck.training.shared_batches import SharedBatches, dealt_batches
+from limbeck.training.stream_loader import Collate, StreamLoader, begin_worker
+from limbeck.training.units import FILLER
+
+_LOADER_OPTIONS = ("num_workers", "pin_memory", "prefetch_factor", "multiprocessing_context")
+
+
+class Loader(TrainerCallback):
+    """Loads the rows of a stage: its steps have the same rows with any number of processes and micro-batches.
+
+    A step is made of a number of rows: 8 in one process are 4 in two, or 2 micro-batches of 4. Batches stay on the
+    host; `DistillationTrainer` moves them. A stream needs no sharding over processes, each reads its own part; its
+    position is saved with every checkpoint. As a callback it follows the epochs.
+
+    Args:
+        arguments: Of the training.
+        collate: Makes batches of rows.
+        drop_last: Whether an epoch ends with its last full batch.
+        mix: Which rows an epoch has; without it, every row once.
+        whole_steps: Fill the last step of an epoch with empty micro-batches.
+    """
+
+    def __init__(
+        self,
+        arguments: TrainingArguments,
+        collate: Collate,
+        *,
+        drop_last: bool,
+        mix: RowMix | None = None,
+        whole_steps: bool = False,
+    ) -> None:
+        self.drop_last = drop_last
+        self.sampler: LengthGroupedSampler | None = None
+        self.stream: StreamLoader | None = None
+        self.by_length: LoaderByLength | None = None
+        self._arguments = arguments
+        self._lane = Lane(arguments.process_index, arguments.world_size)
+        self._collate = collate
+        self._mix = mix
+        self._whole_steps = whole_steps
+        self._options = {name: getattr(arguments, f"dataloader_{name}") for name in _LOADER_OPTIONS}
+
+    @property
+    def rows_a_step(self) -> int:
+        """Rows of an optimizer step, over its micro-batches and all processes."""
+        arguments = self._arguments
+        return arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+
+    def training(self, rows: Any) -> DataLoader[Any] | StreamLoader | LoaderByLength:
+        """Load the rows to train on, those of this process.
+
+        Raises:
+            TrainingError: if they make no batch.
+        """
+        arguments = self._arguments
+        if isinstance(rows, RowsByLength):
+            fixed: dict[str, Any] = {"drop_last": self.drop_last, "whole_steps": True}
+            parts = [Loader(arguments, self._collate, mix=mix, **fixed) for mix in rows.mixes]
+            self.by_length = LoaderByLength(parts, rows, arguments.gradient_accumulation_steps, arguments.max_steps)
+            # As of a stream: it goes on by itself from the step that it is told.
+            arguments.ignore_data_skip, arguments.max_steps = True, self.by_length.ends[-1]
+            return self.by_length
+        if isinstance(rows, StreamedRows):
+            # The loop would go on by reading and dropping all batches from the first on.
+            arguments.ignore_data_skip = True
+            size, seed = arguments.train_batch_size, arguments.seed
+            self.stream = StreamLoader(rows, self._collate, self._lane, size, seed, self._options)
+            return self.stream
+        multiple = arguments.gradient_accumulation_steps if self._whole_steps else 1
+        sizes: dict[str, Any] = {"drop_last": self.drop_last, "multiple": multiple}
+        batches = SharedBatches(self.sample(rows), arguments.train_batch_size, self._lane, **sizes)
+        if len(batches) == 0:
+            size = arguments.train_batch_size * arguments.world_size
+            problem = f"The stage would train no step: it has {counted(len(rows), 'row')}, and a batch takes {size}"
+            way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
+            raise ranks.raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
+        seeded = partial(_begin_seeded, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
+        return self._load(rows, batches, seeded)
+
+    def sample(self, rows: Any) -> Sampler[int]:
+        """Sample rows of similar length together; see `LengthGroupedSampler`."""
+        self.sampler = LengthGroupedSampler(rows["length"][:], self.rows_a_step, self._arguments.seed, self._mix)
+        return self.sampler
+
+    def held_out(self, rows: Any) -> DataLoader[Any]:
+        """Load the rows to measure on, those of this process."""
+        return self._load(rows, dealt_batches(len(rows), self._arguments.eval_batch_size, self._lane))
+
+    def save_position(self, folder: Path) -> None:
+        """Write the position of streams beside a checkpoint's other files; nothing for other rows."""
+        if self._streams:
+            states = [stream.state_dict() for stream in self._streams]
+            atomic_text(self._position_file(folder), json.dumps(states if self.by_length else states[0]))
+
+    def load_position(self, folder: Path) -> None:
+        """Go to the position that `save_position` wrote.
+
+        Raises:
+            TrainingError: if it is of another number of processes, workers or rows a batch.
+        """
+        if self._streams:
+            states = json.loads(self._position_file(folder).read_text(encoding="utf-8"))
+            for stream, state in zip(self._streams, states if self.by_length else [states], strict=True):
+                stream.load_state_dict(state)
+
+    def lengths_until(self, step: int) -> list[tuple[int, int]]:
+        """Return each length of a schedule with the steps that were taken at it; empty without a schedule.
+
+        Args:
+            step: Optimizer steps that were taken.
+        """
+        by_length = self.by_length
+        return (
+            [] if by_length is None else list(zip(by_length.rows.schedule.lengths, by_length.done(step), strict=True))
+        )
+
+    def number_of_length(self, step: int) -> int:
+        """Return which of the lengths the step behind so many reads; 0 without a schedule."""
+        return 0 if self.by_length is None else bisect_right(self.by_length.ends, step)
+
+    def epoch_of(self, step: int) -> int | None:
+        """Return the epoch that the step behind so many is in, see `LoaderByLength.epoch_of`; None without a schedule.
+
+        Without one it is the training loop that counts epochs.
+        """
+        return None if self.by_length is None else self.by_length.epoch_of(step)
+
+    def work_until(self, step: int) -> float:
+        """Return how much of a stage's work is done, in steps; of a schedule in steps times their lengths."""
+        return sum(length * done for length, done in self.lengths_until(step)) or step
+
+    def on_epoch_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **kwargs: Any
+    ) -> None:
+        """Tell the sampler, and rows that are masked anew every epoch, which epoch begins.
+
+        The loop itself reaches no sampler that is sharded over ranks. A run resumed in the middle of an epoch has a
+        fraction here.
+        """
+        if self.by_length is not None:
+            self.by_length.step = state.global_step
+        parts: tuple[Any, Any] = self.sampler, getattr(train_dataloader, "dataset", None)
+        for part in parts:
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(int((state.epoch or 0.0) + 1e-6))
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Let the epoch of a stream or schedule be the part of the steps that are done, also in a resumed run."""
+        if self.stream is not None or self.by_length is not None:
+            state.epoch = state.global_step / state.max_steps
+
+    def describe_drawn(self, corpus: Corpus, steps: int) -> records.Drawn | None:
+        """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
+
+        Of a stream also the skipped and repaired text; every lane counts its own.
+
+        Args:
+            corpus: What was trained on.
+            steps: Optimizer steps that were taken.
+        """
+        described: dict[str, Any] = {}
+        parts = [(self, steps)] if self.by_length is None else self.by_length.parts_until(steps)
+        if self._streams:
+            gathered = [states for stream in self._streams for states in ranks.gather(stream.states)]
+            states = [state for part in gathered for state in part.values()]
+            found = np.sum([state["drawn"] for state in states], axis=0).tolist()
+            report = SourceReport()
+            for state in states:
+                report.merge(SourceReport.from_dict(state["report"]))
+            described["report"] = report.to_dict()
+        elif parts[0][0]._mix is not None:
+            counts = [
+                part.sampler.drawn(part._rows_of_epochs(done)) for part, done in parts if part.sampler is not None
+            ]
+            found = np.sum(counts, axis=0).tolist()
+        else:
+            return None
+        drawn: dict[str, int] = {}
+        for name, count in zip(corpus.titles, found, strict=True):
+            drawn[name] = drawn.get(name, 0) + count
+        shares = {name: round(count / max(sum(found), 1), 6) for name, count in drawn.items()}
+        return records.Drawn.read({"rows": drawn, "shares": shares, **described})
+
+    def _rows_of_epochs(self, steps: int) -> list[int]:
+        """Return how many rows so many steps read in each epoch: its last step may have fewer than the others."""
+        assert self.sampler is not None
+        rows = len(self.sampler)
+        if self.drop_last:
+            rows -= rows % (self._arguments.train_batch_size * self._arguments.world_size)
+        epochs, rest = divmod(steps, -(-rows // self.rows_a_step))
+        return [*[rows] * epochs, min(rest * self.rows_a_step, rows)]
+
+    @property
+    def _streams(self) -> list[StreamLoader]:
+        """The streams that are read, one for each length."""
+        parts = [self] if self.by_length is None else self.by_length.loaders
+        return [part.stream for part in parts if part.stream is not None]
+
+    def _position_file(self, folder: Path) -> Path:
+        return folder / f"stream_position_{self._arguments.process_index}.json"
+
+    def _load(self, rows: Any, batches: Any, begin: Callable[[int], None] | None = None) -> DataLoader[Any]:
+        return DataLoader(
+            rows,
+            batch_sampler=batches,
+            collate_fn=partial(_collate_or_fill, self._collate, rows),
+            persistent_workers=self._arguments.dataloader_persistent_workers,
+            # A separate one, so that the workers' seeds are not drawn from the stream of dropout.
+            generator=torch.Generator(),
+            worker_init_fn=begin or begin_worker,
+            **self._options,
+        )
+
+
+class LoaderByLength:
+    """Loads the rows of several lengths one after the other; the length changes between two optimizer steps.
+
+    An epoch of a length ends with a whole step. A stream goes on at the next length where its last window began. Masks
+    are drawn for the epochs of all lengths together, so that a block that is the same at both is masked anew.
+
+    Args:
+        loaders: Of each length.
+        rows: The rows.
+        micro_batches: Of a step.
+        max_steps: Of the training; not above 0: as many as the epochs have.
+
+    Attributes:
+        ends: The last step of each length.
+        step: The step that an iteration begins behind.
+
+    Raises:
+        TrainingError: if a length would have no batch or no step.
+    """
+
+    def __init__(self, loaders: Sequence[Loader], rows: RowsByLength, micro_batches: int, max_steps: int) -> None:
+        self.loaders, self.rows, self.step = loaders, rows, 0
+        self._micro_batches = micro_batches
+        self._loaded: list[Any] = [loader.training(part) for loader, part in zip(loaders, rows.parts, strict=True)]
+        self._steps = [
+            0 if isinstance(loaded, StreamLoader) else len(loaded.batch_sampler) // micro_batches
+            for loaded in self._loaded
+        ]
+        try:
+            self.ends = rows.schedule.ends(max_steps, self._steps)
+        except CorpusError as error:
+            raise ranks.raised_on_all_ranks(TrainingError(str(error))) from None
+
+    def done(self, step: int) -> list[int]:
+        """Return the steps that were taken at each length, of so many in all."""
+        return [max(min(step, end) - begin, 0) for begin, end in pairwise([0, *self.ends])]
+
+    def parts_until(self, step: int) -> list[tuple[Loader, int]]:
+        """Return the loader of each length with the steps that were taken at it."""
+        return list(zip(self.loaders, self.done(step), strict=True))
+
+    def epoch_of(self, step: int) -> int:
+        """Return the epoch that the step behind so many is in, from 0: those of all lengths together; 0 of a stream."""
+        part = min(bisect_right(self.ends, step), len(self.ends) - 1)
+        if not self._steps[part]:
+            return 0
+        begun = zip(self.done(self.ends[-1])[:part], self._steps, strict=False)
+        return sum(-(-steps // an_epoch) for steps, an_epoch in begun) + self.done(step)[part] // self._steps[part]
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        for part, (done, steps) in enumerate(zip(self.done(self.step), self.done(self.ends[-1]), strict=True)):
+            if isinstance(self._loaded[part], StreamLoader):
+                yield from self._read_stream(part, done, steps)
+            else:
+                yield from self._read_epochs(part, done, steps)
+
+    def _read_stream(self, part: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
+        stream = self._loaded[part]
+        if part > 0 and done == 0:
+            stream.begin_behind(self._loaded[part - 1])
+        if done < steps:
+            yield from islice(stream, (steps - done) * self._micro_batches)
+
+    def _read_epochs(self, part: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Read the steps of a length from one of them on."""
+        rows, loaded, sampler = self.rows.parts[part], self._loaded[part], self.loaders[part].sampler
+        assert sampler is not None
+        while done < steps:
+            epoch, taken = divmod(done, self._steps[part])
+            count = min(self._steps[part] - taken, steps - done)
+            sampler.set_epoch(epoch)
+            if hasattr(rows, "set_epoch"):
+                rows.set_epoch(self.epoch_of(self.ends[part] - steps + done))
+            loaded.batch_sampler.skip = taken * self._micro_batches
+            yield from islice(loaded, count * self._micro_batches)
+            done += count
+
+
+def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:
+    """Make a batch; an empty one is the first row, marked to count nothing, since processes step together."""
+    return collate(batch) if batch else {**collate([rows[0]]), FILLER: True}
+
+
+def _begin_seeded(worker: int, num_workers: int, rank: int) -> None:
+    begin_worker(worker)
+    seed_worker(worker, num_workers, rank)

@@ -1,0 +1,200 @@
+"""`LossGuard`: bad losses, whose batches are saved; no step waits for the host."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from limbeck.core.ranks import process_count, process_index, raised_on_all_ranks
+from limbeck.errors import TrainingError
+from limbeck.methods.composition import Term
+from limbeck.recipe.stages import GuardSpec
+from limbeck.training.arrivals import Arrivals
+from limbeck.training.gathering import sum_over_ranks
+from limbeck.training.warn import Warn
+
+WINDOW = 64
+"""Good steps whose losses a new one is compared with."""
+_ENOUGH = 16  # Before that the median says little.
+FOLDER = "bad_batches"
+_KEPT = 20
+
+
+def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]], problem: str) -> Path | None:
+    """Save the micro-batches of a step, the first twenty times.
+
+    Args:
+        folder: The stage's folder.
+        step: The step, from 1.
+        batches: Its micro-batches; tensor `x` of the second one is saved as `1.x`.
+        problem: What went wrong with them; it is in the file's metadata beside the step.
+
+    Returns:
+        The file, of which each of several processes has one; None if there are enough, nothing to save, or the disk
+        does not take it: it must not hide the problem.
+    """
+    tensors = {
+        f"{index}.{name}": tensor.detach().cpu().contiguous()
+        for index, batch in enumerate(batches)
+        for name, tensor in batch.items()
+        if isinstance(tensor, Tensor)
+    }
+    part = f".process-{process_index()}" if process_count() > 1 else ""
+    target = folder / FOLDER / f"step-{step}{part}.safetensors"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        enough = len(list(target.parent.glob("step-*.safetensors"))) >= _KEPT * process_count() and not target.exists()
+        if enough or not tensors:
+            return None
+        save_file(tensors, str(target), metadata={"step": str(step), "problem": problem})
+    except (OSError, SafetensorError):
+        return None
+    return target
+
+
+Batches = Sequence[Mapping[str, Any]]
+
+
+class LossGuard:
+    """Judges every step before its update, and acts on a bad one as soon as the host knows.
+
+    Terms, loss and gradient are judged on the device that computed them. On a CPU the host knows at once. From a GPU
+    the verdict of a step travels while the next ones run, and the host looks at those that have arrived; it waits for
+    the rest only before it logs or saves. A step that is skipped is skipped on the device, in time.
+
+    Args:
+        terms: The terms of the loss.
+        policy: What to do.
+        device: Where the terms are.
+        folder: The stage's folder, for the batches; every process writes its own.
+        warn: Receives a line on every step that is skipped.
+    """
+
+    def __init__(
+        self, terms: Sequence[Term], policy: GuardSpec, device: torch.device, folder: Path, warn: Warn
+    ) -> None:
+        self.policy = policy
+        self.skipped = 0
+        self._in_a_row = 0
+        self._names = [term.name for term in terms]
+        self._weights = torch.tensor([term.weight for term in terms], dtype=torch.float64, device=device)
+        self._step_terms = torch.zeros_like(self._weights)
+        # The losses of the last good steps, and how many there were.
+        self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
+        self._good = torch.zeros((), dtype=torch.int64, device=device)
+        self._verdicts: Arrivals[tuple[int, Batches]] = Arrivals()
+        self._folder = folder
+        self._warn = warn
+
+    def note(self, terms: Mapping[str, Tensor]) -> None:
+        """Add the terms of one micro-batch to those of its step."""
+        self._step_terms = self._step_terms + torch.stack([terms[name].double() for name in self._names])
+
+    def forget_step(self) -> None:
+        """Forget the micro-batches of a step that starts again."""
+        self._step_terms = torch.zeros_like(self._weights)
+
+    def settle(self, step: int, norm: Tensor | None, batches: Batches) -> Tensor:
+        """Judge a step, all of its micro-batches being noted.
+
+        Args:
+            step: The step, from 1.
+            norm: Norm of its gradient; None where a loss scale makes it infinite now and then.
+            batches: Its micro-batches.
+
+        Returns:
+            Bool scalar on the device: whether the step is bad, the same on every rank.
+
+        Raises:
+            TrainingError: see `check`.
+        """
+        terms = sum_over_ranks(self._step_terms)
+        self.forget_step()
+        verdict = self._judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms))
+        self._verdicts.send(verdict, (step, batches))
+        self._look(wait=False)
+        return verdict[0].bool()
+
+    def check(self) -> None:
+        """Look at every step that was judged, waiting for those whose verdicts are still on their way.
+
+        Raises:
+            TrainingError: for a step that is bad where the policy is to stop, or too many skipped ones in a row.
+        """
+        self._look(wait=True)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs, as JSON has it; None stands for no loss."""
+        losses = [None if value != value else value for value in self._losses.tolist()]
+        return {"skipped": self.skipped, "in_a_row": self._in_a_row, "losses": losses, "good": int(self._good)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Restore what `state` gave."""
+        self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
+        self._losses = self._losses.new_tensor([torch.nan if value is None else value for value in state["losses"]])
+        self._good = self._good.new_tensor(state["good"])
+
+    def _judge(self, terms: Tensor, norm: Tensor) -> Tensor:
+        """Judge a step, and remember its loss if it is good.
+
+        Returns:
+            Float64 `[4 + terms]`: 1 for a bad step and 0 for a good one; its loss; the median of the losses before it,
+            NaN while there are too few, or without a bound on the loss; the norm of its gradient; its terms.
+        """
+        loss, factor = (self._weights * terms).sum(), self.policy.explosion_factor
+        bad = ~(terms.isfinite().all() & norm.isfinite())
+        median = torch.full_like(loss, torch.nan)
+        if factor is not None:
+            # Along a dimension: a GPU that finds the median of all waits for its place.
+            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
+            bad = bad | (loss > factor * median)
+            here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
+            self._losses = torch.where(here & ~bad, loss, self._losses)
+            self._good = self._good + (~bad).long()
+        return torch.cat([torch.stack([bad.double(), loss, median, norm]), terms])
+
+    def _look(self, *, wait: bool) -> None:
+        for verdict, (step, batches) in self._verdicts.take(wait=wait):
+            bad, *found = verdict.tolist()
+            if bad:
+                self._act(step, batches, self._describe(step, *found))
+            else:
+                self._in_a_row = 0
+
+    def _act(self, step: int, batches: Batches, problem: str) -> None:
+        saved = save_bad_batch(self._folder, step, batches, problem)
+        where = f"; its batch is in '{saved}'" if saved is not None else ""
+        if self.policy.on_bad_loss == "stop":
+            line = (
+                f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
+                "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
+                "another folder to keep what was saved; or continue with --resume and guard.on_bad_loss: skip."
+            )
+        else:
+            self.skipped += 1
+            self._in_a_row += 1
+            if self._in_a_row <= self.policy.skips_in_a_row:
+                self._warn(f"{problem}; the step is skipped{where}.")
+                return
+            line = (
+                f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
+                "stage's training.learning_rate and start again with --overwrite, or in another folder; or "
+                "continue with --resume and a higher guard.skips_in_a_row."
+            )
+        raise raised_on_all_ranks(TrainingError(line))
+
+    def _describe(self, step: int, loss: float, median: float, norm: float, *terms: float) -> str:
+        for name, value in zip(self._names, terms, strict=True):
+            if not math.isfinite(value):
+                return f"The loss term '{name}' became {value} at step {step}"
+        if not math.isfinite(norm):
+            return f"The norm of the gradient became {norm} at step {step}, though the loss was finite"
+        return (
+            f"The loss became {loss:.4g} at step {step}, more than {self.policy.explosion_factor:g} times its "
+            f"running median {median:.4g}"
+        )

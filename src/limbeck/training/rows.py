@@ -1,0 +1,126 @@
+"""The rows that a stage trains on and is measured on, replaced and masked as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from limbeck import corpus as texts
+from limbeck.corpus import (
+    Corpus,
+    LabelledCorpus,
+    LengthSchedule,
+    MaskedTokens,
+    ReplacedTokens,
+    RowMix,
+    streaming,
+)
+
+AnyCorpus = Corpus | LabelledCorpus
+_HELD_OUT_ROWS = 512
+
+
+class StreamedRows(Dataset[dict[str, Any]]):
+    """The rows of a stream, made of its blocks; as a data set, a few rows of its beginning to see beforehand.
+
+    Args:
+        corpus: The stream.
+        replacing: Replaces tokens of its beginning, and of any row; or None.
+        masking: Masks tokens likewise, or None.
+    """
+
+    def __init__(
+        self, corpus: streaming.StreamedCorpus, replacing: ReplacedTokens | None, masking: MaskedTokens | None
+    ) -> None:
+        self.corpus = corpus
+        self._replacing = replacing
+        self._masking = masking
+        self._beginning: Any = masking or replacing or corpus.train
+
+    def __len__(self) -> int:
+        return len(self._beginning)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._beginning[key]
+
+    def make(self, block: streaming.Block) -> dict[str, Any]:
+        """Make the row of a block, its tokens replaced and masked."""
+        row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids), **block.columns}
+        if self._replacing is not None:
+            row = self._replacing.replace(row)
+        return row if self._masking is None else self._masking.mask(row, block.number)
+
+
+class RowsByLength(Dataset[dict[str, Any]]):
+    """The rows of a stage at several lengths, trained on one after the other; as a data set, those of the first.
+
+    Args:
+        parts: The rows of each length.
+        mixes: Which rows an epoch of each has; None for every row once.
+        schedule: How long each is trained on.
+    """
+
+    def __init__(self, parts: Sequence[Any], mixes: Sequence[RowMix | None], schedule: LengthSchedule) -> None:
+        self.parts, self.mixes, self.schedule = parts, mixes, schedule
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.parts[0][key]
+
+
+def training_rows(
+    corpus: AnyCorpus,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    replace_tokens: float,
+    mask_tokens: float,
+    seed: int,
+    documents: int | None = None,
+) -> Any:
+    """Return the rows to train on.
+
+    Args:
+        corpus: The corpus; of a stream the result is `StreamedRows`.
+        tokenizer: Its tokenizer.
+        replace_tokens: Share of tokens replaced by random words.
+        mask_tokens: Share of tokens masked, of those that are left; they become the labels.
+        seed: Decides what is replaced and masked.
+        documents: Most documents of a query that are read together; None for rows that are read one by one.
+    """
+    rows: Any = corpus.train
+    replacing = masking = None
+    if replace_tokens > 0:
+        rows = replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
+    if mask_tokens > 0:
+        rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
+    if isinstance(corpus, streaming.StreamedCorpus):
+        return StreamedRows(corpus, replacing, masking)
+    return rows if documents is None else texts.GroupedRows(rows, corpus.train, documents)
+
+
+def held_out_rows(
+    corpus: AnyCorpus,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    mask_tokens: float,
+    seed: int,
+    documents: int | None = None,
+) -> Any:
+    """Return up to 512 held-out rows: never replaced, and always masked alike; arguments as of `training_rows`."""
+    rows = corpus.held_out.select(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
+    if documents is not None:
+        return texts.GroupedRows(rows, rows, documents)
+    return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
+
+
+def _masked(rows: Any, tokenizer: PreTrainedTokenizerBase, share: float, seed: int) -> MaskedTokens:
+    return MaskedTokens(rows, share, mask_id=texts.mask_id_of(tokenizer), **_drawn_from(tokenizer, seed))
+
+
+def _drawn_from(tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, Any]:
+    return {"words": texts.word_ids(tokenizer), "special": tokenizer.all_special_ids, "seed": seed}

@@ -1,0 +1,80 @@
+"""`LengthGroupedSampler`: rows of a batch have nearly the same length, in an order that a resumed run repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from limbeck import corpus as texts
+from limbeck.corpus import (
+    RowMix,
+)
+from limbeck.corpus.batches import group_by_length
+
+
+class LengthGroupedSampler(Sampler[int]):
+    """Yields every index once an epoch, or those that a mix draws, batch by batch of similar length, in random order.
+
+    Unlike `transformers.trainer_pt_utils.LengthGroupedSampler` the order is a function of seed and epoch alone, so a
+    run resumed in its second epoch meets the rows that it would have met.
+
+    Args:
+        lengths: Length of every row in tokens.
+        batch_size: Rows that are padded together, over all ranks.
+        seed: Seed of the order.
+        mix: Which rows an epoch has; without it, every row once.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, mix: RowMix | None = None) -> None:
+        self._lengths = np.asarray(lengths, dtype=np.int64)
+        self._batch_size = batch_size
+        self._seed = seed
+        self._mix = mix
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of this epoch."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        for batch in self._batches(self._epoch):
+            yield from batch.tolist()
+
+    def drawn(self, rows: Sequence[int]) -> list[int]:
+        """Return how many of the rows that were trained on are of each source of the mix.
+
+        Args:
+            rows: Of each epoch how many of its rows were trained on, from its first one on.
+        """
+        assert self._mix is not None
+        counts = []
+        for epoch, count in enumerate(rows):
+            if count == len(self):
+                counts.append(self._mix.counts(epoch))
+            else:
+                begun = np.concatenate([*self._batches(epoch), np.empty(0, np.int64)])[:count]
+                counts.append(self._mix.sources(begun))
+        return np.sum(counts, axis=0).tolist()
+
+    def _batches(self, epoch: int) -> list[NDArray[Any]]:
+        generator = np.random.default_rng([self._seed, epoch])
+        if self._mix is None:
+            order = generator.permutation(len(self._lengths))
+        else:
+            order = generator.permutation(self._mix.draw(epoch))
+        return group_by_length(order, self._lengths, self._batch_size, generator)
+
+
+def grouped_padding_share(lengths: Sequence[int] | texts.GroupedRows, batch_size: int) -> float:
+    """Share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1."""
+    if isinstance(lengths, texts.GroupedRows):
+        return lengths.padding_share([*LengthGroupedSampler(lengths["length"], batch_size, seed=0)], batch_size)
+    drawn = LengthGroupedSampler(lengths, batch_size, seed=0)
+    return texts.padding_share([lengths[index] for index in drawn], batch_size)

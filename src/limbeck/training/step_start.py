@@ -1,0 +1,74 @@
+"""The way back to the start of a step that is skipped or run again."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.kernels.rounded_adamw import RoundedAdamW
+
+
+def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bool) -> None:
+    """Let the optimizer's next step change nothing if the step is bad.
+
+    Fused optimizers take a flag, made for loss scaling, and pass over weights, moments and step counts where
+    it is set: no host has to know. The others pass over parameters without a gradient, and the host has to look.
+
+    Args:
+        optimizer: The optimizer, or accelerate's around it.
+        module: The trained module, with gradients.
+        bad: Bool scalar on the device.
+        on_device: Whether the optimizer takes a flag, see `takes_flag`.
+    """
+    if on_device:
+        getattr(optimizer, "optimizer", optimizer).found_inf = bad.float()
+    elif bool(bad):
+        module.zero_grad(set_to_none=True)
+
+
+def takes_flag(optimizer: Any) -> bool:
+    """Whether an optimizer is fused throughout."""
+    optimizer = getattr(optimizer, "optimizer", optimizer)
+    return isinstance(optimizer, RoundedAdamW) or all(group.get("fused") for group in optimizer.param_groups)
+
+
+class RandomStreams:
+    """The places in the random streams that dropout draws from, to go back to.
+
+    Args:
+        device: Where is drawn; on a GPU from its stream and the CPU's.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._cpu = torch.get_rng_state()
+        self._gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def restore(self) -> None:
+        """Go back."""
+        torch.set_rng_state(self._cpu)
+        if self._gpu is not None:
+            torch.cuda.set_rng_state(self._gpu, self._device)
+
+
+class StepStart:
+    """Buffers and random streams at the start of a step; gradients are left to the optimizer.
+
+    Args:
+        buffers: Buffers of what is trained; those of floating point are remembered.
+        device: Where dropout is drawn.
+    """
+
+    def __init__(self, buffers: Iterable[Tensor], device: torch.device) -> None:
+        self._buffers = [(buffer, buffer.clone()) for buffer in buffers if buffer.is_floating_point()]
+        self.random = RandomStreams(device)
+
+    def restore_buffers(self, where: Tensor | None = None) -> None:
+        """Put the buffers back.
+
+        Args:
+            where: Bool scalar on the device; nothing is put back where it is false. None puts them back.
+        """
+        for buffer, before in self._buffers:
+            buffer.copy_(before if where is None else torch.where(where.to(buffer.device), before, buffer))

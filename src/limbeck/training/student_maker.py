@@ -1,0 +1,126 @@
+"""`StudentMaker`: a run's students, built, started from their teacher, and finished after training."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel
+
+from limbeck.core.records import Initialisation, Stage, Untrained
+from limbeck.models import blueprint, families, heads, initialise, loading
+from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
+from limbeck.recipe.stage_plan import StageChoice
+from limbeck.training.untrained import (
+    _describe_rows,
+    add_pooler,
+    fill_from_teacher,
+    fill_rows,
+    never_read,
+    never_trained,
+)
+
+LoadTeacher = Callable[..., PreTrainedModel]
+"""Loads the whole teacher; keywords as in `load_model`."""
+
+
+def make_student(
+    choice: StudentChoice,
+    head: heads.Head | None,
+    teacher_head: heads.Head | None,
+    load_teacher: LoadTeacher,
+    seed: int,
+) -> tuple[PreTrainedModel, Initialisation]:
+    """Build a student and give it its start.
+
+    Args:
+        choice: The student.
+        head: The head it gets.
+        teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
+        load_teacher: Loads the teacher that it is initialised from.
+        seed: Decides what is random.
+
+    Returns:
+        The student, and its start for the record.
+    """
+    config = type(choice.config)(**choice.config.to_dict())
+    if choice.spec.dropout is not None:
+        for name in families.family_of(config).fields.dropouts:
+            setattr(config, name, choice.spec.dropout)
+    student = blueprint.build_student(config, seed=seed, head=head)
+    start = choice.spec.initialise
+    if start.checkpoint is not None:
+        loading.load_checkpoint(student, start.checkpoint)
+        return student, Initialisation.read({"checkpoint": start.checkpoint})
+    teacher = load_teacher(head=teacher_head)
+    report = initialise.initialise_student(
+        student,
+        teacher,
+        layers=start.layers,
+        embeddings=start.embeddings,
+        narrow_by=start.narrow_by or "weights",
+        seed=seed,
+    )
+    if head is None:
+        return student, report
+    copied = heads.copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
+    return student, Initialisation.read({**report.to_dict(), "head": {"kind": head, "copied": copied}})
+
+
+@dataclass(frozen=True)
+class StudentMaker:
+    """Makes a student, and settles it when training is over.
+
+    Args:
+        choice: The student.
+        head: The head it gets.
+        stages: The stages that train it.
+        source: The teacher that it starts from.
+        load_teacher: Loads that teacher.
+        seed: Decides what is random.
+    """
+
+    choice: StudentChoice
+    head: heads.Head | None
+    stages: Sequence[StageChoice]
+    source: TeacherChoice
+    load_teacher: LoadTeacher
+    seed: int
+
+    def make(self) -> tuple[PreTrainedModel, Initialisation]:
+        """Build the student; its head starts from its teacher's where a stage reads that. See `make_student`."""
+        known = self.head in {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
+        return make_student(self.choice, self.head, self.head if known else None, self.load_teacher, self.seed)
+
+    def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
+        """Settle what parameters hold that no stage trained, and say so.
+
+        Args:
+            student: The student, trained.
+            records: Of its stages.
+
+        Returns:
+            The student to save, and what is untrained in it for the record.
+        """
+        spec = self.choice.spec
+        names, frozen = never_trained(records)
+        rows = never_read(records, student)
+        filled: list[str] = []
+        kinds: list[str] = []
+        if (names or rows) and spec.untrained == "teacher":
+            terms = [term for stage in self.stages for term in stage.terms]
+            source = self.load_teacher()
+            filled = fill_from_teacher(student, source, names, terms)
+            start = spec.initialise
+            by_activations = start.narrow_by == "activations" and start.layers != "random" and start.checkpoint is None
+            how = start.model_dump(include={"layers", "embeddings", "narrow_by"}) | {"seed": self.seed}
+            kinds = fill_rows(student, source, rows, how if by_activations else None)
+        copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
+        same_width = self.choice.shape.hidden == self.source.shape.hidden
+        teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
+        whole, pooler = add_pooler(student, teacher, self.seed)
+        return whole, Untrained(
+            policy=spec.untrained,
+            names=[*names, *pooler],
+            from_teacher=[*filled, *(name for name in pooler if teacher is not None and name in teacher.state_dict())],
+            frozen=frozen,
+            rows=[_describe_rows(student, kind, found, kind in kinds) for kind, found in rows.items()],
+        )

@@ -1,0 +1,1 @@
+"""Teachings: who says what of a batch."""

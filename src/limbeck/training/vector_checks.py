@@ -1,0 +1,29 @@
+"""A run's teachers, whose sentence vectors are compared with those of sentence-transformers once."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from limbeck.models.vector_check import check_vectors, describe_difference
+from limbeck.recipe.models import TeacherSpec
+from limbeck.training.record import RunRecord
+
+
+def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console: Console) -> None:
+    """Compare those teachers of a run that it has not compared yet, say how far they are, and keep it in its record.
+
+    Args:
+        teachers: As in `check_vectors`.
+        record: The run's.
+        console: Where it is said.
+
+    Raises:
+        ModelError: as `check_vectors`.
+    """
+    known = record.run.teacher_vectors
+    found = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
+    for title, difference in found.items():
+        said = f"Sentence vectors of {title}: {describe_difference(difference)}"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    if found:
+        record.set("running", teacher_vectors={**known, **found})
