@@ -51,12 +51,12 @@ from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.memory import keep_freed_memory
 from limbeck.kernels.int8_linear import int8_linear, int8_problem, multiply, pack, quantise
 from limbeck.methods.composition import Term
-from limbeck.models.blueprint import build_student
 from limbeck.models.families import depth
 from limbeck.models.loading import load_model
 from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.students import build_student
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.training.teaching.live import TeacherReader
 

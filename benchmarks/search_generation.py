@@ -35,8 +35,8 @@ from limbeck.benchmark.step import Step, StepRequest, StepSetup, make_batch, set
 from limbeck.core.devices import synchronise
 from limbeck.methods import METHODS
 from limbeck.methods.composition import Pairing
-from limbeck.models.blueprint import build_student
 from limbeck.models.packing import send_batch
+from limbeck.models.students import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
 from limbeck.search.genetic import draw_new

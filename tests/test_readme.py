@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from limbeck.core.yaml import parse_yaml
-from limbeck.models.families import families
+from limbeck.models.family_table import families
 from limbeck.recipe import load_recipe
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from transformers import TrainerCallback
 
 from limbeck.benchmark.step import StepRequest, StepSetup, set_up_step
 from limbeck.corpus.batches import PadCollator
-from limbeck.models.blueprint import build_student
+from limbeck.models.students import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule

@@ -12,8 +12,8 @@ import yaml
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from limbeck.models.blueprint import build_student
 from limbeck.models.quiet import quiet
+from limbeck.models.students import build_student
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -14,8 +14,9 @@ from transformers import BertConfig
 from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Method, Pairing, Term
 from limbeck.methods.composition import RECIPE_CARDS, read_card
-from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import Shape, shape_of
+from limbeck.models.students import student_config
 from limbeck.objectives import OBJECTIVES
 
 ROOT = Path(__file__).parents[2]

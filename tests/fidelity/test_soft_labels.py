@@ -5,8 +5,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from limbeck.methods import METHODS, Pairing
-from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
+from limbeck.models.students import build_student
 from limbeck.training.module import DistillationModule
 from tests.support.models import tiny_config
 

@@ -14,7 +14,7 @@ from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
 from limbeck.methods import METHODS
 from limbeck.models.blueprint import presets
-from limbeck.models.families import families
+from limbeck.models.family_table import families
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe.json_schema import recipe_schema
 from tests.docs.pages import ROOT

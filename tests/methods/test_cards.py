@@ -10,9 +10,10 @@ from limbeck.methods import METHODS, Pairing
 from limbeck.methods.composition import RECIPE_CARDS, read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
 from limbeck.methods.registry import read_method
-from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
-from limbeck.models.initialise import selected_layers
+from limbeck.models.layer_selection import selected_layers
+from limbeck.models.students import student_config
 from limbeck.recipe import Recipe, load_recipe
 from tests.docs.pages import ROOT, script
 from tests.support.models import tiny_config

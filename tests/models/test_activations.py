@@ -10,7 +10,8 @@ from torch import nn
 from limbeck.errors import ModelError
 from limbeck.models import activations
 from limbeck.models.activations import Heads, best_factors, leading_directions, measure, narrow_norm
-from limbeck.models.families import blocks, families
+from limbeck.models.families import blocks
+from limbeck.models.family_table import families
 from limbeck.models.initialise import find_bases
 from limbeck.training.untrained import fill_rows
 from tests.support import models as tiny

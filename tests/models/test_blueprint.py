@@ -6,9 +6,10 @@ import pytest
 import torch
 import yaml
 
-from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
+from limbeck.models.blueprint import parse_blueprint, presets
 from limbeck.models.families import block_list, family_of, shape_of
 from limbeck.models.heads import model_class
+from limbeck.models.students import build_student, student_config
 from tests.support import models as tiny
 
 EXPECTED = yaml.safe_load(Path(__file__).with_name("expected.yaml").read_text(encoding="utf-8"))

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from limbeck.models.families import block_list, blocks, families, family_of, shape_of
+from limbeck.models.families import block_list, blocks, family_of, shape_of
+from limbeck.models.family_table import families
 from tests.support import models as tiny
 
 EVERY_FAMILY = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import build_student
 from limbeck.models.heads import HEADS, check_has_head, copy_head, head_of
 from limbeck.models.loading import load_checkpoint, load_config, load_model
 from limbeck.models.streams import StreamKey
+from limbeck.models.students import build_student
 from limbeck.models.taps import StreamTap
 from tests.support.models import make_teacher, tiny_batch, tiny_config, tiny_model
 

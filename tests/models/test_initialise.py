@@ -8,10 +8,11 @@ import torch
 import yaml
 from transformers import AutoModelForMaskedLM
 
-from limbeck.models.blueprint import build_student, student_config
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.initialise import initialise_student, selected_layers
+from limbeck.models.initialise import initialise_student
+from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_checkpoint
+from limbeck.models.students import build_student, student_config
 from tests.support import models as tiny
 
 EVERY_FAMILY = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from limbeck.models.families import blocks, families
+from limbeck.models.families import blocks
+from limbeck.models.family_table import families
 from limbeck.models.narrowing import principal_directions, strongest
 from tests.support import models as tiny
 from tests.support.models import start_student, tiny_model

@@ -9,7 +9,8 @@ from torch import nn
 
 from limbeck.kernels import varlen_attention
 from limbeck.models import tap_points
-from limbeck.models.families import blocks, depth, families
+from limbeck.models.families import blocks, depth
+from limbeck.models.family_table import families
 from limbeck.models.packed_linear import PackedLinear, pack_linear_maps, unpack_linear_maps
 from limbeck.models.packing import plan_for_gpu, plan_packing, send_batch
 from limbeck.models.streams import StreamKey

@@ -10,14 +10,16 @@ import yaml
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig
 
-from limbeck.models.blueprint import build_student, parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
 from limbeck.models.heads import check_has_head, model_class
-from limbeck.models.initialise import initialise_student, selected_layers
+from limbeck.models.initialise import initialise_student
+from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import as_dtype, load_checkpoint, load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import sentence_pooling
 from limbeck.models.streams import StreamKey
+from limbeck.models.students import build_student, student_config
 from limbeck.models.taps import StreamTap, pool
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support import models as tiny

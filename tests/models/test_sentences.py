@@ -13,7 +13,7 @@ import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode
 from limbeck.evaluation.vectors import vectors_of as vectors_of_a_task
-from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -25,6 +25,7 @@ from limbeck.models.sentences import (
     sentence_pooling,
     trained_widths,
 )
+from limbeck.models.students import student_config
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vector_check import own_vectors
 from tests.support.models import HIDDEN, UNLISTED, make_teacher

@@ -9,7 +9,6 @@ from transformers import AutoConfig
 import limbeck
 import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.evaluation import encode
-from limbeck.models.blueprint import build_student, student_config
 from limbeck.models.families import blocks, depth, family_of, shape_of
 from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_config, load_model
@@ -17,6 +16,7 @@ from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentenceHead, sentence_pooling
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.structure import find_family
+from limbeck.models.students import build_student, student_config
 from limbeck.models.taps import StreamTap
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.choosing import choose_recipe

@@ -15,7 +15,7 @@ from limbeck.corpus import MixSpec
 from limbeck.corpus.settings import CorpusSpec
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.models import trial_run
-from limbeck.models.families import families
+from limbeck.models.family_table import families
 from limbeck.models.trial_run import check_runs
 from limbeck.recipe import load_recipe, plan_run, training_arguments, training_fields
 from limbeck.recipe.load import without_places

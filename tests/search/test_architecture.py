@@ -12,7 +12,8 @@ from rich.console import Console
 
 from limbeck.comparison.held_out import LastLayers
 from limbeck.errors import Interrupted, RecipeError, TrainingError
-from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
+from limbeck.models.students import student_config
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture import ArchitectureSearch, MeasuringRequest, search_architecture

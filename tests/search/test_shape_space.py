@@ -11,7 +11,7 @@ import torch
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
-from limbeck.models.blueprint import build_student
+from limbeck.models.students import build_student
 from limbeck.recipe.load import load_recipe
 from limbeck.search import pareto, requests, shape_space
 from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns

@@ -18,11 +18,13 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from limbeck.core.records import Initialisation
-from limbeck.models.blueprint import StudentBlueprint, build_student, student_config
+from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
-from limbeck.models.initialise import LayerStrategy, NarrowBy, initialise_student
+from limbeck.models.initialise import NarrowBy, initialise_student
+from limbeck.models.layer_selection import LayerStrategy
 from limbeck.models.quiet import quiet
+from limbeck.models.students import build_student, student_config
 
 LAYERS, HIDDEN, HEADS, FFN, MAX_LENGTH = 4, 48, 4, 96, 128
 EMBEDDING = 24  # of the factorised families

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from transformers import AutoModel
 
-from limbeck.models.blueprint import build_student, parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.heads import model_class
+from limbeck.models.students import build_student, student_config
 from limbeck.recipe.load import read_recipe
 from tests.support.methods import TRAINING
 from tests.support.models import save_folder, tiny_config, tiny_tokenizer

@@ -17,8 +17,8 @@ import limbeck
 from limbeck.core.kinds import kind_of
 from limbeck.corpus import PadCollator
 from limbeck.methods import METHODS, Pairing
-from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
+from limbeck.models.students import build_student
 from limbeck.recipe.model_choices import needed_head
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached

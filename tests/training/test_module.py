@@ -15,13 +15,13 @@ from limbeck.errors import RecipeError
 from limbeck.kernels import soft_label_chunks
 from limbeck.methods import METHODS, Pairing
 from limbeck.methods.terms import hard_label_term, soft_label_term
-from limbeck.models.blueprint import build_student
 from limbeck.models.families import embedding_tables, shape_of
 from limbeck.models.heads import has_head
 from limbeck.models.packed_linear import PackedLinear
 from limbeck.models.packed_rows import Packing, RowStreams, rows_of_tokens
 from limbeck.models.packing import plan_packing
 from limbeck.models.streams import StreamKey
+from limbeck.models.students import build_student
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.read_rows import ReadRows, read_ranges, write_ranges

@@ -14,7 +14,7 @@ from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
 from limbeck.evaluation import costs, published
-from limbeck.models import blueprint, families, inference, locating, streams, taps
+from limbeck.models import blueprint, families, inference, locating, streams, students, taps
 from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
 
@@ -31,7 +31,7 @@ def read_config(name: str, length: int) -> PreTrainedConfig:
     """
     if not names_shape(name):
         return load_config(name)
-    return blueprint.student_config(
+    return students.student_config(
         blueprint.parse_blueprint(name), BertConfig(max_position_embeddings=max(512, length))
     )
 
@@ -49,7 +49,7 @@ def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.de
         ModelError: see `load_model`.
     """
     if names_shape(name):
-        model = blueprint.build_student(read_config(name, length), seed=0).to(dtype)
+        model = students.build_student(read_config(name, length), seed=0).to(dtype)
     else:
         model = load_model(name, dtype=dtype)
     return model.to(device).eval()

@@ -25,7 +25,7 @@ from limbeck.corpus.batches import LABELS_OF_TASK
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Term
 from limbeck.methods.registry import METHODS, read_method
-from limbeck.models.blueprint import build_student, names_shape, parse_blueprint, student_config
+from limbeck.models.blueprint import names_shape, parse_blueprint
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
@@ -33,6 +33,7 @@ from limbeck.models.packed_rows import RowStreams
 from limbeck.models.packing import send_batch
 from limbeck.models.sentences import SentenceHead
 from limbeck.models.streams import Streams
+from limbeck.models.students import build_student, student_config
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.model_choices import needed_head

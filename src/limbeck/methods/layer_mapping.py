@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from limbeck.errors import RecipeError, suggestion
 from limbeck.methods.composition import MAPPING_FORMS, LayerChoice, MappingChoice, Pairing
-from limbeck.models.blueprint import named_layers
 from limbeck.models.families import Shape
+from limbeck.models.layer_selection import named_layers
 
 LayerMapping: TypeAlias = dict[int, tuple[int, ...]]
 

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.errors import ModelError
-from limbeck.models.families import blocks, row_of, shape_of
+from limbeck.models.families import blocks, shape_of
+from limbeck.models.family_table import row_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,21 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import (
-    Shape,
-    describe_size,
-    families,
-    family_of,
-    fit_layer_lists,
-    pooler_option,
-    shape_of,
-)
-from limbeck.models.sentences import TRAINED_WIDTHS
+from limbeck.models.families import Shape, describe_size
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
-
-    from limbeck.models.heads import Head
+    pass
 
 
 @dataclass(frozen=True)
@@ -157,27 +146,6 @@ def check_depth(layers: int, of: int, hidden: int) -> None:
         )
 
 
-def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) -> None:
-    """Refuse a list of the teacher's layers to start from that the teacher lacks, or that is not as long as it should.
-
-    Args:
-        listed: Layers, counted from 1.
-        student_depth: Layers of the student.
-        teacher_depth: Layers of the teacher.
-
-    Raises:
-        ModelError: for either.
-    """
-    for layer in listed:
-        if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
-            raise ModelError(f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}.")
-    if len(listed) != student_depth:
-        raise ModelError(
-            f"The student has {student_depth} layers, but {len(listed)} teacher layers are listed to start "
-            f"from ({list(listed)}); list one for each student layer."
-        )
-
-
 def _part_of(teacher: Shape, layers: int) -> StudentBlueprint:
     """Return the shape of a student of some of the teacher's layers."""
     check_depth(layers, teacher.layers, teacher.hidden)
@@ -257,120 +225,3 @@ def _nearest_heads(hidden: int, wanted: int | None = None) -> int:
     aim = wanted or max(1, hidden // USUAL_HEAD_SIZE)
     divisors = [n for n in range(1, hidden + 1) if hidden % n == 0]
     return min(divisors, key=lambda n: (abs(n - aim), n))
-
-
-def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
-    """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
-    steps = range(1, student + 1)
-    if strategy == "last":
-        return [teacher - student + i for i in steps]
-    if strategy == "uniform":
-        return [min(-(-teacher // student) * i, teacher) for i in steps]
-    if strategy == "ends":
-        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in steps] if student > 1 else [teacher]
-    return list(steps)
-
-
-# Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
-# teacher saved in bfloat16 must not make the student train in bfloat16 weights.
-_NOT_INHERITED = (
-    "architectures", "_name_or_path", "transformers_version", "dtype", "torch_dtype", "model_type", TRAINED_WIDTHS,
-)  # fmt: skip
-
-
-def student_config(
-    blueprint: StudentBlueprint, teacher_config: PreTrainedConfig, *, source_layers: Sequence[int] | None = None
-) -> PreTrainedConfig:
-    """Derive a student's configuration: the teacher's with only the shape changed.
-
-    The family, vocabulary, positions, special ids, activation and dropout stay. A student of a BERT teacher that
-    has factorised embeddings is an ELECTRA, whose encoder is BERT's with a map after the embeddings.
-
-    Args:
-        blueprint: The shape.
-        teacher_config: The teacher's configuration; not changed.
-        source_layers: The teacher layers (1-based, one for each student layer) that the student's blocks will
-            be copied from. Where layers differ in kind (ModernBERT's global and local attention) each keeps
-            the kind of its source. Without them (or empty, as for random layers) the teacher's pattern starts anew.
-
-    Raises:
-        ModelError: for an unknown family, or factorised embeddings in a family that has none.
-    """
-    family, shape, kind = family_of(teacher_config), shape_of(teacher_config), type(teacher_config)
-    embedding = blueprint.embedding
-    if family.fields.embedding is None and embedding not in (None, blueprint.hidden):
-        if family.model_type != "bert":
-            raise ModelError(
-                f"A {family.model_type} student cannot have factorised embeddings (embedding {embedding}, "
-                f"hidden {blueprint.hidden}): only bert (as ELECTRA), electra and albert can; leave out "
-                "embedding."
-            )
-        from transformers import ElectraConfig
-
-        family, kind = families["electra"], ElectraConfig
-    values: dict[str, Any] = {k: v for k, v in teacher_config.to_dict().items() if k not in _NOT_INHERITED}
-    fields = family.fields
-    values |= {getattr(fields, number): getattr(blueprint, number) for number in ("layers", "hidden", "heads", "ffn")}
-    if fields.embedding is not None:
-        # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden width.
-        inherited = shape.embedding if shape.embedding != shape.hidden else blueprint.hidden
-        values[fields.embedding] = embedding or inherited
-    if blueprint.dropout is not None:
-        values |= dict.fromkeys(fields.dropouts, blueprint.dropout)
-    _fit_attention(values, blueprint, shape)
-    _fit_layers(values, blueprint.layers, shape.layers, source_layers)
-    return kind(**values)
-
-
-def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, shape: Shape) -> None:
-    """Keep grouped-query attention and explicit head widths consistent with the new number of heads."""
-    if values.get("num_key_value_heads") is not None:
-        group = max(1, shape.heads // shape.key_value_heads)
-        values["num_key_value_heads"] = blueprint.heads // group if blueprint.heads % group == 0 else blueprint.heads
-    same_attention = (blueprint.hidden, blueprint.heads) == (shape.hidden, shape.heads)
-    if values.get("head_dim") is not None and not same_attention:
-        values["head_dim"] = blueprint.hidden // blueprint.heads
-
-
-def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None) -> None:
-    """Rebuild what a configuration holds per layer for the new depth."""
-    types = values.get("layer_types")
-    period = _period(types) if types else teacher_layers
-    sources = [layer - 1 for layer in source_layers or ()] or [layer % period for layer in range(layers)]
-    fit_layer_lists(values, teacher_layers, sources)
-    if "num_hidden_groups" in values:
-        values["num_hidden_groups"] = min(int(values["num_hidden_groups"]), layers)
-    if "max_window_layers" in values:
-        values["max_window_layers"] = min(int(values["max_window_layers"]), max(layers, teacher_layers))
-
-
-def _period(types: Sequence[str]) -> int:
-    """Return the length of the shortest pattern that the layer kinds repeat."""
-    return next(p for p in range(1, len(types) + 1) if all(t == types[i % p] for i, t in enumerate(types)))
-
-
-def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = None) -> PreTrainedModel:
-    """Build a student with random weights in float32, in eval mode, without a pooler where the class allows.
-
-    Args:
-        config: Its configuration, see `student_config`; not changed.
-        seed: Decides every weight; the global random state is left as it was.
-        head: The task whose head it gets, or None.
-
-    Raises:
-        ModelError: for an unknown family, or heads that do not divide the hidden width.
-    """
-    import torch
-
-    from limbeck.models.heads import model_class
-    from limbeck.models.quiet import quiet
-
-    shape = shape_of(config)
-    if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
-        raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")
-    loader = model_class(config, head)
-    # Only the CPU generator is forked and seeded: the model is made on the CPU, and CUDA is left alone.
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        model = loader._from_config(type(config)(**config.to_dict()), dtype=torch.float32, **pooler_option(loader))
-    return model.eval()

@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from limbeck.core.registry import load_plugins
 from limbeck.errors import ModelError, nearest, shorten_error, suggestion
-from limbeck.models.families import Family, families
+from limbeck.models.family_table import Family, families
 from limbeck.models.locating import read_json
 from limbeck.models.structure import SUCH_AS, unlisted_family
 

@@ -1,238 +1,19 @@
-"""Families: the shape of a model by its configuration, and the places of its parts.
+"""Lookups on a model by its family: its shape, its base model, its blocks and its tables of embeddings.
 
-The lookups on a configuration need no weights, so shapes can be checked before anything is loaded. The table of
-families has one row an architecture, with its module paths and configuration fields. Nothing else in limbeck spells a
-model's module path or a configuration's field name. Any other family of `transformers` is found by its structure
-(`structure.py`), without what only a row tells: the roles of a block's maps, for narrower students, and packing. To add
-a row, write it here; the tests in `tests/models/test_families.py` then hold it to the rest's assumptions.
+The lookups on a configuration need no weights, so shapes can be checked before anything is loaded.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from limbeck.core.registry import Registry
 from limbeck.errors import ModelError
+from limbeck.models.family_table import Family, families
 
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
-
-
-@dataclass(frozen=True)
-class BlockRoles:
-    """The linear maps inside a block by their role, as module paths relative to the block.
-
-    Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
-    it is what lets a block be copied into a narrower student without cutting through a head.
-    """
-
-    query: str
-    key: str
-    value: str
-    attention_output: str
-    ffn_in: str
-    ffn_out: str
-    norms: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Projections:
-    """Where a block keeps the maps of its attention, for families outside transformers' AttentionInterface."""
-
-    query: str
-    key: str
-    value: str
-    output: str
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Names of the configuration fields that hold a model's shape."""
-
-    layers: str = "num_hidden_layers"
-    hidden: str = "hidden_size"
-    heads: str = "num_attention_heads"
-    ffn: str = "intermediate_size"
-    embedding: str | None = None
-    dropouts: tuple[str, ...] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-
-
-@dataclass(frozen=True)
-class Family:
-    """One architecture: module paths are relative to the base model (see `base_model`).
-
-    Attributes:
-        model_type: The name in `config.json`.
-        blocks: Path of the list of blocks.
-        embeddings: Paths of the modules that make the embedding output.
-        fields: Configuration field names.
-        layout: Families with the same layout name the tensors of a block alike, so blocks move between them.
-        embedding_projection: Path of the map from a factorised embedding to the hidden width, where one may
-            exist.
-        plain_drops_projection: Whether that map is missing where both widths are equal (ELECTRA).
-        final_norm: Path of the norm after the last block, where there is one.
-        extras: Paths of other modules that the blocks share (relative positions).
-        roles: The block's linear maps by role, or None where blocks can only be copied at equal shape.
-        roles_missing: Why `roles` is None, as the end of an error line.
-        causal: Whether a token sees only its past.
-        shared_blocks: Whether one block serves several layers.
-        padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
-        projections: The maps to hook where attention does not go through the AttentionInterface, else None.
-        returned: How many things a block returns in a tuple; 0 where it returns hidden states alone.
-        packs: Whether a batch may run as one row of real tokens: the model takes `position_ids`, and all tokens of a
-            sample attend to each other.
-        positions: Path of the table of positions, where tokens have an embedding of their place.
-        segments: Path of the table of segments, where tokens have an embedding of theirs.
-    """
-
-    model_type: str
-    blocks: str
-    embeddings: tuple[str, ...]
-    fields: Fields = Fields()
-    layout: str = ""
-    embedding_projection: str | None = None
-    plain_drops_projection: bool = False
-    final_norm: str | None = None
-    extras: tuple[str, ...] = ()
-    roles: BlockRoles | None = None
-    roles_missing: str = "its blocks fuse or gate their linear maps"
-    causal: bool = False
-    shared_blocks: bool = False
-    padded_positions: bool = False
-    projections: Projections | None = None
-    returned: int = 0
-    packs: bool = False
-    positions: str | None = None
-    segments: str | None = None
-
-
-UNLISTED = Family("", "", (), roles_missing="limbeck does not know which map of its blocks is which")
-"""What holds of every family outside of the table, whatever its structure."""
-
-_POSITIONS, _SEGMENTS = "embeddings.position_embeddings", "embeddings.token_type_embeddings"
-_BERT = Family(
-    model_type="bert",
-    blocks="encoder.layer",
-    embeddings=("embeddings",),
-    layout="bert",
-    packs=True,
-    positions=_POSITIONS,
-    segments=_SEGMENTS,
-    roles=BlockRoles(
-        query="attention.self.query",
-        key="attention.self.key",
-        value="attention.self.value",
-        attention_output="attention.output.dense",
-        ffn_in="intermediate.dense",
-        ffn_out="output.dense",
-        norms=("attention.output.LayerNorm", "output.LayerNorm"),
-    ),
-)
-_LLAMA = Family(
-    model_type="llama",
-    blocks="layers",
-    embeddings=("embed_tokens",),
-    layout="llama",
-    final_norm="norm",
-    causal=True,
-    fields=Fields(dropouts=("attention_dropout",)),
-)
-_TABLE = (
-    _BERT,
-    replace(_BERT, model_type="ernie"),
-    replace(_BERT, model_type="roberta", padded_positions=True),
-    replace(_BERT, model_type="xlm-roberta", padded_positions=True),
-    replace(_BERT, model_type="camembert", padded_positions=True),
-    replace(
-        _BERT,
-        model_type="electra",
-        embedding_projection="embeddings_project",
-        plain_drops_projection=True,
-        fields=Fields(embedding="embedding_size"),
-    ),
-    Family(
-        model_type="distilbert",
-        blocks="transformer.layer",
-        embeddings=("embeddings",),
-        layout="distilbert",
-        packs=True,
-        positions=_POSITIONS,
-        fields=Fields("n_layers", "dim", "n_heads", "hidden_dim", dropouts=("dropout", "attention_dropout")),
-        roles=BlockRoles(
-            query="attention.q_lin",
-            key="attention.k_lin",
-            value="attention.v_lin",
-            attention_output="attention.out_lin",
-            ffn_in="ffn.lin1",
-            ffn_out="ffn.lin2",
-            norms=("sa_layer_norm", "output_layer_norm"),
-        ),
-    ),
-    Family(
-        model_type="albert",
-        blocks="encoder.albert_layer_groups",
-        embeddings=("embeddings",),
-        layout="albert",
-        packs=True,
-        positions=_POSITIONS,
-        segments=_SEGMENTS,
-        fields=Fields(embedding="embedding_size"),
-        embedding_projection="encoder.embedding_hidden_mapping_in",
-        roles_missing="one block serves all its layers and its word embeddings span few directions",
-        shared_blocks=True,
-    ),
-    Family(
-        model_type="mpnet",
-        blocks="encoder.layer",
-        embeddings=("embeddings",),
-        layout="mpnet",
-        extras=("encoder.relative_attention_bias",),
-        roles_missing="its relative positions belong to whole heads",
-        padded_positions=True,
-        projections=Projections("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o"),
-        returned=1,
-        positions=_POSITIONS,
-    ),
-    Family(
-        model_type="modernbert",
-        blocks="layers",
-        embeddings=("embeddings",),
-        layout="modernbert",
-        final_norm="final_norm",
-        fields=Fields(dropouts=("embedding_dropout", "mlp_dropout", "attention_dropout")),
-    ),
-    replace(
-        _LLAMA,
-        model_type="nomic_bert",
-        layout="nomic_bert",
-        packs=True,
-        segments=_SEGMENTS,
-        embeddings=("embeddings",),
-        final_norm=None,
-        causal=False,
-        fields=Fields(dropouts=("hidden_dropout_prob",)),
-    ),
-    replace(_LLAMA, model_type="eurobert", layout="eurobert", causal=False, packs=True),
-    _LLAMA,
-    replace(_LLAMA, model_type="qwen3", layout="qwen3"),
-    Family(
-        model_type="gpt2",
-        blocks="h",
-        embeddings=("wte", "wpe"),
-        layout="gpt2",
-        final_norm="ln_f",
-        causal=True,
-        positions="wpe",
-        fields=Fields("n_layer", "n_embd", "n_head", "n_inner", dropouts=("resid_pdrop", "embd_pdrop", "attn_pdrop")),
-    ),
-)
-families: Registry[Family] = Registry(
-    "model family", error=ModelError, source=lambda: ((family.model_type, family) for family in _TABLE)
-)
 
 
 @dataclass(frozen=True)
@@ -283,12 +64,6 @@ def family_of(config: PreTrainedConfig) -> Family:
     from limbeck.models.structure import find_family
 
     return find_family(config)
-
-
-def row_of(model_type: str) -> Family:
-    """Return a family's row of the table; for one outside of it what holds of all such."""
-    is_listed = model_type in families
-    return families[model_type] if is_listed else UNLISTED
 
 
 def base_model(model: PreTrainedModel) -> PreTrainedModel:
@@ -390,22 +165,3 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         positions=positions,
         causal=family.causal and getattr(config, "is_causal", True) is not False,  # What transformers' masks ask.
     )
-
-
-def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
-    """Return the keyword that leaves out the pooler, which nothing here reads, for classes that have it."""
-    known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
-    return {"add_pooling_layer": False} if known else {}
-
-
-def fit_layer_lists(values: dict[str, Any], depth: int, sources: Sequence[int]) -> None:
-    """Fit what a configuration lists layer by layer, such as `layer_types`, to the layers of another model, in place.
-
-    Args:
-        values: The configuration as a dictionary.
-        depth: Its layers; one whose upper blocks were dropped lists more than it has.
-        sources: For each layer of the other the one that it is like, counted from 0; on from the first after the last.
-    """
-    for key, value in values.items():
-        if "layer" in key and isinstance(value, list) and len(value) >= depth:
-            values[key] = [value[source % len(value)] for source in sources]

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
 
 from limbeck.core.records import Initialisation
-from limbeck.errors import ModelError, suggestion
-from limbeck.models import blueprint, narrowing
+from limbeck.errors import ModelError
+from limbeck.models import narrowing, students
 from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
+from limbeck.models.layer_selection import LayerStrategy, selected_layers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
-LayerStrategy: TypeAlias = str | Sequence[int]
 NarrowBy: TypeAlias = Literal["weights", "activations"]
 # The numbers that decide the tensors of a block, and the places of its heads in them.
 _BLOCK_NUMBERS = ("hidden", "heads", "key_value_heads", "head_size", "ffn")
-
-
-def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: int) -> list[int]:
-    """Return the teacher layer that each student layer is copied from.
-
-    With S = `student_depth`, T = `teacher_depth` and i = 1..S:
-
-    - `random`: none, the empty list;
-    - `first`: i, the truncated teacher;
-    - `last`: T − S + i;
-    - `uniform`: min(k·i, T) with k = ⌈T/S⌉, for example 2, 4, 6 for 3 of 6;
-    - `ends`: evenly spaced from the first to the last, 1 + ⌊(i−1)(T−1)/(S−1)⌋, for example 1, 3, 6; T alone
-    for S = 1;
-    - explicit: S teacher layers. They may repeat and need not increase.
-
-    Args:
-        strategy: One of `LAYER_STRATEGIES`, or the layers themselves, counted from 1.
-        student_depth: Layers of the student, at least 1.
-        teacher_depth: Layers of the teacher, at least 1.
-
-    Raises:
-        ModelError: for an unknown strategy, a student deeper than its teacher (explicit layers may repeat),
-            explicit layers of another number than the student has, or out of range.
-    """
-    if not isinstance(strategy, str):
-        blueprint.check_listed(strategy, student_depth, teacher_depth)
-        return list(strategy)
-    if strategy not in LAYER_STRATEGIES:
-        raise ModelError(
-            f"Unknown layer strategy '{strategy}'.{suggestion(strategy, LAYER_STRATEGIES)} Or a list like [1, 3, 6]."
-        )
-    if strategy == "random":
-        return []
-    if student_depth > teacher_depth:
-        raise ModelError(
-            f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
-            f"{teacher_depth}; list the layers (they may repeat), or set layers: random."
-        )
-    return blueprint.named_layers(strategy, student_depth, teacher_depth)
 
 
 @dataclass(frozen=True)
@@ -154,7 +113,7 @@ def initialise_student(
     target, source = base_model(student), base_model(teacher)
     bases = find_bases(student, teacher, layers=layers, embeddings=embeddings, narrow_by=narrow_by, seed=seed)
     all_taught = plan.layers and plan.embeddings != "random"
-    fresh = None if all_taught else blueprint.build_student(student.config, seed=seed)
+    fresh = None if all_taught else students.build_student(student.config, seed=seed)
 
     transfer = narrowing.Transfer()
     if plan.embeddings != "random":

@@ -18,9 +18,10 @@ from transformers import (
 
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.models.configuration import DTYPES, read_config
-from limbeck.models.families import base_model, family_of, pooler_option, shape_of
+from limbeck.models.families import base_model, family_of, shape_of
 from limbeck.models.heads import Head, copy_head, head_of, model_class
 from limbeck.models.locating import fetch, fetch_weights
+from limbeck.models.pooler import pooler_option
 from limbeck.models.quiet import quiet
 
 if TYPE_CHECKING:

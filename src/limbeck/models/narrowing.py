@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.activations import BlockActivations, Heads, fix_signs, leading_directions, measure, narrow_norm
-from limbeck.models.families import UNLISTED, BlockRoles, Shape, family_of, row_of
+from limbeck.models.families import Shape, family_of
+from limbeck.models.family_table import UNLISTED, BlockRoles, row_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

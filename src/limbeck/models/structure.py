@@ -23,7 +23,9 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, shorten_error
-from limbeck.models.families import UNLISTED, Family, Fields, fit_layer_lists, pooler_option
+from limbeck.models.family_table import UNLISTED, Family, Fields
+from limbeck.models.layer_lists import fit_layer_lists
+from limbeck.models.pooler import pooler_option
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

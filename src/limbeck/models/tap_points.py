@@ -23,7 +23,7 @@ from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
 from limbeck.kernels.tile_linear import trained_linear
 from limbeck.kernels.varlen_attention import varlen_attention
-from limbeck.models.families import Projections
+from limbeck.models.family_table import Projections
 from limbeck.models.packed_rows import Packing
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
 

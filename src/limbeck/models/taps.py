@@ -15,7 +15,8 @@ from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import tap_points
-from limbeck.models.families import base_model, blocks, depth, families, family_of, shape_of
+from limbeck.models.families import base_model, blocks, depth, family_of, shape_of
+from limbeck.models.family_table import families
 from limbeck.models.packed_rows import Packing, RowStreams
 from limbeck.models.packing import padded_batch_positions, plan_packing
 from limbeck.models.quiet import quiet

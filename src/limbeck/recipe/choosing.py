@@ -23,9 +23,10 @@ from limbeck.errors import CorpusError, ModelError, RecipeError
 from limbeck.evaluation.tasks import TASKS, find_task, is_own_task
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import depth_alone, parse_blueprint
-from limbeck.models.families import Shape, families, family_of
+from limbeck.models.families import Shape, family_of
+from limbeck.models.family_table import families
 from limbeck.models.heads import head_of, kind_of_value
-from limbeck.models.initialise import selected_layers
+from limbeck.models.layer_selection import selected_layers
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of

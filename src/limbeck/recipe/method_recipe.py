@@ -12,8 +12,9 @@ from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term, read_card
 from limbeck.methods.registry import METHODS, read_method
-from limbeck.models.blueprint import parse_blueprint, student_config
+from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
+from limbeck.models.students import student_config
 
 _FINE_TUNED = "runs/fine-tuned-teacher/model"
 _SHAPES = ("6x384", "6x768")

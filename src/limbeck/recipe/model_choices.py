@@ -10,12 +10,14 @@ from transformers import PreTrainedConfig
 from limbeck.errors import RecipeError
 from limbeck.evaluation.head_match import names_of_classes, rename_classes
 from limbeck.methods.composition import Task, Term
-from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
+from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
-from limbeck.models.initialise import plan_initialisation, selected_layers
+from limbeck.models.initialise import plan_initialisation
+from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config, same_tensors
 from limbeck.models.locating import check_not_pickled
+from limbeck.models.students import student_config
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.recipe.models import ShapeSpec, StudentSpec, TeacherSpec

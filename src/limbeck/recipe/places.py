@@ -14,8 +14,9 @@ from limbeck.core.strict import Strict
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.errors import LimbeckError, together
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
-from limbeck.models.blueprint import check_depth, check_listed, depth_alone, parse_blueprint
-from limbeck.models.families import families
+from limbeck.models.blueprint import check_depth, depth_alone, parse_blueprint
+from limbeck.models.family_table import families
+from limbeck.models.layer_selection import check_listed
 from limbeck.models.locating import check_not_pickled, is_local, read_json, resolve_model
 from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.recipe.load import check_document, document_of

@@ -19,7 +19,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from limbeck.core.devices import choose_device, device_name, synchronise
 from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
-from limbeck.models import blueprint, families
+from limbeck.models import families, students
 from limbeck.models.inference import encoder_of
 from limbeck.search.requests import MeasuringRequest
 
@@ -186,7 +186,7 @@ class LatencyBench:
     def __call__(self, config: PreTrainedConfig) -> ShapeLatency:
         """Measure a student of this configuration and the teacher alternately."""
         setting = self._setting
-        student = blueprint.build_student(config, seed=0).to(device=setting.device, dtype=torch.float32).eval()
+        student = students.build_student(config, seed=0).to(device=setting.device, dtype=torch.float32).eval()
         generator = torch.Generator().manual_seed(0)
         size = (setting.batch, setting.length)
         input_ids = torch.randint(config.vocab_size, size, generator=generator).to(setting.device)

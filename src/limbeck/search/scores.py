@@ -19,8 +19,8 @@ from limbeck.core.paths import STUDENT
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.evaluation.measures import MeasuresSpec
-from limbeck.models.blueprint import build_student
 from limbeck.models.streams import OF_OUTPUT
+from limbeck.models.students import build_student
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.learned_maps import Learned
 from limbeck.training.proxy import Proxy

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.costs import count_parameters
-from limbeck.models import blueprint, families
+from limbeck.models import families, students
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.models import ShapeSpec
 from limbeck.recipe.plan import RunPlan, plan_run
@@ -113,7 +113,7 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
                 )
             # On the meta device a model has shapes and no weights, whatever its size.
             with torch.device("meta"):
-                counts = count_parameters(blueprint.build_student(plan.student_config, seed=0))
+                counts = count_parameters(students.build_student(plan.student_config, seed=0))
             shapes[point] = KnownShape(point, plan, counts.embedding + counts.transformer)
     if not shapes:
         raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")

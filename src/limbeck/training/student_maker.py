@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation, Stage, Untrained
-from limbeck.models import blueprint, families, heads, initialise, loading
+from limbeck.models import families, heads, initialise, loading, students
 from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
 from limbeck.recipe.stage_plan import StageChoice
 from limbeck.training.untrained import (
@@ -45,7 +45,7 @@ def make_student(
     if choice.spec.dropout is not None:
         for name in families.family_of(config).fields.dropouts:
             setattr(config, name, choice.spec.dropout)
-    student = blueprint.build_student(config, seed=seed, head=head)
+    student = students.build_student(config, seed=seed, head=head)
     start = choice.spec.initialise
     if start.checkpoint is not None:
         loading.load_checkpoint(student, start.checkpoint)

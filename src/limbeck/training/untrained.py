@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.records import Stage, UnreadRows
 from limbeck.methods.composition import Term
-from limbeck.models import families, initialise, narrowing
+from limbeck.models import families, initialise, narrowing, pooler
 from limbeck.models.quiet import quiet
 from limbeck.training.read_rows import read_ranges, write_ranges
 
@@ -148,7 +148,7 @@ def add_pooler(
     Returns:
         The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
     """
-    if not families.pooler_option(type(student)):
+    if not pooler.pooler_option(type(student)):
         return student, []
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

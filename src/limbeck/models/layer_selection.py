@@ -1,0 +1,84 @@
+"""Which of the teacher's layers a student starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from limbeck.errors import ModelError, suggestion
+
+LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
+
+LayerStrategy: TypeAlias = str | Sequence[int]
+
+
+def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: int) -> list[int]:
+    """Return the teacher layer that each student layer is copied from.
+
+    With S = `student_depth`, T = `teacher_depth` and i = 1..S:
+
+    - `random`: none, the empty list;
+    - `first`: i, the truncated teacher;
+    - `last`: T − S + i;
+    - `uniform`: min(k·i, T) with k = ⌈T/S⌉, for example 2, 4, 6 for 3 of 6;
+    - `ends`: evenly spaced from the first to the last, 1 + ⌊(i−1)(T−1)/(S−1)⌋, for example 1, 3, 6; T alone
+    for S = 1;
+    - explicit: S teacher layers. They may repeat and need not increase.
+
+    Args:
+        strategy: One of `LAYER_STRATEGIES`, or the layers themselves, counted from 1.
+        student_depth: Layers of the student, at least 1.
+        teacher_depth: Layers of the teacher, at least 1.
+
+    Raises:
+        ModelError: for an unknown strategy, a student deeper than its teacher (explicit layers may repeat),
+            explicit layers of another number than the student has, or out of range.
+    """
+    if not isinstance(strategy, str):
+        check_listed(strategy, student_depth, teacher_depth)
+        return list(strategy)
+    if strategy not in LAYER_STRATEGIES:
+        raise ModelError(
+            f"Unknown layer strategy '{strategy}'.{suggestion(strategy, LAYER_STRATEGIES)} Or a list like [1, 3, 6]."
+        )
+    if strategy == "random":
+        return []
+    if student_depth > teacher_depth:
+        raise ModelError(
+            f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
+            f"{teacher_depth}; list the layers (they may repeat), or set layers: random."
+        )
+    return named_layers(strategy, student_depth, teacher_depth)
+
+
+def check_listed(listed: Sequence[int], student_depth: int, teacher_depth: int) -> None:
+    """Refuse a list of the teacher's layers to start from that the teacher lacks, or that is not as long as it should.
+
+    Args:
+        listed: Layers, counted from 1.
+        student_depth: Layers of the student.
+        teacher_depth: Layers of the teacher.
+
+    Raises:
+        ModelError: for either.
+    """
+    for layer in listed:
+        if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
+            raise ModelError(f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}.")
+    if len(listed) != student_depth:
+        raise ModelError(
+            f"The student has {student_depth} layers, but {len(listed)} teacher layers are listed to start "
+            f"from ({list(listed)}); list one for each student layer."
+        )
+
+
+def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
+    """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
+    steps = range(1, student + 1)
+    if strategy == "last":
+        return [teacher - student + i for i in steps]
+    if strategy == "uniform":
+        return [min(-(-teacher // student) * i, teacher) for i in steps]
+    if strategy == "ends":
+        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in steps] if student > 1 else [teacher]
+    return list(steps)
