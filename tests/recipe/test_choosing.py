@@ -8,9 +8,9 @@ import yaml
 import limbeck
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
+from limbeck.recipe.asked import choose_by_options
 from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.models import StudentSpec
-from limbeck.recipe.options import choose_by_options
 from limbeck.recipe.plan import summarise
 from limbeck.recipe.schema import Recipe
 from tests.support.models import make_embedding, make_teacher

@@ -18,8 +18,8 @@ from limbeck.models import trial_run
 from limbeck.models.family_table import families
 from limbeck.models.trial_run import check_runs
 from limbeck.recipe import load_recipe, plan_run, training_arguments, training_fields
+from limbeck.recipe.facts import check_corpus, load_checked
 from limbeck.recipe.load import without_places
-from limbeck.recipe.places import check_corpus, load_checked
 from limbeck.recipe.plan import summarise
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.recipe.training_fields import CHECKED, DEFAULTS, MANAGED, REFUSED

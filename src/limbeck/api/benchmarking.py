@@ -168,7 +168,7 @@ def _step(
     if recipe is None and listed(overrides):
         raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
     if recipe is not None:
-        from limbeck.recipe.places import load_checked
+        from limbeck.recipe.facts import load_checked
 
         load_checked(recipe, listed(overrides))
     check_models(teacher, shapes=True)

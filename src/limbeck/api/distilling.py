@@ -20,9 +20,9 @@ from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
 from limbeck.errors import RecipeError
+from limbeck.recipe.asked import CHOSEN_BY, choose_by_options, merge_options
+from limbeck.recipe.facts import load_checked
 from limbeck.recipe.load import read_recipe
-from limbeck.recipe.options import CHOSEN_BY, choose_by_options, merge_options
-from limbeck.recipe.places import load_checked
 from limbeck.recipe.schema import Recipe
 from limbeck.training.output_folder import check_free, check_output, claimed_output
 

@@ -14,7 +14,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import Block, Notes
 from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
-from limbeck.recipe.places import check_places
+from limbeck.recipe.facts import check_places
 from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
 

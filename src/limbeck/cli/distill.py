@@ -81,8 +81,8 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, chooses: bool = Tr
     Raises:
         RecipeError: if neither a file nor enough options are given.
     """
+    from limbeck.recipe.asked import CHOSEN_BY, choose_by_options, merge_options
     from limbeck.recipe.load import read_recipe
-    from limbeck.recipe.options import CHOSEN_BY, choose_by_options, merge_options
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
     saved = Path(given.get("output", "")) / RECIPE

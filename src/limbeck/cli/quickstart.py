@@ -31,8 +31,8 @@ def quickstart(
     """
     from limbeck.api import distill
     from limbeck.core.yaml import parse_yaml
+    from limbeck.recipe.asked import merge_options
     from limbeck.recipe.load import read_shipped
-    from limbeck.recipe.options import merge_options
 
     console = messages.console()
     data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")

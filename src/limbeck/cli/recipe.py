@@ -57,8 +57,8 @@ def recipe(
     if chosen:
         if not {"teacher", "student", "corpus"} <= {*given}:
             raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
-        from limbeck.recipe.options import choose_by_options
-        from limbeck.recipe.places import load_checked
+        from limbeck.recipe.asked import choose_by_options
+        from limbeck.recipe.facts import load_checked
 
         found = choose_by_options(given)
         load_checked(found, overrides or [])

@@ -11,8 +11,8 @@ from limbeck.errors import OutputError
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.models.locating import check_not_pickled
+from limbeck.recipe.facts import check_corpus, check_student
 from limbeck.recipe.load import without_places
-from limbeck.recipe.places import check_corpus, check_student
 from limbeck.recipe.training_fields import check_fields
 
 EVALUATION = "evaluation"

@@ -310,6 +310,11 @@ class MethodOptions(Strict):
     added: ClassVar[frozenset[str]] = frozenset()
     """Options that came after a release; at their defaults they leave identities as they were, so studies go on."""
 
+    @property
+    def unread_options(self) -> frozenset[str]:
+        """Names of options that mean nothing beside the others; a written recipe leaves them out."""
+        return frozenset()
+
     def deciding(self) -> dict[str, Any]:
         """Return the options that results depend on, as JSON has them."""
         fields = type(self).model_fields

@@ -28,6 +28,19 @@ PAPER = composition.paper(
 )
 
 
+_OPTIONS_OF_STAGE = {
+    1: frozenset({
+        "mapping", "mha_splits", "mha_mapping", "mha_seed", "mha_draw", "mha_loss", "ffn_loss", "one_map",
+        "embedding_weight", "attention_weight", "hidden_weight",
+    }),
+    2: frozenset({
+        "sample_relation_weight", "sample_contrastive_weight", "contrastive_temperature", "soft_label_weight",
+        "temperature",
+    }),
+}  # fmt: skip
+"""Options that only one of the two stages reads."""
+
+
 class MlkdBertOptions(MethodOptions):
     """Options of MLKD-BERT (arXiv 2407.02775, section 3)."""
 
@@ -69,15 +82,20 @@ class MlkdBertOptions(MethodOptions):
     soft_label_weight: Weight = Field(1.0, description="Stage 2: weight of eq. 18.")
     temperature: Temperature = Field(1.0, description="Stage 2: tau of the soft labels (table 9).")
 
+    @property
+    def unread_options(self) -> frozenset[str]:
+        """Options of the other stage."""
+        if self.joint:
+            return frozenset()
+        return _OPTIONS_OF_STAGE[3 - self.stage]
+
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
         if self.joint and self.stage == 2:
             raise ValueError("joint runs both stages in one: leave stage out")
-        if self.joint:
-            return self
-        for name, field in type(self).model_fields.items():
-            other = f"Stage {3 - self.stage}:"
-            if (field.description or "").startswith(other) and getattr(self, name) != field.default:
+        for name in type(self).model_fields:
+            is_default = getattr(self, name) == type(self).model_fields[name].default
+            if name in self.unread_options and not is_default:
                 raise ValueError(
                     f"{name} belongs to stage {3 - self.stage}, but this is stage {self.stage}: leave it out"
                 )

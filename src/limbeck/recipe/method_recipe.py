@@ -151,10 +151,5 @@ def _teacher_note(name: str) -> str:
 
 def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
     """Every option of a stage's method that means something there, with its value."""
-    method, options = read_method(stage)
-    elsewhere = {
-        name
-        for name, text in descriptions(method.options).items()
-        if "stage" in stage and text.startswith(f"Stage {3 - stage['stage']}:")
-    }
-    return options.model_dump(mode="json", exclude=elsewhere)
+    _, options = read_method(stage)
+    return options.model_dump(mode="json", exclude=set(options.unread_options))

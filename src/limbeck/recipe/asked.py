@@ -1,0 +1,274 @@
+"""The recipe that was asked for, as a document: read from a file, chosen by options, or changed by them.
+
+Options are a mapping by the names that commands and Python calls give them. Teacher, student and corpus may be mappings
+as in a recipe; `training` has arguments of the training, `evaluation` is that part of a recipe.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.paths import RECIPE
+from limbeck.errors import LimbeckError, RecipeError
+
+CHOSEN_BY = ("teacher", "student", "corpus")
+"""Options that a recipe is chosen by."""
+
+_KEYS = {
+    "teacher": ("teacher", "model"),
+    "student": ("student", "shape"),
+    "corpus": ("corpus", "sources"),
+    "length": ("corpus", "length"),
+    "development": ("corpus", "development"),
+}
+"""The part of a recipe that an option changes, and the key there that a plain value stands for."""
+
+_TRAINING_ARGUMENTS = {
+    "steps": "max_steps",
+    "batch_size": "per_device_train_batch_size",
+    "learning_rate": "learning_rate",
+}
+"""Options that are arguments of the training, by their names there."""
+
+
+def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any] | None:
+    """The document of a recipe that is given: as a file, a mapping or a `Recipe`; None without.
+
+    With `resume` and a folder as the only option, it is the recipe that is saved in that folder.
+
+    Args:
+        recipe: The recipe, if any.
+        options: Options beside it.
+        resume: Whether a run is continued.
+
+    Raises:
+        RecipeError: for a file that is no recipe, and a folder that holds none.
+    """
+    from limbeck.recipe.load import read_recipe
+    from limbeck.recipe.schema import Recipe
+
+    if recipe is None and resume and set(options) <= {"output"}:
+        return _saved_document(options.get("output"))
+    if recipe is None:
+        return None
+    if isinstance(recipe, Recipe):
+        return recipe.model_dump(exclude_unset=True)
+    if isinstance(recipe, Mapping):
+        return dict(recipe)
+    if not isinstance(recipe, str | Path):
+        raise RecipeError(
+            f"recipe is of type {type(recipe).__name__}; give a Recipe, a dict or the path of a YAML file."
+        )
+
+    path = Path(recipe)
+    try:
+        return read_recipe(path)
+    except RecipeError:
+        if "corpus" not in options or path.suffix in (".yaml", ".yml", ".json"):
+            raise
+        # A shell replaces an unquoted pattern behind --corpus by its files; the second stands in the recipe's place.
+        raise RecipeError(
+            f"'{path}' would be the recipe, behind the first file of --corpus, and is none; quote the pattern, as in "
+            f"--corpus '{path.parent}/*{path.suffix}', or repeat --corpus."
+        ) from None
+
+
+def _saved_document(output: str | Path | None) -> dict[str, Any]:
+    """The recipe that is saved in the folder of a run."""
+    from limbeck.recipe.load import read_recipe
+
+    if output is None:
+        raise RecipeError("--resume continues the run in a folder: give that folder as --output, or the recipe.")
+    path = Path(output).expanduser() / RECIPE
+    if not path.is_file():
+        raise RecipeError(f"'{output}' holds no run to resume; give the recipe, or the run's own folder.")
+    return {**read_recipe(path), "output": str(output)}
+
+
+def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
+    """Refuse to choose a recipe without the options that it is chosen by.
+
+    Args:
+        options: The options.
+        *more: Names of further options that are needed.
+
+    Raises:
+        RecipeError: naming those that are missing.
+    """
+    missing = [f"--{name}" for name in (*CHOSEN_BY, *more) if name not in options]
+    if missing:
+        raise RecipeError(
+            f"Without a recipe, these options are needed too: {', '.join(missing)}; "
+            "or give a recipe, see `limbeck recipe --example`."
+        )
+
+
+def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay options over a recipe; those of the training over every stage.
+
+    Args:
+        document: The recipe.
+        options: The options.
+
+    Raises:
+        RecipeError: for a length where a stage has its own.
+    """
+    from limbeck.recipe.load import without_reasons
+
+    if "length" in options and "method" not in options:
+        _check_no_own_length(document.get("stages"), options["length"])
+    merged = dict(document)
+    changed_paths: list[str] = []
+
+    for name in ("output", "seed"):
+        if name in options:
+            merged[name] = options[name]
+            changed_paths.append(name)
+    for name, (part, key) in _KEYS.items():
+        if name in options:
+            value = options[name]
+            keys = value if isinstance(value, Mapping) else {key: value}
+            merged[part] = {**_mapping(merged.get(part)), **keys}
+            changed_paths += [f"{part}.{changed}" for changed in keys]
+    if "evaluation" in options:
+        evaluation = options["evaluation"]
+        if isinstance(evaluation, Mapping):
+            merged["evaluation"] = {**_mapping(merged.get("evaluation")), **evaluation}
+            changed_paths += [f"evaluation.{changed}" for changed in evaluation]
+        else:
+            merged["evaluation"] = evaluation  # The check of the recipe refuses it.
+    if "method" in options:
+        merged["stages"] = _stages_of(options["method"])
+        changed_paths.append("stages.0.method")
+
+    training = _training_of(options)
+    stages = merged.get("stages")
+    if training and isinstance(stages, list):
+        merged["stages"] = [_with_training(stage, training) for stage in stages]
+        changed_paths += [f"stages.0.training.{key}" for key in training]
+    return without_reasons(merged, changed_paths)
+
+
+def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> dict[str, Any]:
+    """Choose a recipe by teacher, student and corpus, and lay all other options over it.
+
+    With a method only the student's start is chosen. A mistake that shows without torch is refused before torch is
+    imported.
+
+    Args:
+        options: The options, these three among them.
+        resume: Whether a run is continued, see `limbeck.recipe.choosing.choose_recipe`.
+
+    Raises:
+        LimbeckError: for all that a choice refuses.
+    """
+    if "method" in options:
+        return _with_start(merge_options({}, options))
+
+    rest = dict(options)
+    teacher, student, corpus = (rest.pop(name) for name in CHOSEN_BY)
+    sources = corpus
+    if isinstance(corpus, Mapping):
+        sources = corpus.get("sources")
+        rest["corpus"] = {key: value for key, value in corpus.items() if key != "sources"}
+    if sources is None:
+        raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
+
+    from limbeck.recipe.facts import check_choice
+    from limbeck.recipe.training_fields import check_fields
+
+    teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
+    shape = student.get("shape", student) if isinstance(student, Mapping) else student
+    check_fields(_training_of(options), "stages.0.training")
+    check_choice(teacher_name, shape, sources)
+
+    from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.
+
+    chosen = choose_recipe(teacher, student, sources, output=rest.get("output"), resume=resume)
+    return merge_options(chosen, rest)
+
+
+def _with_start(document: dict[str, Any]) -> dict[str, Any]:
+    """Choose the start of a student that names none; a document with mistakes is left to the check of all of it."""
+    from pydantic import ValidationError
+
+    from limbeck.models.locating import check_not_pickled
+    from limbeck.recipe.facts import check_student
+    from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start
+    from limbeck.recipe.stages import StageSpec
+
+    if "teacher" not in document or "student" not in document or names_start(document["student"]):
+        return document
+    try:
+        for stage in document["stages"]:
+            StageSpec.model_validate(stage)
+        teacher = TeacherSpec.model_validate(document["teacher"])
+        check_not_pickled(teacher.model)
+        check_student(StudentSpec.model_validate(document["student"]), teacher.model)
+
+        from limbeck.recipe.choosing import choose_start  # It imports torch, which takes seconds.
+
+        return choose_start(document)
+    except (LimbeckError, ValidationError):
+        return document
+
+
+def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the training that options give, by their names there."""
+    arguments = {key: options[name] for name, key in _TRAINING_ARGUMENTS.items() if name in options}
+    return {**arguments, **(options.get("training") or {})}
+
+
+def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
+    """A stage with other arguments of the training; a number of epochs takes the place of a number of steps."""
+    if not isinstance(stage, dict):
+        return stage  # The check of the recipe refuses it.
+    arguments = _mapping(stage.get("training"))
+    if "num_train_epochs" in training and "max_steps" not in training:
+        arguments.pop("max_steps", None)
+    return {**stage, "training": {**arguments, **training}}
+
+
+def _check_no_own_length(stages: Any, length: int) -> None:
+    """Refuse a length that a stage would not follow, since it has its own."""
+    if not isinstance(stages, list):
+        return
+    for number, stage in enumerate(stages):
+        text = _mapping(_mapping(stage).get("text"))
+        for key in ("lengths", "length"):
+            if text.get(key) is not None:
+                path = f"stages.{number}.text.{key}"
+                raise RecipeError(
+                    f"--length {length} does not change {path}, which is {text[key]}; give --set {path}=…"
+                )
+
+
+def _stages_of(method: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The stages of a method, or of several methods that follow each other."""
+    if isinstance(method, str | Mapping):
+        return _stages_of_method(method)
+    stages: list[dict[str, Any]] = []
+    for each in method:
+        stages += _stages_of_method(each)
+    return stages
+
+
+def _stages_of_method(method: str | Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The stages that make a method up, each with the options that are given.
+
+    A method that names one of its stages itself (`{name: mlkd_bert, stage: 2}`) is that stage alone.
+    """
+    from limbeck.methods.registry import METHODS
+
+    options = {"name": method} if isinstance(method, str) else dict(method)
+    name = options.get("name")
+    is_known = isinstance(name, str) and name in METHODS
+    if not is_known or "stage" in options or not METHODS[str(name)].stages:
+        return [{"method": method if isinstance(method, str) else options}]
+
+    stages = METHODS[str(name)].stages
+    return [{"name": f"stage-{number}", "method": {**stage, **options}} for number, stage in enumerate(stages, start=1)]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
