@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArgu
 
 import limbeck
 from limbeck.api.objects import Objects, training_of
-from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import open_source
 from limbeck.errors import OutputError, RecipeError
 from tests.support.models import make_embedding, make_teacher

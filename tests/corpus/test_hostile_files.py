@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from limbeck.corpus import SourceReport, documents, open_source
-from limbeck.corpus import readers as lines
+from limbeck.corpus import SourceReport, documents, limits, lines, open_source, readers
 from limbeck.errors import CorpusError
 from tests.support.streams import read, write_packed
 
@@ -90,13 +89,13 @@ def test_text_that_becomes_binary_is_read_up_to_there(tmp_path):
 
 
 def test_the_limits_bound_the_memory_of_a_reader():
-    assert documents.LONGEST_LINE <= 2**24 and documents.LONGEST_DOCUMENT <= 4_000_000
+    assert limits.LONGEST_LINE <= 2**24 and limits.LONGEST_DOCUMENT <= 4_000_000
 
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    monkeypatch.setattr(documents, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(documents, "LONGEST_DOCUMENT", 5000)
+    monkeypatch.setattr(limits, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(limits, "LONGEST_DOCUMENT", 5000)
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -145,7 +144,7 @@ def test_a_line_without_end_in_bounded_memory(tmp_path, kind):
 @pytest.mark.parametrize("kind", [".txt.gz", ".txt.xz", ".jsonl.zst", ".parquet.zst", ".md.gz"])
 @pytest.mark.parametrize("filler", [b"\n", b"a word "])
 def test_compressed_bombs(tmp_path, kind, filler, monkeypatch):
-    monkeypatch.setattr(documents, "EXPANSION_FREE", 2**17)
+    monkeypatch.setattr(limits, "EXPANSION_FREE", 2**17)
     content = filler * (2**19 // len(filler))
     path = write_packed(tmp_path / f"a{kind}", content)
     assert len(content) > 300 * path.stat().st_size
@@ -161,7 +160,7 @@ def test_a_parquet_dictionary_that_names_one_text_again_and_again(tmp_path):
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
     characters, counted, peak = measured(tmp_path / "a.parquet")
     assert counted == {DAMAGED}
-    assert characters < 2 * documents.EXPANSION_FREE
+    assert characters < 2 * limits.EXPANSION_FREE
     assert peak < 50_000_000
 
 
@@ -284,5 +283,5 @@ def test_the_row_that_damage_cuts_is_no_row(tmp_path, name, content, rows):
     cut = zlib.compressobj(wbits=31)
     path = write_bytes(tmp_path / name, cut.compress(content.encode()) + cut.flush(zlib.Z_SYNC_FLUSH))
     report = SourceReport()
-    found = [row.values["text"] for row in lines.read_rows(path, report)]
+    found = [row.values["text"] for row in readers.read_rows(path, report)]
     assert (found, report.counts) == (["one", "two"][:rows], {DAMAGED: 1})

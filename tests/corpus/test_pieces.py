@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limbeck.corpus import Document, ReplacedTokens, store
-from limbeck.corpus.documents import UNITS, split_pieces
+from limbeck.corpus.pieces import UNITS, split_pieces
 from limbeck.corpus.settings import SourceUse
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import ALONE, build_text, make_texts, stream, take, write_texts

@@ -10,8 +10,9 @@ from transformers import ByT5Tokenizer
 
 from limbeck.corpus import CorpusSettings, MaskedTokens, MixSpec, PadCollator, ReplacedTokens, mask_id_of, open_source
 from limbeck.corpus.answers import AnswerWindows
+from limbeck.corpus.file_patterns import find_parts
 from limbeck.corpus.packing import BlockPacker
-from limbeck.corpus.sources import find_parts, open_rows
+from limbeck.corpus.sources import open_rows
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, byte_tokenizer
 from tests.support.models import tiny_tokenizer

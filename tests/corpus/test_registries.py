@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from limbeck.corpus import Document, SourceReport, open_source
-from limbeck.corpus.documents import FoundText
-from limbeck.corpus.readers import FILE_KINDS, FileKind, PlacedRow
-from limbeck.corpus.sources import SOURCES, SourceKind, check_source, open_rows
+from limbeck.corpus.cursor import FoundText
+from limbeck.corpus.file_kinds import FILE_KINDS, FileKind, PlacedRow
+from limbeck.corpus.source_kinds import SOURCES, SourceKind
+from limbeck.corpus.sources import check_source, open_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.task_files import read_split_file
 from limbeck.evaluation.tasks import FileSource

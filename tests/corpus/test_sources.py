@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from limbeck.corpus import SourceReport, open_source, opening, sources
-from limbeck.corpus.sources import find_parts
+from limbeck.corpus import SourceReport, addresses, file_sources, open_source, unpacking
+from limbeck.corpus.file_patterns import find_parts
 from limbeck.errors import CorpusError
 from tests.support.streams import hub_of, read, write_packed, write_texts
 
@@ -109,7 +109,7 @@ def test_an_xz_file_of_several_streams_and_what_follows_them(tmp_path):
 def test_an_xz_file_that_takes_much_memory_to_unpack(tmp_path, monkeypatch):
     path = write_packed(tmp_path / "a.txt.xz", "one\n\ntwo")
     assert read(path)[0] == ["one", "two"]
-    monkeypatch.setattr(opening, "_MOST_TO_UNPACK", 2**20)
+    monkeypatch.setattr(unpacking, "MOST_TO_UNPACK", 2**20)
     texts, report = read(path)
     assert texts == []
     assert "Memory usage limit" in report.examples["damaged file, read up to the damage"][0]
@@ -140,7 +140,7 @@ def test_a_pattern_of_addresses(tmp_path):
 def test_the_size_of_files_whose_server_states_none_is_not_known(tmp_path, monkeypatch):
     source = open_source(str(write_packed(tmp_path / "a.txt", "text")))
     assert source.size() == 4
-    monkeypatch.setattr(sources, "file_size", lambda _: opening.UNKNOWN_SIZE)
+    monkeypatch.setattr(file_sources, "file_size", lambda _: addresses.UNKNOWN_SIZE)
     assert source.size() is None
 
 

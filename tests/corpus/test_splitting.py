@@ -8,7 +8,8 @@ import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
 from limbeck.corpus.labelled import Example
-from limbeck.corpus.splitting import LEAKED, NEAR, REPEATED, near_duplicates
+from limbeck.corpus.near_duplicates import near_duplicates
+from limbeck.corpus.splitting import LEAKED, NEAR, REPEATED
 from tests.support.corpora import TOKENIZER
 from tests.support.task_files import write_table
 

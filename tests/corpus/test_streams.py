@@ -8,7 +8,7 @@ from itertools import islice
 import fsspec
 import pytest
 
-from limbeck.corpus import Corpus, Document, Lane, MixSpec, readers
+from limbeck.corpus import Corpus, Document, Lane, MixSpec, text_files
 from limbeck.errors import CorpusError
 from limbeck.training.rows import training_rows
 from tests.support.corpora import TOKENIZER, decode
@@ -24,7 +24,7 @@ def goes_on(corpus, whole, *places, lane=ALONE):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lane", [ALONE, Lane(1, 3)], ids=["alone", "of three"])
 def test_a_stream_goes_on_behind_any_batch(tmp_path, cache, kind, lane, monkeypatch):
-    monkeypatch.setattr(readers, "PROBED_LINES", 20)
+    monkeypatch.setattr(text_files, "PROBED_LINES", 20)
     files = 31 if kind == ".md" else 2
     for number in range(files):
         write_texts(tmp_path / "text" / f"{number}{kind}", make_texts(f"shard {number}", 120 // files))

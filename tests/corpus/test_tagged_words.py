@@ -6,8 +6,8 @@ import datasets
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import WORD_GAP, Example, WordEncoder, example_reader
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import open_rows
 from limbeck.corpus.tags import Entity, find_entities, inconsistencies, marks_entities
 from limbeck.errors import CorpusError

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from limbeck.core.kinds import KINDS
-from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, Example
+from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import RecipeError
 from limbeck.evaluation.grid_plan import Planner
 from limbeck.evaluation.request import EvaluationRequest

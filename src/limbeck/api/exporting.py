@@ -110,7 +110,7 @@ def export(
         pushing.check_login()
     name = objects.model(student, "student")
     if isinstance(text, str | Path):
-        from limbeck.corpus.opening import read_texts
+        from limbeck.corpus.small_files import read_texts
 
         text = read_texts(Path(text), MOST_TEXTS)
     request = ExportRequest(

@@ -59,7 +59,7 @@ def check_text(given: object) -> None:
     """
     if not isinstance(given, str | Path) or Path(given).is_file():
         return
-    from limbeck.corpus.opening import read_texts
+    from limbeck.corpus.small_files import read_texts
 
     read_texts(Path(given), 1)
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
         word_ids,
     )
     from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
-    from limbeck.corpus.documents import UNITS, Document, SourceReport, split_paragraphs, split_sentences
+    from limbeck.corpus.documents import Document
     from limbeck.corpus.mixing import RowMix
+    from limbeck.corpus.pieces import UNITS
+    from limbeck.corpus.sentences import split_paragraphs, split_sentences
     from limbeck.corpus.settings import (
         Augmentation,
         CorpusSettings,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         LengthSchedule,
         MixSpec,
     )
+    from limbeck.corpus.source_report import SourceReport
     from limbeck.corpus.sources import open_source
     from limbeck.corpus.store import Progress
     from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
@@ -39,7 +42,10 @@ __getattr__, __dir__ = import_when_used(
     {
         "batches": "GroupedRows MaskedTokens PadCollator ReplacedTokens mask_id_of padding_share word_ids",
         "build": "Corpus LabelledCorpus build_corpus build_labelled_corpus",
-        "documents": "UNITS Document SourceReport split_paragraphs split_sentences",
+        "documents": "Document",
+        "pieces": "UNITS",
+        "sentences": "split_paragraphs split_sentences",
+        "source_report": "SourceReport",
         "mixing": "RowMix",
         "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
         "sources": "open_source",

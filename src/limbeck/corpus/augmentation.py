@@ -31,10 +31,12 @@ from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
 from limbeck.corpus import store
 from limbeck.corpus.batches import PadCollator
-from limbeck.corpus.documents import Document, SourceReport, one_line
+from limbeck.corpus.documents import Document
 from limbeck.corpus.labelled import TOKEN_TYPES, Example
+from limbeck.corpus.messages import one_line
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.settings import Augmentation, LabelledSettings, ModelName
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.splitting import TRAINED, Roles
 from limbeck.corpus.word_vectors import (
     WORD,

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from limbeck.corpus import store
 from limbeck.corpus.batches import PROMPT, TEACHER_IDS
-from limbeck.corpus.documents import UNITS, Document, Piece, SourceReport, next_batch, split_pieces
+from limbeck.corpus.documents import Document, next_batch
 from limbeck.corpus.labelled import TOKEN_TYPES
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder, segments_of
+from limbeck.corpus.pieces import UNITS, Piece, split_pieces
 from limbeck.corpus.settings import CorpusSettings, SourceUse
+from limbeck.corpus.source_report import SourceReport
 
 SPLITS = ("train", "held_out")
 UNIT = "unit"

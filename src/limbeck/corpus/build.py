@@ -24,12 +24,15 @@ from limbeck.core.seals import HashedFile
 from limbeck.corpus import answers, splitting, store
 from limbeck.corpus.batches import QUERY
 from limbeck.corpus.blocks import BLOCK_COLUMNS, SEGMENTS, SPLITS, UNIT, BlockEncoding, block_encoding, block_identity
-from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, one_line
+from limbeck.corpus.documents import Document, clean_text
 from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, SequenceEncoder, WordEncoder
+from limbeck.corpus.messages import one_line
 from limbeck.corpus.mixing import RowMix
 from limbeck.corpus.packing import PackingCounts, TokenEncoder
+from limbeck.corpus.pieces import UNITS
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, Mixing, SourceUse
 from limbeck.corpus.settings.mix import shares_by_size
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 

@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 
 from limbeck.core.collecting import without_collecting
 from limbeck.core.process_pools import map_parallel
-from limbeck.corpus.documents import Cursor, Document, SourceReport, Step, clean_text
+from limbeck.corpus.cursor import Cursor
+from limbeck.corpus.documents import Document, Step, clean_text
 from limbeck.corpus.manual_pages import manual_text
 from limbeck.corpus.prose import Prose, extract_prose
+from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 
 LARGEST_FILE = 2_000_000

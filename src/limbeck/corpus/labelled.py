@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 from limbeck.core import IGNORED_LABEL
 from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS
-from limbeck.corpus.documents import SourceReport, clean_text
-from limbeck.corpus.readers import TABLES, PlacedRow, headless, list_columns
+from limbeck.corpus.documents import clean_text
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.messages import list_columns
 from limbeck.corpus.settings import LabelledSettings
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tables import TABLES, headless
 from limbeck.corpus.tags import check_tags, inconsistencies, marks_entities
 from limbeck.errors import CorpusError
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from limbeck.corpus.documents import UNITS, cut_text
+from limbeck.corpus.documents import cut_text
+from limbeck.corpus.pieces import UNITS
 from limbeck.corpus.word_table import WordTable, word_mark
 from limbeck.errors import CorpusError
 

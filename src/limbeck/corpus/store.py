@@ -23,11 +23,16 @@ from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS, LabelKind
 from limbeck.core.seals import HashedFile
 from limbeck.corpus.classes import ClassCounts, count_classes
-from limbeck.corpus.documents import Cursor, Document, SourceReport, next_batch, one_line
+from limbeck.corpus.cursor import Cursor
+from limbeck.corpus.documents import OTHER_COLUMN, Document, next_batch
+from limbeck.corpus.file_kinds import suffix_of
 from limbeck.corpus.labelled import Example, ExampleReader, example_reader
-from limbeck.corpus.readers import OTHER_COLUMN, read_rows, suffix_of
+from limbeck.corpus.messages import one_line
+from limbeck.corpus.readers import read_rows
 from limbeck.corpus.settings import CorpusSettings, ExampleSource, LabelledSettings
-from limbeck.corpus.sources import RowSource, Source, local_files, open_rows, open_source
+from limbeck.corpus.source_kinds import RowSource, Source
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources import local_files, open_rows, open_source
 from limbeck.errors import CorpusError
 
 Progress: TypeAlias = Callable[[str, int, int | None, str], None]

@@ -26,10 +26,14 @@ from limbeck.corpus import build, splitting, store
 from limbeck.corpus.batches import group_by_length
 from limbeck.corpus.blocks import BlockEncoding, Columns, block_encoding, block_identity
 from limbeck.corpus.build import Corpus
-from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
+from limbeck.corpus.cursor import Cursor
+from limbeck.corpus.documents import Document
+from limbeck.corpus.messages import one_line
 from limbeck.corpus.mixing import draw_counts
 from limbeck.corpus.settings import CorpusSettings, SourceUse
-from limbeck.corpus.sources import ShardedSource, open_source, shards_of
+from limbeck.corpus.source_kinds import ShardedSource
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources import open_source, shards_of
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 

@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.corpus.documents import SourceReport, one_line
+from limbeck.corpus.messages import one_line
 from limbeck.corpus.opening import open_file
 from limbeck.corpus.settings import ModelName
+from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer

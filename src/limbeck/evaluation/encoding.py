@@ -25,8 +25,8 @@ from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
-from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, WORD_GAP, Example, SequenceEncoder, WordEncoder
+from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tags import OUTSIDE
 from limbeck.errors import CorpusError
 from limbeck.evaluation.cell import AsIsPoint, Cell, Point, SimilarityPoint, TrainingPoint

@@ -12,8 +12,8 @@ from typing import Any
 
 from limbeck.core.blocks import counted
 from limbeck.core.kinds import KINDS
-from limbeck.corpus import opening, readers
-from limbeck.corpus.documents import SourceReport
+from limbeck.corpus import addresses, file_kinds, lines, messages, opening, parquet_files, readers, tables
+from limbeck.corpus.file_kinds import PlacedRow
 from limbeck.corpus.labelled import (
     ClassNumbers,
     SentenceReader,
@@ -22,7 +22,7 @@ from limbeck.corpus.labelled import (
     parse_value,
     read_several,
 )
-from limbeck.corpus.readers import PlacedRow
+from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation import tasks
 from limbeck.evaluation.tasks import Columns, FileSource, SplitFacts, Task, TaskDefinition, TaskRow, TextFile
@@ -46,7 +46,7 @@ def find_file(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path]) 
             the folders alone.
     """
     places = [place for folder in folders for place in (folder, *sorted(folder.glob("*/")))]
-    for (name, source), place, ending in itertools.product(names, places, ("", *opening.COMPRESSIONS)):
+    for (name, source), place, ending in itertools.product(names, places, ("", *addresses.COMPRESSIONS)):
         if "*" in name:
             matching = sorted(place.glob(f"{name}{ending}")) if place in folders else []
             if len(matching) == 1 and matching[0].is_file():
@@ -75,7 +75,7 @@ def read_split_file(
     """
     if source.header:
         rows = _headless_rows(path, source.header, report)
-    elif readers.suffix_of(path) not in (known := readers.readable_suffixes("rows")):
+    elif file_kinds.suffix_of(path) not in (known := file_kinds.readable_suffixes("rows")):
         raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(known)}, also with .gz, .xz or .zst.")
     else:
         rows = readers.read_rows(path, report, of_words=of_words)
@@ -103,7 +103,7 @@ def check_whole(place: str, report: SourceReport) -> None:
 def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
     """Rows of a tab-separated table whose first line is a row; a quotation mark is a character like any other."""
     with opening.open_file(path, report) as stream:
-        for text, _, number in readers.read_lines(stream, path, report):
+        for text, _, number in lines.read_lines(stream, path, report):
             where, fields = f"{path}:{number}", text.split("\t")
             if not text:
                 continue
@@ -134,7 +134,7 @@ def read_split_of_hub(source: tasks.HubSource, split: tasks.HubSplit) -> Iterato
             f"Cannot load the split '{split.split}' of the Hub data set '{name}': {reason.rstrip('.')}. "
             "Give a folder with its files instead."
         ) from error
-    names = readers.class_names(rows.features)
+    names = parquet_files.class_names(rows.features)
     for number, row in enumerate(rows, start=1):
         yield PlacedRow(f"{name} {split.split}:{number}", row, names)
 
@@ -319,14 +319,14 @@ def _text(row: PlacedRow, column: str) -> str:
 
 def _require(row: PlacedRow, column: str) -> None:
     if column not in row.values:
-        if problem := readers.headless(row):
+        if problem := tables.headless(row):
             raise CorpusError(
                 f"{problem}; name its {len(row.values)} fields in the task file, "
                 f"{{path: FILE, header: [{column}, …]}}, or give a file with a header."
             )
         # The first row of a table without a header may be whole texts.
         names = [str(name)[:_SHOWN_CHARACTERS] for name in row.values]
-        raise CorpusError(f"{row.where} has no column '{column}'; it has {readers.list_columns(names)}.")
+        raise CorpusError(f"{row.where} has no column '{column}'; it has {messages.list_columns(names)}.")
 
 
 def name_some(names: Collection[str]) -> str:
@@ -443,7 +443,7 @@ class Splits:
         definition, split, folders = self._locate(key)
         if folders:
             path, source = _find_split(definition, split, folders)
-            if readers.suffix_of(path) != READ_WHOLE:
+            if file_kinds.suffix_of(path) != READ_WHOLE:
                 of_words = KINDS[definition.kind].of_words
                 first = itertools.islice(read_split_file(path, source, SourceReport(), of_words=of_words), 1)
                 facts, columns = definition.task.splits[split], source.columns or definition.columns

@@ -11,11 +11,13 @@ import numpy as np
 from limbeck.core.beside import tried_beside
 from limbeck.core.kinds import KINDS
 from limbeck.core.paths import INPUTS
-from limbeck.corpus import readers
-from limbeck.corpus.documents import Document, SourceReport
+from limbeck.corpus import file_kinds
+from limbeck.corpus.documents import Document
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.file_sources import find_files
 from limbeck.corpus.labelled import NO_ANSWER, Example, without_surrogates
-from limbeck.corpus.readers import PlacedRow
-from limbeck.corpus.sources import find_files, open_rows
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources import open_rows
 from limbeck.corpus.splitting import draw_groups
 from limbeck.errors import CorpusError
 from limbeck.evaluation import tasks
@@ -117,7 +119,7 @@ class TaskRows:
         if not self.files:
             for key in self._splits.whole(self.split):
                 self._splits.check(key)
-        elif not any(readers.suffix_of(Path(file)) == READ_WHOLE for file in self.files):
+        elif not any(file_kinds.suffix_of(Path(file)) == READ_WHOLE for file in self.files):
             self._read_files({}, None, 1)
 
     def load(self) -> tasks.TaskData:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.corpus.opening import read_lines
+from limbeck.corpus.small_files import read_plain_lines
 from limbeck.errors import CorpusError, ModelError
 from limbeck.inspection.subject import Subject, layer_keys
 from limbeck.models import taps, tokenizers
@@ -68,7 +68,7 @@ def read_chunks(path: Path | str) -> ChunkedText:
     """
     sentences: list[tuple[str, ...]] = []
     spans: list[Span] = []
-    lines = enumerate(read_lines(Path(path)), start=1)
+    lines = enumerate(read_plain_lines(Path(path)), start=1)
     for is_blank, block in groupby(lines, key=lambda line: not line[1].strip()):
         if not is_blank:
             words, tags = zip(*(_read_word(path, *line) for line in block), strict=True)

@@ -10,10 +10,10 @@ from pydantic import ConfigDict, Field, SkipValidation, field_validator, model_v
 
 from limbeck.core.fields import Length, Name, Share
 from limbeck.core.kinds import KINDS, KindName, LabelKind
-from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.settings.augmentation import Augmentation
 from limbeck.corpus.settings.checked import Checked
 from limbeck.corpus.settings.task import TaskSpec
+from limbeck.corpus.source_report import SourceReport
 
 if TYPE_CHECKING:
     from limbeck.corpus.labelled import Example

@@ -1,0 +1,81 @@
+"""Local and remote files: their suffixes, sizes and file systems."""
+
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from limbeck.corpus.messages import first_line, one_line
+from limbeck.errors import CorpusError
+
+FilePath: TypeAlias = Path | str
+"""A path, or the address of a remote file."""
+
+GLOB_CHARACTERS = frozenset("*?[")
+COMPRESSIONS = (".gz", ".xz", ".zst")
+
+UNKNOWN_SIZE = 2**62
+"""Size assumed for a remote file whose server does not state one."""
+
+
+def is_remote(path: FilePath) -> bool:
+    """Whether `path` is the address of a remote file, such as `https://…` or `s3://…`."""
+    return isinstance(path, str) and "://" in path
+
+
+def as_path(path: FilePath) -> Path:
+    """Return the path of a local file; to parse one that is a path already takes as long as to ask for its size."""
+    return path if isinstance(path, Path) else Path(path)
+
+
+def suffixes_of(path: FilePath) -> list[str]:
+    """Return the suffixes of a file's name, in lower case; the query of an address is left out."""
+    name = posixpath.basename(urlsplit(path).path) if isinstance(path, str) and "://" in path else as_path(path).name
+    # As `Path.suffixes` has them, in a third of its time.
+    return [] if name.endswith(".") else ["." + suffix for suffix in name.lstrip(".").lower().split(".")[1:]]
+
+
+def compression_of(path: FilePath) -> str:
+    """Return which of `COMPRESSIONS` the name of a file ends in; empty for none."""
+    last = "".join(suffixes_of(path)[-1:])
+    return last if last in COMPRESSIONS else ""
+
+
+def is_compressed(path: FilePath) -> bool:
+    """Whether the name of a file ends in one of `COMPRESSIONS`."""
+    return bool(compression_of(path))
+
+
+def file_system(address: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the name that it has there; each raises errors of other kinds."""
+    import fsspec  # type: ignore[import-untyped]
+
+    system, name = fsspec.core.url_to_fs(address)
+    return system, name
+
+
+def file_size(path: FilePath) -> int:
+    """Return the stored size of a file in bytes; `UNKNOWN_SIZE` where a remote server does not state it.
+
+    Raises:
+        CorpusError: if it cannot be reached.
+    """
+    try:
+        if not is_remote(path):
+            return as_path(path).stat().st_size
+        system, name = file_system(str(path))
+        return int(system.size(name) or UNKNOWN_SIZE)
+    except Exception as error:  # Each file system raises other kinds.
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
+
+
+@contextmanager
+def reaching(failed: str) -> Iterator[None]:
+    """Put what failed before the reason, in one line."""
+    try:
+        yield
+    except Exception as error:  # Each file system and the Hub's client raise other kinds.
+        raise CorpusError(f"{failed}: {one_line(first_line(error)).removesuffix('.')}.") from error

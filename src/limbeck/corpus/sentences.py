@@ -1,0 +1,78 @@
+"""Paragraphs and sentences of a text."""
+
+from __future__ import annotations
+
+import re
+
+# A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space; scripts that
+# write no space between sentences end at their own full stop. A run of dots is tried from its beginning only, and never
+# partly, or a long one would take quadratic time.
+_BOUNDARY = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s+|[。！？｡]+[”’」』）]*\s*")
+
+_LAST_WORD = re.compile(r"[^\W_](?:[\w.'’-]*\w)?\Z")
+
+_OPENERS = "\"'“‘«([{¿¡"
+
+# Words whose full stop rarely ends a sentence, without it and in lower case.
+_TITLES = "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt cmdr gov sen rep pres messrs mme mlle"
+
+_LATIN = "e.g i.e eg ie cf vs viz al approx resp incl excl ca circa esp"
+
+_PRINT = "fig figs eq eqs sec secs ch chap vol vols no nos nr pp ed eds trans repr univ dept"
+
+_TRADE_AND_TIME = "inc ltd co corp bros assn jan feb mar apr jun jul aug sep sept oct nov dec mt ft"
+
+_ABBREVIATIONS = frozenset(" ".join((_TITLES, _LATIN, _PRINT, _TRADE_AND_TIME)).split())
+
+# These take a number after them ("No. 5", "Fig. 3"), and are ordinary words otherwise ("I said no.").
+_NUMBERED = "no nos nr fig figs eq eqs sec secs ch chap vol vols pp jan mar mt co"
+
+_BEFORE_NUMBER = frozenset(_NUMBERED.split())
+
+_LOOK_BACK = 24
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split one paragraph into sentences, on whitespace after closing punctuation.
+
+    Abbreviations ("Dr. No"), initials ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not
+    end a sentence, nor does a full stop before a lower-case letter. Joining the result with spaces gives the
+    words of `text` back, all of them, in order.
+    """
+    sentences = []
+    start = 0
+    for match in _BOUNDARY.finditer(text):
+        end = match.end()
+        if end < len(text) and _ends_sentence(text, match.start(), end):
+            sentences.append(text[start:end].strip())
+            start = end
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
+def split_paragraphs(text: str) -> list[str]:
+    """Split a document at its newlines; blank lines are not paragraphs."""
+    return [paragraph for line in text.split("\n") if (paragraph := line.strip())]
+
+
+def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
+    if text[punctuation] in "。！？｡":
+        return True
+    first = text[following]
+    if first in _OPENERS and following + 1 < len(text):
+        first = text[following + 1]
+    if first.islower():
+        return False
+    if text[punctuation] != "." or text.startswith("...", punctuation):
+        return True
+    word = _LAST_WORD.search(text[max(0, punctuation - _LOOK_BACK) : punctuation])
+    if word is None:
+        return True
+    last = word.group()
+    if len(last) == 1:
+        # An initial ("J. Smith"), or a list number ("1. First"); but "Plan B. It" is worth the rare mistake.
+        return not last.isalpha() or last in "Iai"
+    last = last.lower()
+    if last in _BEFORE_NUMBER:
+        return not first.isdigit()
+    return last not in _ABBREVIATIONS

@@ -1,0 +1,87 @@
+"""Text files and pages of Markdown and reStructuredText as documents."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from limbeck.corpus import documents, limits, opening, prose
+from limbeck.corpus.addresses import FilePath
+from limbeck.corpus.cursor import FoundText
+from limbeck.corpus.file_kinds import OpenFile
+from limbeck.corpus.lines import read_lines
+from limbeck.corpus.opening import open_file
+from limbeck.corpus.source_report import SourceReport
+
+if TYPE_CHECKING:
+    pass
+
+
+# A text file whose first lines hold no blank one has one document a line: the other common layout.
+PROBED_LINES = 1000
+
+
+def read_text(file: OpenFile) -> Iterator[FoundText]:
+    """Documents separated by blank lines, or one a line where there is no blank line for long."""
+    start = file.start
+    one_a_line = not _is_short(file) and _is_one_a_line(file.path)
+    if one_a_line and start.at_start:
+        file.report.note("file without blank lines, read as one document per line", str(file.path))
+    lines = read_lines(file.stream, file.path, file.report, position=start.position, line=start.line, cut=True)
+    paragraphs: list[str] = []
+    characters = 0
+    end = number = 0
+    for text, following, number in lines:
+        paragraph = text.strip()
+        if paragraphs and paragraph and characters + len(paragraph) > limits.LONGEST_DOCUMENT:
+            file.report.note(documents.CUT_DOCUMENT, f"{file.path}:{number}")
+            yield FoundText("\n".join(paragraphs), end, number - 1)
+            paragraphs, characters = [], 0
+        end = following
+        if paragraph:
+            paragraphs.append(paragraph)
+            characters += len(paragraph) + 1
+        if paragraphs and (one_a_line or not paragraph):
+            yield FoundText("\n".join(paragraphs), end, number)
+            paragraphs, characters = [], 0
+    if paragraphs:
+        yield FoundText("\n".join(paragraphs), end, number)
+
+
+def _is_short(file: OpenFile) -> bool:
+    """Whether a whole file is before the reader, and has fewer lines than tell that none of them is blank."""
+    if not file.start.at_start or not isinstance(file.stream, io.BufferedReader):
+        return False
+    waiting = file.stream.peek(opening.BUFFER_BYTES)
+    is_whole = len(waiting) < opening.BUFFER_BYTES and opening.damage_of(file.stream) is None
+    return is_whole and waiting.count(b"\n") + 1 < PROBED_LINES
+
+
+def _is_one_a_line(path: FilePath) -> bool:
+    """Whether the beginning of a file is long and has no blank line."""
+    silent = SourceReport()
+    with open_file(path, silent) as stream:
+        for text, end, number in read_lines(stream, path, silent, cut=True):
+            if not text or text.isspace():
+                return False
+            if number >= PROBED_LINES or end >= limits.LONGEST_LINE:
+                return True
+    return False
+
+
+def read_markup(file: OpenFile) -> Iterator[FoundText]:
+    """The prose of a Markdown or reStructuredText page, as one document."""
+    if file.start.position:
+        return
+    lines: list[str] = []
+    characters = 0
+    last = FoundText("", 0, 0)
+    for last in read_lines(file.stream, file.path, file.report, cut=True):
+        characters += len(last.text) + 1
+        if characters > limits.LONGEST_PAGE:
+            file.report.note(f"page longer than {limits.LONGEST_PAGE:,} characters, read up to there", str(file.path))
+            break
+        lines.append(last.text)
+    if last.line:
+        yield last._replace(text="\n".join(prose.extract_prose("\n".join(lines)).paragraphs))
