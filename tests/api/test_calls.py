@@ -154,7 +154,7 @@ def test_mistakes_are_one_line(call, said):
 def test_a_check_takes_what_a_run_takes(folder, tmp_path):
     texts = ["The teacher is a model of words and text."] * 40
     plan = limbeck.validate(teacher=AutoModel.from_pretrained(folder), student=1, corpus=texts, method="minilmv2")
-    assert plan.student_choice.source_layers == [2] and plan.recipe.stages[0].method["name"] == "minilmv2"
+    assert plan.student_plan.source_layers == [2] and plan.recipe.stages[0].method["name"] == "minilmv2"
     assert limbeck.LimbeckError is LimbeckError
 
 

@@ -14,7 +14,7 @@ from limbeck.export import ExportRequest, export_model, source
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model
 from limbeck.models.sentences import SentenceHead, sentence_pooling
-from limbeck.recipe.model_choices import choose_teacher
+from limbeck.recipe.model_plans import choose_teacher
 from limbeck.recipe.models import TeacherSpec
 from tests.support.models import save_folder, tiny_config
 

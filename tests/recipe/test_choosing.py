@@ -77,7 +77,7 @@ def test_a_method_for_every_kind_of_teacher_that_a_plan_takes(place, teacher, co
     assert told in recipe["reasons"]["stages.0.method"]
     found = plan_run(load_recipe(recipe))
     assert (found.student.layers, found.student.hidden, found.student.heads) == (2, 48, 4)
-    assert found.student_choice.source_layers == [1, 4]
+    assert found.student_plan.source_layers == [1, 4]
     assert summarise(found)["chosen student"] == recipe["reasons"]["student"]
 
 
@@ -233,7 +233,7 @@ def test_reasons_go_with_the_values_that_they_are_for(place):
 def test_a_number_is_so_many_of_the_teachers_layers_in_recipes_too(tiny_recipe):
     for written in (3, "3", {"shape": 3}):
         found = plan_run(load_recipe(tiny_recipe | {"student": written}))
-        assert (str(found.student), found.student_choice.source_layers) == (
+        assert (str(found.student), found.student_plan.source_layers) == (
             "bert 3x48, 4 heads, FFN 96",
             [1, 2, 4],
         )

@@ -64,7 +64,7 @@ def measure(proxy):
 
 @pytest.fixture
 def student(proxy, teacher):
-    return make_student(proxy.plan.student_choice, None, None, lambda **options: teacher, 0)[0].eval()
+    return make_student(proxy.plan.student_plan, None, None, lambda **options: teacher, 0)[0].eval()
 
 
 def test_held_out_scores_are_those_of_the_outputs(measure, student, proxy, teacher):
@@ -161,7 +161,7 @@ def test_tasks_give_what_an_evaluation_gives(spec, data, proxy, student, tmp_pat
     names = list(describe_tasks(spec)["tasks"])
     found = TaskScores(proxy, spec, names, tmp_path / "candidates").measure(student, plan, "0-3")
     assert not (tmp_path / "candidates").exists(), "students are not kept"
-    save_student(tmp_path / "kept", student, proxy.tokenizer, plan.student_choice, sentence=None)
+    save_student(tmp_path / "kept", student, proxy.tokenizer, plan.student_plan, sentence=None)
     result = limbeck.evaluate(
         [tmp_path / "kept"], "rte,mrpc", output=tmp_path / "evaluation", data=data, preset="quick", seeds=1,
         overrides=SETTINGS,

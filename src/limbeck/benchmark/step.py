@@ -36,7 +36,7 @@ from limbeck.models.streams import Streams
 from limbeck.models.students import build_student, student_config
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.model_choices import needed_head
+from limbeck.recipe.model_plans import needed_head
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.stage_plan import MASKED_SHARE
 from limbeck.recipe.training_arguments import build_arguments
@@ -164,7 +164,7 @@ def _from_recipe(request: StepRequest) -> StepSetup:
     assert request.recipe is not None
     plan = plan_run(load_recipe(request.recipe, request.overrides))
     choice = plan.stages[_index(request.stage, len(plan.stages), "The recipe")]
-    student = choice.student or plan.student_choice
+    student = choice.student or plan.student_plan
     config = type(student.config)(**student.config.to_dict())
     if student.spec.dropout is not None:
         for name in family_of(config).fields.dropouts:

@@ -12,7 +12,7 @@ from limbeck.core import devices, hashing, studies
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.model_choices import choose_teacher
+from limbeck.recipe.model_plans import choose_teacher
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_arguments import build_arguments, check_training

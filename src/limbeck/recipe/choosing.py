@@ -34,7 +34,7 @@ from limbeck.models.layer_selection import selected_layers
 from limbeck.models.sentences import SentencePooling, sentence_pooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
-from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, choose_student, choose_teacher
 from limbeck.recipe.models import StudentSpec, TeacherSpec, model_alone, names_start, shape_alone
 
 MINUTES = 30
@@ -149,8 +149,8 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
 class _Models:
     """A teacher and a student that starts from it as far as it can."""
 
-    teacher: TeacherChoice
-    student: StudentChoice
+    teacher: TeacherInfo
+    student: StudentPlan
     sentence: SentencePooling | None
     obstacle: str = ""
 

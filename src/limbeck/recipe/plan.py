@@ -28,11 +28,11 @@ from limbeck.models.sentences import SentenceHead, SentencePooling, finished_poo
 from limbeck.models.trial_run import check_runs
 from limbeck.recipe.corpora import corpus_settings
 from limbeck.recipe.labelled_rows import check_rows, with_classes_of
-from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, choose_student, choose_teacher
 from limbeck.recipe.models import TeacherSpec
 from limbeck.recipe.row_copies import summarise_copies
 from limbeck.recipe.schema import Recipe
-from limbeck.recipe.stage_plan import StageChoice, learn_labels, plan_stage, takes_class_weights, with_labels
+from limbeck.recipe.stage_plan import StagePlan, learn_labels, plan_stage, takes_class_weights, with_labels
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,17 +41,17 @@ class RunPlan:
 
     Args:
         recipe: The recipe.
-        teacher_choice: The recipe's teacher.
-        student_choice: The recipe's student.
+        teacher_info: The recipe's teacher.
+        student_plan: The recipe's student.
         sentence: Pooling that the teacher's folder names, or None.
         stages: The stages.
     """
 
     recipe: Recipe
-    teacher_choice: TeacherChoice
-    student_choice: StudentChoice
+    teacher_info: TeacherInfo
+    student_plan: StudentPlan
     sentence: SentencePooling | None
-    stages: list[StageChoice]
+    stages: list[StagePlan]
 
     def __repr__(self) -> str:
         """A plan in a few lines, as `limbeck validate` prints it."""
@@ -60,25 +60,25 @@ class RunPlan:
     @property
     def teacher(self) -> Shape:
         """Shape of the recipe's teacher."""
-        return self.teacher_choice.shape
+        return self.teacher_info.shape
 
     @property
     def student(self) -> Shape:
         """Shape of the recipe's student."""
-        return self.student_choice.shape
+        return self.student_plan.shape
 
     @property
     def student_config(self) -> PreTrainedConfig:
         """Configuration of the recipe's student, without dropout changes."""
-        return self.student_choice.config
+        return self.student_plan.config
 
     @property
     def blueprint(self) -> StudentBlueprint:
         """The student's shape in full."""
-        return self.student_choice.blueprint
+        return self.student_plan.blueprint
 
     @property
-    def own_stages(self) -> list[StageChoice]:
+    def own_stages(self) -> list[StagePlan]:
         """The stages that train the recipe's student."""
         return [stage for stage in self.stages if stage.student is None]
 
@@ -95,7 +95,7 @@ class RunPlan:
         return next((Path(place).expanduser() for place in given if place is not None), None)
 
     @property
-    def aligned_stage(self) -> StageChoice | None:
+    def aligned_stage(self) -> StagePlan | None:
         """The last stage that teaches the recipe's student finished vectors, and so says how it makes them."""
         return next((stage for stage in reversed(self.own_stages) if stage.teaches_vectors), None)
 
@@ -129,7 +129,7 @@ class RunPlan:
         corpus = self.recipe.corpus
         if self.stages or corpus is None or corpus.task is not None:
             return None
-        found = corpus_settings(corpus, StageTextSpec(), self.teacher_choice)
+        found = corpus_settings(corpus, StageTextSpec(), self.teacher_info)
         assert isinstance(found, CorpusSettings)
         return found
 
@@ -161,7 +161,7 @@ class RunPlan:
         return SentenceHead(said) if has_own or said.fits(self.student.hidden) else self.pooling
 
     @property
-    def vector_stages(self) -> list[StageChoice]:
+    def vector_stages(self) -> list[StagePlan]:
         """The stages that teach the recipe's student sentence vectors, pooled or finished."""
         return [s for s in self.own_stages if any(k.kind in ("pooled", "vector") for t in s.terms for k in t.student)]
 
@@ -207,7 +207,7 @@ def plan_run(recipe: Recipe) -> RunPlan:
     """
     teacher = choose_teacher(recipe.teacher)
     student = choose_student(recipe.student, teacher)
-    stages: list[StageChoice] = []
+    stages: list[StagePlan] = []
     for index in range(len(recipe.stages)):
         stages.append(plan_stage(index, recipe, teacher, student, stages))
     stages = _with_class_weights(_with_class_names(stages), recipe)
@@ -242,7 +242,7 @@ def plan_run(recipe: Recipe) -> RunPlan:
     return plan
 
 
-def _check_int8(stage: StageChoice) -> None:
+def _check_int8(stage: StagePlan) -> None:
     """Refuse a teacher in int8 where it cannot be quantised: on a GPU, compiled, or as `check_quantisable` says."""
     training, refused = stage.spec.training, "The teacher cannot run in int8"
     if has_accelerator() and not training.get("use_cpu"):
@@ -256,7 +256,7 @@ SCORE_LATER = "score it with `limbeck evaluate --as-is --classes`, which names t
 """Way out where classes have other names."""
 
 
-def _check_scored_tasks(plan: RunPlan, stages: Sequence[StageChoice]) -> None:
+def _check_scored_tasks(plan: RunPlan, stages: Sequence[StagePlan]) -> None:
     """Refuse `evaluation.tasks` that a run could not score at its end, for want of rows or of a head that fits.
 
     Args:
@@ -278,7 +278,7 @@ def _check_scored_tasks(plan: RunPlan, stages: Sequence[StageChoice]) -> None:
             raise type(error)(f"evaluation.tasks: {error}") from None
 
 
-def _with_class_names(stages: list[StageChoice]) -> list[StageChoice]:
+def _with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
     """Let stages that read no scores know the classes by the teacher of a stage that does.
 
     Their own teacher need not be a classifier, but their rows are labelled all the same. Rows of another task that is
@@ -300,14 +300,14 @@ def _with_class_names(stages: list[StageChoice]) -> list[StageChoice]:
     ]
 
 
-def _same_task(one: StageChoice, other: StageChoice) -> bool:
+def _same_task(one: StagePlan, other: StagePlan) -> bool:
     """Whether the rows of two stages are of the same task that is known by name."""
     rows = [stage.corpus.rows for stage in (one, other) if isinstance(stage.corpus, LabelledSettings)]
     definitions = [each.definition for each in rows if isinstance(each, TaskRows)]
     return len(definitions) > 1 and definitions[0] == definitions[1]
 
 
-def _with_class_weights(stages: list[StageChoice], recipe: Recipe) -> list[StageChoice]:
+def _with_class_weights(stages: list[StagePlan], recipe: Recipe) -> list[StagePlan]:
     """Read the weights of classes, and refuse those of a corpus that no stage learns hard labels from."""
     found, read_by = [], dict[str, bool]()
     for number, stage in enumerate(stages):
@@ -331,7 +331,7 @@ def _with_class_weights(stages: list[StageChoice], recipe: Recipe) -> list[Stage
 
 def summarise(plan: RunPlan) -> Mapping[str, str]:
     """Describe a plan in a few lines, for people."""
-    quantised = ", in int8" if plan.teacher_choice.in_int8 else ""
+    quantised = ", in int8" if plan.teacher_info.in_int8 else ""
     lines = {"teacher": f"{plan.recipe.teacher.model} ({plan.teacher}{quantised})", "student": str(plan.student)}
     for index, stage in enumerate(plan.stages):
         who = "" if stage.student is None else f"makes {stage.student.shape}: "
@@ -353,7 +353,7 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
     return lines | {f"chosen {key}": reason for key, reason in (plan.recipe.reasons or {}).items()}
 
 
-def _summarise_classes(stage: StageChoice) -> str:
+def _summarise_classes(stage: StagePlan) -> str:
     """Say where classes are matched with those of a task by a guess, and which have no row."""
     said = [f"no row has the class {' or '.join(stage.absent)}"] if stage.absent else []
     rows = stage.corpus.rows if isinstance(stage.corpus, LabelledSettings) else None
@@ -362,7 +362,7 @@ def _summarise_classes(stage: StageChoice) -> str:
     return "; ".join(said)
 
 
-def _summarise_vectors(stage: StageChoice) -> str:
+def _summarise_vectors(stage: StagePlan) -> str:
     """Say how both models make their vectors, and where nothing says so of the teacher."""
     own, kept = str(stage.vectors), stage.kept_map
     own += f" + a map {kept.inputs} → {kept.outputs} that it keeps" if kept is not None else ""

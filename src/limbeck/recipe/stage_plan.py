@@ -34,7 +34,7 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe.corpora import corpus_settings
-from limbeck.recipe.model_choices import StudentChoice, TeacherChoice, choose_student, choose_teacher, needed_head
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, choose_student, choose_teacher, needed_head
 from limbeck.recipe.row_copies import augmentation
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stages import StageSpec
@@ -46,7 +46,7 @@ _LEAST_MASKED = 0.01
 
 
 @dataclass(frozen=True)
-class StageChoice:
+class StagePlan:
     """One stage, with its options resolved for these two models.
 
     Args:
@@ -71,8 +71,8 @@ class StageChoice:
     vectors: SentencePooling
     teacher_vectors: SentencePooling
     pairing: Pairing
-    teacher: TeacherChoice
-    student: StudentChoice | None
+    teacher: TeacherInfo
+    student: StudentPlan | None
     student_head: Head | None
     teacher_head: Head | None
     mask_tokens: float
@@ -146,7 +146,7 @@ class StageChoice:
         """Whether the layer mapping depends on what the teacher does to its text."""
         return self.spec.method.get("mapping") == "contribution"
 
-    def with_class_weights(self, weights: Sequence[float]) -> StageChoice:
+    def with_class_weights(self, weights: Sequence[float]) -> StagePlan:
         """Weigh the classes in the terms that read hard labels.
 
         Args:
@@ -160,7 +160,7 @@ class StageChoice:
         ]
         return replace(self, terms=terms)
 
-    def with_layer_cosines(self, cosines: tuple[float, ...]) -> StageChoice:
+    def with_layer_cosines(self, cosines: tuple[float, ...]) -> StagePlan:
         """Compose anew for measured layers.
 
         Args:
@@ -176,8 +176,8 @@ def takes_class_weights(term: Term) -> bool:
 
 
 def plan_stage(
-    index: int, recipe: Recipe, teacher: TeacherChoice, student: StudentChoice, earlier: list[StageChoice]
-) -> StageChoice:
+    index: int, recipe: Recipe, teacher: TeacherInfo, student: StudentPlan, earlier: list[StagePlan]
+) -> StagePlan:
     """Check a stage and resolve its options for the two models.
 
     Args:
@@ -236,7 +236,7 @@ def plan_stage(
                 f"use {shape.positions} or less."
             )
     vectors, teacher_vectors = _stage_vectors(stage, terms, pairing, taught_by, assistant, place)
-    choice = StageChoice(
+    choice = StagePlan(
         spec=stage,
         terms=terms,
         corpus=settings,
@@ -258,8 +258,8 @@ def _stage_vectors(
     stage: StageSpec,
     terms: list[Term],
     pairing: Pairing,
-    taught_by: TeacherChoice,
-    assistant: StageChoice | None,
+    taught_by: TeacherInfo,
+    assistant: StagePlan | None,
     place: str,
 ) -> tuple[SentencePooling, SentencePooling]:
     """How a stage's student and teacher make vectors: as the teacher's folder says; else as asked, or by the mean."""
@@ -293,7 +293,7 @@ def _stage_vectors(
     return said, said
 
 
-def _reads_prompts(corpus: CorpusSpec, stage: StageSpec, terms: list[Term], teacher: TeacherChoice, place: str) -> bool:
+def _reads_prompts(corpus: CorpusSpec, stage: StageSpec, terms: list[Term], teacher: TeacherInfo, place: str) -> bool:
     """Whether a stage's terms read sentence vectors, of which a teacher's files may say the prompts.
 
     Raises:
@@ -344,14 +344,14 @@ def _check_segments(models: Mapping[str, PreTrainedConfig], stage: StageSpec, pl
             )
 
 
-def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherChoice, earlier: list[StageChoice]) -> TeacherChoice:
+def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, earlier: list[StagePlan]) -> TeacherInfo:
     """The stage's teacher: its own, an earlier stage's student, or the recipe's."""
     if stage.teacher is None:
         return teacher
     if stage.teacher.stage is not None:
         assistant = next(choice for choice in earlier if choice.spec.title == stage.teacher.stage)
         assert assistant.student is not None
-        return TeacherChoice(stage.teacher, assistant.student.config, assistant.student.shape, stage.teacher.stage)
+        return TeacherInfo(stage.teacher, assistant.student.config, assistant.student.shape, stage.teacher.stage)
     found = choose_teacher(stage.teacher)
     try:
         check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
@@ -377,7 +377,7 @@ def _compose(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
 
 
 def _check_heads(
-    heads: tuple[Head | None, Head | None], student: StudentChoice, teacher: TeacherChoice, earlier: list[StageChoice]
+    heads: tuple[Head | None, Head | None], student: StudentPlan, teacher: TeacherInfo, earlier: list[StagePlan]
 ) -> None:
     """Refuse a teacher without the head that is read, and families that have none."""
     of_student, of_teacher = heads
@@ -485,7 +485,7 @@ def learn_labels(terms: Sequence[Term]) -> bool:
     return any(term.unit == "label" or not term.teacher for term in terms)
 
 
-def with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentChoice:
+def with_labels(student: StudentPlan, stages: list[StagePlan]) -> StudentPlan:
     """Give a student the outputs of the task that its stages teach.
 
     They are those of the teacher whose scores are learned; where only labels are, the classes of the rows.
@@ -535,7 +535,7 @@ def with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentCho
     return replace(student, config=config)
 
 
-def _classes_of(stage: StageChoice) -> tuple[str, ...]:
+def _classes_of(stage: StagePlan) -> tuple[str, ...]:
     """Return the classes that the rows of a stage are numbered by; none where its task has none."""
     if not isinstance(stage.corpus, LabelledSettings) or not kind_of(stage.student_head).has_classes:
         return ()

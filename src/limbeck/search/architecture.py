@@ -227,7 +227,7 @@ class ArchitectureSearch(engine.SharedSearch):
         self._measure = LatencyBench(timed, self.latency)
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
-            student, _ = make_student(plan.student_choice, None, None, proxy.load_teacher, plan.recipe.seed)
+            student, _ = make_student(plan.student_plan, None, None, proxy.load_teacher, plan.recipe.seed)
             found = self._loss(student, plan)
             if not (math.isfinite(found) and found > 0):
                 raise TrainingError(f"An untrained student has the loss {found}, so no other can be compared with it.")
@@ -354,7 +354,7 @@ class ArchitectureSearch(engine.SharedSearch):
         chosen = next(point for point, trial in done.items() if trial.number == best.trial)
         return {
             "teacher": {
-                "name": plan.teacher_choice.title,
+                "name": plan.teacher_info.title,
                 "shape": str(plan.teacher),
                 "latency_ms": median(
                     one.teacher_ms for one in shapes if one.state == "trained" and one.teacher_ms is not None

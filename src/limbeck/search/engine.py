@@ -279,7 +279,7 @@ class Search(Work):
             "created": timestamp(),
             "storage": shown(proxy.place),
             "identity": study.user_attrs[IDENTITY],
-            "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher)},
+            "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher)},
             "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
             "share": proxy.share,
             **found,

@@ -99,7 +99,7 @@ class TaskScores:
         try:
             path = place / STUDENT
             sentence = plan.student_sentence
-            save_student(path, student, self._tokenizer, plan.student_choice, sentence=sentence, learned=learned)
+            save_student(path, student, self._tokenizer, plan.student_plan, sentence=sentence, learned=learned)
             with progress.ProgressBar(self._console) as bar:
                 outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
         finally:

@@ -296,7 +296,7 @@ class TeacherLayerSearch(engine.Search):
         best = result["layers"][0]
         return {
             "created": result["created"],
-            "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
+            "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
             "student": {"shape": str(plan.student)},
             "scores": list(scoring.LAYER_SCORES),
             "halving": self.request.halving,

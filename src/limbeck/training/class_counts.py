@@ -3,11 +3,11 @@
 from limbeck.core.kinds import kind_of
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.classes import ClassCounts, balance, count_classes, labels_of
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus
 
 
-def count_labels(choice: StageChoice, corpus: AnyCorpus) -> ClassCounts | None:
+def count_labels(choice: StagePlan, corpus: AnyCorpus) -> ClassCounts | None:
     """Count the rows of each class that a stage trains on; None where its corpus has no classes."""
     kind = kind_of(choice.pairing.task)
     if not kind.has_classes or not isinstance(choice.corpus, LabelledSettings):
@@ -15,7 +15,7 @@ def count_labels(choice: StageChoice, corpus: AnyCorpus) -> ClassCounts | None:
     return count_classes(labels_of(corpus.train), choice.corpus.labels, kind.label)
 
 
-def weigh_classes(choice: StageChoice, corpus: AnyCorpus) -> StageChoice:
+def weigh_classes(choice: StagePlan, corpus: AnyCorpus) -> StagePlan:
     """Weigh the classes of a stage's hard labels as its recipe asks.
 
     Raises:
@@ -27,7 +27,7 @@ def weigh_classes(choice: StageChoice, corpus: AnyCorpus) -> StageChoice:
     return choice.with_class_weights(balance(choice.class_weights, counts))
 
 
-def describe_classes(choice: StageChoice, corpus: AnyCorpus) -> str | None:
+def describe_classes(choice: StagePlan, corpus: AnyCorpus) -> str | None:
     """Say in one line where the classes of a stage's rows are uneven; None where they are not.
 
     Raises:

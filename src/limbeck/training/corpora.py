@@ -15,7 +15,7 @@ from limbeck.core.progress import CorpusProgress, Told
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.class_counts import describe_classes
 from limbeck.training.rows import AnyCorpus
 
@@ -33,7 +33,7 @@ def build_corpora(
     """
     with CorpusProgress(console, told) as progress:
         corpora = [_build(choice, tokenizer, progress) for choice in plan.stages]
-    told_of: dict[Path, tuple[StageChoice, AnyCorpus]] = {}
+    told_of: dict[Path, tuple[StagePlan, AnyCorpus]] = {}
     for choice, corpus in zip(plan.stages, corpora, strict=True):
         if not told_of or isinstance(corpus, LabelledCorpus):
             told_of.setdefault(corpus.path, (choice, corpus))
@@ -54,7 +54,7 @@ def build_corpora(
     return corpora
 
 
-def _without_development(choice: StageChoice) -> str | None:
+def _without_development(choice: StagePlan) -> str | None:
     """Return the title of a stage's task where rows are held out for want of a development split."""
     corpus = choice.corpus
     if not isinstance(corpus, LabelledSettings) or choice.development is not None or corpus.held_out is not None:
@@ -119,7 +119,7 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     return extent
 
 
-def _build(choice: StageChoice, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
+def _build(choice: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
     """Build the corpus of a stage; of several lengths it is the last one's, with those before it."""
     build: Callable[..., AnyCorpus] = texts.build_corpus
     if isinstance(choice.corpus, LabelledSettings):
@@ -133,7 +133,7 @@ def _build(choice: StageChoice, tokenizer: PreTrainedTokenizerBase, progress: Co
     return corpus
 
 
-def _check_groups(choice: StageChoice, corpus: AnyCorpus) -> None:
+def _check_groups(choice: StagePlan, corpus: AnyCorpus) -> None:
     """Refuse rows of one document a query for a stage that compares the documents of a query."""
     assert isinstance(choice.corpus, LabelledSettings)
     most = choice.corpus.documents_per_query

@@ -20,7 +20,7 @@ from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import TaskData
 from limbeck.recipe.plan import SCORE_LATER, RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 
 ROWS_BY_STEP = 1_000
 """Most rows of a score by step, drawn once for all; those of the end are all."""
@@ -102,7 +102,7 @@ class DevelopmentScores(TrainerCallback):
 
 
 def scores_by_step(
-    choice: StageChoice, student: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    choice: StagePlan, student: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> DevelopmentScores | None:
     """Return the callback that scores a stage's student by step; None where the stage has nothing to be scored on.
 
@@ -122,7 +122,7 @@ def scores_by_step(
     return DevelopmentScores(student, tokenizer, prepared, by_steps=strategy == "steps")
 
 
-def _teaches_head(choice: StageChoice) -> bool:
+def _teaches_head(choice: StagePlan) -> bool:
     return choice.student_head is not None and choice.pairing.task != "text"
 
 
@@ -173,7 +173,7 @@ def measures_tasks(plan: RunPlan) -> bool:
     return bool(_wanted(plan)[1])
 
 
-def _wanted(plan: RunPlan) -> tuple[StageChoice | None, list[tuple[str, Callable[[], TaskData]]]]:
+def _wanted(plan: RunPlan) -> tuple[StagePlan | None, list[tuple[str, Callable[[], TaskData]]]]:
     """Return the last stage that teaches the student's head, and the tasks by name, with what loads their rows."""
     taught = [choice for choice in plan.stages if choice.student is None and _teaches_head(choice)]
     if not taught:
@@ -188,7 +188,7 @@ def _wanted(plan: RunPlan) -> tuple[StageChoice | None, list[tuple[str, Callable
 
 def _measure(
     data: TaskData,
-    choice: StageChoice,
+    choice: StagePlan,
     tokenizer: PreTrainedTokenizerBase,
     student: Path,
     load_teacher: Callable[..., PreTrainedModel],

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.ranks import on_main_rank
 from limbeck.core.records import Stage, load
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training import checkpoints
 from limbeck.training.learned_maps import STUDENT_WEIGHTS, Learned
 from limbeck.training.seals import file_damage
@@ -37,7 +37,7 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage |
     return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
 
 
-def learned_in(folder: Path, choice: StageChoice) -> Learned:
+def learned_in(folder: Path, choice: StagePlan) -> Learned:
     """Read the learned maps and layer weights of a finished stage.
 
     Args:

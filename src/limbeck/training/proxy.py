@@ -30,7 +30,7 @@ from limbeck.models.loading import load_model
 from limbeck.models.quiet import quiet
 from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
@@ -172,7 +172,7 @@ class Proxy:
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
-        spec = self.plan.teacher_choice.spec
+        spec = self.plan.teacher_info.spec
         return load_model(spec.model, revision=spec.revision, **options)
 
     def train(self, plans: Sequence[RunPlan], *, cuts: Mapping[int, Cut] | None = None) -> list[Trained]:
@@ -202,7 +202,7 @@ class Proxy:
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         load = cache(self.load_teacher)  # Students start from it and are filled up from it; neither changes it.
         makers = [
-            StudentMaker(p.student_choice, p.head, p.own_stages, p.teacher_choice, load, p.recipe.seed) for p in plans
+            StudentMaker(p.student_plan, p.head, p.own_stages, p.teacher_info, load, p.recipe.seed) for p in plans
         ]
         with quiet():
             students = make_students(makers)
@@ -214,7 +214,7 @@ class Proxy:
             outcomes = zip(*records, strict=True)
             return [finish(*one) for one in zip(makers, students, outcomes, learned, strict=True)]
 
-    def _settled(self, choice: StageChoice, index: int) -> StageChoice:
+    def _settled(self, choice: StagePlan, index: int) -> StagePlan:
         """Compose a stage by what is measured, where it asks for that: contributions of layers, balanced classes."""
         if choice.measures_layers:
             teacher = self.load_teacher(dtype=teacher_dtype(choice))
@@ -224,7 +224,7 @@ class Proxy:
     def _train_stage(
         self,
         index: int,
-        choices: Sequence[StageChoice],
+        choices: Sequence[StagePlan],
         students: Sequence[PreTrainedModel],
         cuts: Mapping[int, Cut],
         learned: Sequence[list[Learned]],

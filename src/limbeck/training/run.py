@@ -25,9 +25,9 @@ from limbeck.models.loading import load_model
 from limbeck.models.locating import fetch_weights
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_fits_model
-from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.class_counts import weigh_classes
 from limbeck.training.corpora import build_corpora, describe_corpora
@@ -71,7 +71,7 @@ class Run:
         self.plan = plan
         self.folder, self.student_folder = folder, folder / paths.STUDENT
         self.record = record
-        self._trained: list[StageChoice] = []
+        self._trained: list[StagePlan] = []
         self.console = console
         self._warn = partial(warn, console)
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
@@ -101,10 +101,10 @@ class Run:
         ranks.on_main_rank(partial(keep_recipe, self.folder, plan.recipe))
         self.heartbeat.begin("models")
         with self.record.timed("models"):
-            maker = self._maker(plan.student_choice, plan.head, plan.own_stages)
+            maker = self._maker(plan.student_plan, plan.head, plan.own_stages)
             student, initialisation = ranks.on_all_ranks(maker.make)
         facts = teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name)
-        name_and_shape = {"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)}
+        name_and_shape = {"name_or_path": plan.teacher_info.title, "shape": str(plan.teacher)}
         self.record.set(
             "running",
             teacher=records.Teacher.read({**name_and_shape, **facts, "weights": teachers.pop("")}),
@@ -127,14 +127,14 @@ class Run:
         trained = [record for record, choice in zip(stages, plan.stages, strict=True) if choice.student is None]
         return self._save(maker, student, trained, self.student_folder)
 
-    def load_teacher(self, choice: TeacherChoice | None = None, **options: Any) -> PreTrainedModel:
+    def load_teacher(self, choice: TeacherInfo | None = None, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; every stage takes its own, since it may cut it.
 
         Args:
             choice: Which; the recipe's by default.
             **options: As in `load_model`.
         """
-        choice = choice or self.plan.teacher_choice
+        choice = choice or self.plan.teacher_info
         if choice.stage is not None:
             return load_model(self._stage_folder(choice.stage) / paths.STUDENT, **options)
         return load_model(choice.spec.model, revision=choice.spec.revision, **options)
@@ -145,7 +145,7 @@ class Run:
     def _teacher_hashes(self) -> dict[str, str]:
         """Return the hash of the recipe's teacher, by an empty name, and those of stages' own ones by the stage."""
         own = {choice.spec.title: choice.teacher for choice in self.plan.stages if choice.spec.teacher is not None}
-        teachers = {"": self.plan.teacher_choice, **own}
+        teachers = {"": self.plan.teacher_info, **own}
         specs = {stage: one.spec for stage, one in teachers.items() if one.stage is None}
         before = self._teachers_before
         return {
@@ -203,12 +203,12 @@ class Run:
                     f"same result; {way_out}, or start again with --overwrite."
                 )
 
-    def _maker(self, choice: StudentChoice, head: Head | None, stages: list[StageChoice]) -> StudentMaker:
+    def _maker(self, choice: StudentPlan, head: Head | None, stages: list[StagePlan]) -> StudentMaker:
         """Return the maker of a student, which starts from the recipe's teacher or that of its only stage."""
-        source = self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
+        source = self.plan.teacher_info if choice is self.plan.student_plan else stages[0].teacher
         return StudentMaker(choice, head, stages, source, partial(self.load_teacher, source), self.plan.recipe.seed)
 
-    def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> records.Stage:
+    def _run_stage(self, index: int, choice: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or restore a finished one; a stage that names its student leaves it in its folder."""
         folder = self._stage_folder(choice.spec.title)
         initialisation: records.Initialisation | None = None
@@ -259,7 +259,7 @@ class Run:
             finished.citation = records.Citation.read({k: v for k, v in asdict(citation).items() if k in wanted})
         return finished
 
-    def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
+    def _measure_layers(self, choice: StagePlan, index: int, folder: Path) -> StagePlan:
         """Compose a stage by the contributions of the teacher's layers; a resumed stage keeps its measurement."""
 
         def cosines() -> tuple[float, ...]:
@@ -281,7 +281,7 @@ class Run:
     ) -> PreTrainedModel:
         """Settle a student's untrained parameters and write its folder."""
         whole, untrained = maker.finish(student, trained)
-        is_own = maker.choice is self.plan.student_choice
+        is_own = maker.choice is self.plan.student_plan
         sentence, aligned = (self.plan.student_sentence, self.plan.aligned_stage) if is_own else (None, None)
 
         def write() -> None:

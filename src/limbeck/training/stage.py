@@ -20,7 +20,7 @@ from limbeck.core.records import Stage, save
 from limbeck.corpus import GroupedRows
 from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints
 from limbeck.training.callbacks import LiveLog, ProgressReporter
@@ -45,7 +45,7 @@ from limbeck.training.weights import save_weights, whole_weights
 _UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
 
 
-def prepare_student(student: PreTrainedModel, choice: StageChoice) -> None:
+def prepare_student(student: PreTrainedModel, choice: StagePlan) -> None:
     """Let all of a student be trained, but for its embeddings where the stage freezes them."""
     student.requires_grad_(True)
     if "embeddings" in choice.spec.freeze:
@@ -53,7 +53,7 @@ def prepare_student(student: PreTrainedModel, choice: StageChoice) -> None:
             base_model(student).get_submodule(path).requires_grad_(False)
 
 
-def teacher_dtype(choice: StageChoice) -> str:
+def teacher_dtype(choice: StagePlan) -> str:
     """Return the number format that a stage's teacher runs in: what the recipe says, else that of the training."""
     asked = choice.teacher.spec.dtype
     if asked != "auto":
@@ -84,7 +84,7 @@ class StageTraining:
 
     def __init__(
         self,
-        choice: StageChoice,
+        choice: StagePlan,
         student: PreTrainedModel,
         teacher: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,

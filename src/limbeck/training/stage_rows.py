@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.corpus import LabelledSettings, RowMix
 from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus, RowsByLength, held_out_rows, training_rows
 
 _PROBE_ROWS = 2
@@ -41,12 +41,12 @@ class StageRows:
         return self.collator([self.train[index] for index in range(min(_PROBE_ROWS, len(self.train)))])
 
 
-def label_kind(choice: StageChoice) -> LabelKind:
+def label_kind(choice: StagePlan) -> LabelKind:
     """Return what the labels of a stage's rows are, as its collator pads them."""
     return LABELS_OF_TASK.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
 
 
-def stage_rows(choice: StageChoice, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
+def stage_rows(choice: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
     """Make the rows of a stage.
 
     Args:

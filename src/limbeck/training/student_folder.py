@@ -14,7 +14,7 @@ from limbeck.models import families, tokenizers
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import TRAINED_WIDTHS, SentenceHead, SentenceModule, SentencePooling
-from limbeck.recipe.model_choices import StudentChoice
+from limbeck.recipe.model_plans import StudentPlan
 from limbeck.training.learned_maps import Learned
 
 
@@ -22,7 +22,7 @@ def save_student(
     folder: Path,
     student: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    choice: StudentChoice,
+    choice: StudentPlan,
     *,
     sentence: SentencePooling | None,
     learned: Learned | None = None,

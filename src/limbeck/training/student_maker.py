@@ -7,8 +7,8 @@ from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation, Stage, Untrained
 from limbeck.models import families, heads, initialise, loading, students
-from limbeck.recipe.model_choices import StudentChoice, TeacherChoice
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
+from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.untrained import (
     _describe_rows,
     add_pooler,
@@ -23,7 +23,7 @@ LoadTeacher = Callable[..., PreTrainedModel]
 
 
 def make_student(
-    choice: StudentChoice,
+    choice: StudentPlan,
     head: heads.Head | None,
     teacher_head: heads.Head | None,
     load_teacher: LoadTeacher,
@@ -78,10 +78,10 @@ class StudentMaker:
         seed: Decides what is random.
     """
 
-    choice: StudentChoice
+    choice: StudentPlan
     head: heads.Head | None
-    stages: Sequence[StageChoice]
-    source: TeacherChoice
+    stages: Sequence[StagePlan]
+    source: TeacherInfo
     load_teacher: LoadTeacher
     seed: int
 

@@ -24,7 +24,7 @@ from limbeck.recipe.models import ShapeSpec, StudentSpec, TeacherSpec
 
 
 @dataclass(frozen=True)
-class TeacherChoice:
+class TeacherInfo:
     """A teacher, known from its configuration.
 
     Args:
@@ -56,7 +56,7 @@ class TeacherChoice:
 
 
 @dataclass(frozen=True)
-class StudentChoice:
+class StudentPlan:
     """A student that will be made.
 
     Args:
@@ -74,7 +74,7 @@ class StudentChoice:
     source_layers: list[int] | None
 
 
-def choose_teacher(spec: TeacherSpec) -> TeacherChoice:
+def choose_teacher(spec: TeacherSpec) -> TeacherInfo:
     """Read a teacher's configuration.
 
     Raises:
@@ -85,10 +85,10 @@ def choose_teacher(spec: TeacherSpec) -> TeacherChoice:
     config = load_config(spec.model, spec.revision)
     if spec.classes:
         config = rename_classes(config, spec.classes, f"teacher.classes of '{spec.name or spec.model}'")
-    return TeacherChoice(spec, config, shape_of(config))
+    return TeacherInfo(spec, config, shape_of(config))
 
 
-def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
+def choose_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     """Derive a student from its teacher, and check its start.
 
     Args:
@@ -109,7 +109,7 @@ def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
         plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
     elif not teacher.stage:
         _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
-    return StudentChoice(spec, config, blueprint, found, sources)
+    return StudentPlan(spec, config, blueprint, found, sources)
 
 
 def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:
