@@ -13,25 +13,21 @@ from rich.console import Console
 from limbeck.api.given import refuse_unknown
 from limbeck.api.objects import Objects, callbacks_of, method_of, note_of_callbacks, training_of
 from limbeck.api.showing import ModelResult, chosen_console
-from limbeck.core import records
 from limbeck.core.blocks import Block, Notes
-from limbeck.core.paths import RECIPE, STUDENT
-from limbeck.core.progress import ProgressBar
-from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
-from limbeck.core.registry import plugins_in_use
+from limbeck.core.paths import RECIPE
+from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
 from limbeck.errors import RecipeError
 from limbeck.recipe.asked import CHOSEN_BY, choose_by_options, merge_options
 from limbeck.recipe.facts import load_checked
 from limbeck.recipe.load import read_recipe
 from limbeck.recipe.schema import Recipe
-from limbeck.training.output_folder import check_free, check_output, claimed_output
+from limbeck.training.output_folder import check_free, check_output
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback, TrainingArguments
 
     from limbeck.recipe.plan import RunPlan
-    from limbeck.training.record import RunRecord
-    from limbeck.training.run import Run
+    from limbeck.training.distil import DistilledStudent
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,25 +144,25 @@ def distill(
 
     checked = on_main_rank(check)
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
-    from limbeck.models.quiet import quiet
     from limbeck.recipe.plan import plan_run
-    from limbeck.training.endings import endings_recorded
-    from limbeck.training.record import RunRecord
-    from limbeck.training.run import Run
+    from limbeck.training.distil import distil
 
     plan = on_all_ranks(lambda: plan_run(checked))
     tell_reasons(checked, console)
-    with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
-        fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
-        record = RunRecord(folder, fields, writes=is_main())
-        if on_main_rank(lambda: resume and record.run.is_finished and (folder / STUDENT).is_dir()):
-            return _finished(folder)
-        # What matters is said by limbeck itself, in one voice.
-        with endings_recorded(record, folder), quiet():
-            record.set("running", seeds={"run": checked.seed}, plugins=plugins_in_use(), processes=process_count())
-            run = Run(plan, folder, record, console)
-            run.callbacks = called
-            return _carry_out(run, record)
+    done = distil(
+        plan, console=console, resume=resume, overwrite=overwrite, callbacks=called, write_cards=write_cards_of_run
+    )
+    return RunResult(done.student, done.record.to_dict(), done.metrics)
+
+
+def write_cards_of_run(distilled: DistilledStudent) -> None:
+    """Write a run's cards, and the tables of what was measured, into its folder."""
+    from limbeck.report.model_card import write_run_cards
+    from limbeck.report.quality import write_tables
+
+    if distilled.metrics:
+        write_tables(distilled.metrics, distilled.folder)
+    write_run_cards(distilled.record, distilled.folder)
 
 
 def _given(*, method: Any, training: Any, **others: Any) -> dict[str, Any]:
@@ -268,37 +264,6 @@ def _named(given: Mapping[str, Any], objects: Objects, tokenizer: Any) -> dict[s
     if "output" in said:
         said["output"] = str(said["output"])
     return said
-
-
-def _carry_out(run: Run, record: RunRecord) -> RunResult:
-    run.train()
-    metrics: dict[str, Any] = {}
-    if run.plan.recipe.evaluation.enabled:
-        from limbeck.training.evaluation import evaluate_student
-
-        run.console.print("Comparing teacher and student …", highlight=False)
-        run.heartbeat.begin("evaluation")
-        with record.timed("evaluation"), ProgressBar(run.console) as bar:
-            metrics = on_main_rank(lambda: evaluate_student(run, bar))
-    record.set("running", evaluation=metrics)
-    on_main_rank(lambda: _write_tables(metrics, record, run.folder))
-    record.set("finished")  # Last of all: a finished run is taken as it is.
-    return RunResult(run.student_folder, record.run.to_dict(), metrics)
-
-
-def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> None:
-    from limbeck.report.model_card import write_run_cards
-    from limbeck.report.quality import write_tables
-
-    if metrics:
-        write_tables(metrics, folder)
-    write_run_cards(record.run, folder)
-
-
-def _finished(folder: Path) -> RunResult:
-    run = records.load(records.Run, folder)
-    metrics = run.evaluation.to_dict() if run.evaluation is not None else {}
-    return RunResult(folder / STUDENT, run.to_dict(), metrics)
 
 
 @refuse_unknown

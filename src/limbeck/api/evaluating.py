@@ -339,7 +339,7 @@ def compare(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
     """
-    from limbeck.api.distilling import distill
+    from limbeck.api.distilling import write_cards_of_run
     from limbeck.comparison.folder import check_places
     from limbeck.comparison.plan import load_plan
 
@@ -351,6 +351,6 @@ def compare(
     from limbeck.comparison.run import run_comparison
     from limbeck.report.comparison import write_comparison
 
-    outcome = run_comparison(checked, folder, partial(distill, resume=True, console=console), console)
+    outcome = run_comparison(checked, folder, console, write_cards_of_run)
     record = outcome.record.to_dict()
     return ComparisonResult(record, outcome.failed, tuple(write_comparison(record, folder)))

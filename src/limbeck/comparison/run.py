@@ -2,11 +2,11 @@
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -28,13 +28,12 @@ from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
+from limbeck.recipe.places import load_checked
+from limbeck.recipe.plan import plan_run
 from limbeck.training.corpora import build_corpora
+from limbeck.training.distil import WriteCards, distil
 
 TEACHER = "teacher"
-
-
-Distil: TypeAlias = Callable[[dict[str, Any]], object]
-"""Carries a recipe out in its `output`, going on where an earlier run of it stopped."""
 
 
 def is_distilled(run: Path) -> bool:
@@ -93,7 +92,9 @@ class ComparisonOutcome:
     failed: int
 
 
-def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: Console) -> ComparisonOutcome:
+def run_comparison(
+    plan: ComparisonPlan, folder: Path, console: Console, write_cards: WriteCards | None = None
+) -> ComparisonOutcome:
     """Distil every combination with every seed, measure the students, and gather the figures.
 
     What is finished in the folder is not done again, and a run that was stopped goes on from its checkpoint.
@@ -101,8 +102,8 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     Args:
         plan: The plan.
         folder: Of the comparison.
-        distil: Carries out one recipe in its `output`, going on where an earlier run of it stopped.
         console: Where progress goes.
+        write_cards: Writes the cards of each run.
 
     Raises:
         LimbeckError: for a plan that cannot be carried out, before anything runs; a run that fails raises nothing.
@@ -136,9 +137,9 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
         git_commit=machine.git_commit(),
         hardware=records.Hardware.read(machine.hardware()),
     )
-    comparison = _Comparison(checked, folder, corpus, plan_cells(checked, corpus, began), record, console)
+    comparison = _Comparison(checked, folder, corpus, plan_cells(checked, corpus, began), record, console, write_cards)
     try:
-        return comparison.carry_out(distil)
+        return comparison.carry_out()
     except (Interrupted, KeyboardInterrupt) as error:
         comparison.note_interruption()
         message = str(error) or f"Stopped; finished work is kept in '{folder}'; the same command continues from there."
@@ -178,14 +179,15 @@ class _Comparison:
     cells: Sequence[Cell]
     record: studies.Comparison
     console: Console
+    write_cards: WriteCards | None
 
     def __post_init__(self) -> None:
         self.record.cells = [self._describe(cell) for cell in self.cells]
 
-    def carry_out(self, distil: Distil) -> ComparisonOutcome:
+    def carry_out(self) -> ComparisonOutcome:
         """Distil, measure, summarise."""
         self._save("running")
-        self._distil(distil)
+        self._distil()
         if self.checked.plan.evaluation.held_out.enabled:
             self._measure_held_out()
         evaluation, failed = self._evaluate()
@@ -214,7 +216,7 @@ class _Comparison:
     def _finished(self) -> list[studies.ComparisonCell]:
         return [cell for cell in self.record.cells if cell.status == "finished"]
 
-    def _distil(self, distil: Distil) -> None:
+    def _distil(self) -> None:
         """Distil the cells that are not finished, one by one; a cell that fails stops no other.
 
         Raises:
@@ -229,7 +231,7 @@ class _Comparison:
             print_plain(self.console, f"Run {number + 1} of {len(missing)}: {cell.title}{rest}")
             problem: str | None = None
             try:
-                distil({**cell.recipe, "output": str(cell.folder(self.folder))})
+                self._distil_cell(cell)
             except (Interrupted, KeyboardInterrupt) as stopped:
                 done = len(self.cells) - len(missing) + number
                 kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has its own code.
@@ -245,6 +247,11 @@ class _Comparison:
                 torch.cuda.empty_cache()
             self.record.cells[index] = self._describe(cell, problem)
             self._save("running")
+
+    def _distil_cell(self, cell: Cell) -> None:
+        """Distil one cell in its folder, going on where an earlier run of it stopped."""
+        recipe = load_checked({**cell.recipe, "output": str(cell.folder(self.folder))})
+        distil(plan_run(recipe), console=self.console, resume=True, write_cards=self.write_cards)
 
     def _describe(self, cell: Cell, problem: str | None = None) -> studies.ComparisonCell:
         """Describe a run by the files in its folder.

@@ -62,15 +62,21 @@ class Run:
         folder: The run's folder, prepared.
         record: The run's record.
         console: Where progress goes.
+        callbacks: Further ones for the trainer of every stage.
     """
 
-    callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = ()
-    """Of a user, for the trainer of every stage."""
-
-    def __init__(self, plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        folder: Path,
+        record: RunRecord,
+        console: Console,
+        callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
+    ) -> None:
         self.plan = plan
         self.folder, self.student_folder = folder, folder / paths.STUDENT
         self.record = record
+        self.callbacks = callbacks
         self._trained: list[StagePlan] = []
         self.console = console
         self._warn = partial(warn, console)

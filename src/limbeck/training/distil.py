@@ -1,0 +1,111 @@
+"""`distil`: carries out a plan in its folder, from the claim of the folder to the measured student."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from transformers import TrainerCallback
+
+from limbeck.core import ranks, records
+from limbeck.core.paths import STUDENT
+from limbeck.core.progress import ProgressBar
+from limbeck.core.registry import plugins_in_use
+from limbeck.models.quiet import quiet
+from limbeck.recipe.plan import RunPlan
+from limbeck.training.endings import endings_recorded
+from limbeck.training.evaluation import evaluate_student
+from limbeck.training.output_folder import claimed_output
+from limbeck.training.record import RunRecord
+from limbeck.training.run import Run
+
+
+@dataclass(frozen=True)
+class DistilledStudent:
+    """A finished run.
+
+    Args:
+        folder: The run's folder, with the student in it.
+        record: The run's record.
+        metrics: What was measured of teacher and student; empty if nothing was.
+    """
+
+    folder: Path
+    record: records.Run
+    metrics: dict[str, Any]
+
+    @property
+    def student(self) -> Path:
+        """The student's folder."""
+        return self.folder / STUDENT
+
+
+WriteCards: TypeAlias = Callable[[DistilledStudent], object]
+"""Writes the cards and tables of a run into its folder."""
+
+
+def distil(
+    plan: RunPlan,
+    *,
+    console: Console,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
+    write_cards: WriteCards | None = None,
+) -> DistilledStudent:
+    """Distil a student as a plan says; every process of the run calls this.
+
+    Args:
+        plan: The checked recipe, with its output.
+        console: Where progress goes.
+        resume: Continue the run in the output folder; a finished one is returned as it is.
+        overwrite: Replace the run in the output folder.
+        callbacks: Further ones for the trainer of every stage.
+        write_cards: Called in the main process once the student is saved and measured.
+
+    Raises:
+        LimbeckError: one clear line; the run's record has it too.
+    """
+    recipe = plan.recipe
+    with claimed_output(recipe, resume=resume, overwrite=overwrite) as folder:
+        fields = {"name": recipe.name, "recipe": recipe.model_dump(mode="json")}
+        record = RunRecord(folder, fields, writes=ranks.is_main())
+        if resume and ranks.on_main_rank(partial(_is_finished, record.run, folder)):
+            return _read_finished(folder)
+
+        # The libraries below are silenced: limbeck itself says what matters.
+        with endings_recorded(record, folder), quiet():
+            seeds = {"run": recipe.seed}
+            record.set("running", seeds=seeds, plugins=plugins_in_use(), processes=ranks.process_count())
+            run = Run(plan, folder, record, console, callbacks)
+            run.train()
+            metrics = _measure(run)
+            record.set("running", evaluation=metrics)
+            distilled = DistilledStudent(folder, record.run, metrics)
+            if write_cards is not None:
+                ranks.on_main_rank(partial(write_cards, distilled))
+            # The status is set last: a finished run is never taken up again.
+            record.set("finished")
+            return distilled
+
+
+def _is_finished(run: records.Run, folder: Path) -> bool:
+    return run.is_finished and (folder / STUDENT).is_dir()
+
+
+def _read_finished(folder: Path) -> DistilledStudent:
+    run = records.load(records.Run, folder)
+    metrics = run.evaluation.to_dict() if run.evaluation is not None else {}
+    return DistilledStudent(folder, run, metrics)
+
+
+def _measure(run: Run) -> dict[str, Any]:
+    """Compare the saved student with its teacher, unless the recipe leaves the evaluation out."""
+    if not run.plan.recipe.evaluation.enabled:
+        return {}
+    run.console.print("Comparing teacher and student …", highlight=False)
+    run.heartbeat.begin("evaluation")
+    with run.record.timed("evaluation"), ProgressBar(run.console) as bar:
+        return ranks.on_main_rank(lambda: evaluate_student(run, bar))
