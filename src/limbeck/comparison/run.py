@@ -28,7 +28,7 @@ from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
-from limbeck.recipe.places import load_checked
+from limbeck.recipe.facts import load_checked
 from limbeck.recipe.plan import plan_run
 from limbeck.training.corpora import build_corpora
 from limbeck.training.distil import WriteCards, distil
