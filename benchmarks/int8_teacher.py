@@ -50,7 +50,7 @@ from limbeck.benchmark.model import read_config
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.memory import keep_freed_memory
 from limbeck.kernels.int8_linear import int8_linear, int8_problem, multiply, pack, quantise
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models.families import depth
 from limbeck.models.loading import load_model
 from limbeck.models.packed_linear import pack_linear_maps

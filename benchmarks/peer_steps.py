@@ -168,7 +168,7 @@ def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None
 
 def _limbeck(setting: Setting, dtype: str) -> Side:
     from limbeck.core.memory import keep_freed_memory
-    from limbeck.methods.composition import Pairing
+    from limbeck.methods.pairing import Pairing
     from limbeck.methods.registry import METHODS
     from limbeck.models.families import shape_of
     from limbeck.training.freezing import freeze_unreached

@@ -34,7 +34,7 @@ from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step import Step, StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.core.devices import synchronise
 from limbeck.methods import METHODS
-from limbeck.methods.composition import Pairing
+from limbeck.methods.pairing import Pairing
 from limbeck.models.packing import send_batch
 from limbeck.models.students import build_student
 from limbeck.recipe.training_arguments import build_arguments

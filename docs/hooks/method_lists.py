@@ -13,7 +13,7 @@ from transformers import BertConfig
 
 from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Method, Pairing, Term
-from limbeck.methods.composition import RECIPE_CARDS, read_card
+from limbeck.methods.cards import RECIPE_CARDS, read_card
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.students import student_config

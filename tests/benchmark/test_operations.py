@@ -6,7 +6,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from limbeck.benchmark.measuring import ForwardCost, forward_cost, loss_operations
-from limbeck.methods.composition import HeadGroups, LearnedMap, Term
+from limbeck.methods.term import LearnedMap, Term
+from limbeck.methods.transforms import HeadGroups
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.streams import StreamKey

@@ -8,7 +8,7 @@ from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
 from limbeck.export.request import DTYPES
-from limbeck.methods.composition import RECIPE_CARDS
+from limbeck.methods.cards import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
 from limbeck.search import requests

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import limbeck
 from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
-from limbeck.methods.composition import AnnealedScores, AttendedLayers, Course, DrawnLayer
+from limbeck.methods.transforms import AnnealedScores, AttendedLayers, Course, DrawnLayer
 from limbeck.models.families import shape_of
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
@@ -125,7 +125,7 @@ def test_annealed_scores_are_compared_themselves():
     (term,) = METHODS["output_distribution"].compose(METHODS["output_distribution"].options(annealing=4), pairing())
     draw = torch.Generator().manual_seed(1)
     own, other = (torch.randn(6, 3, generator=draw, dtype=torch.float64) for _ in range(2))
-    target = term.target.make(lambda: own, [other], Course(share=0.3))
+    target = term.transform.make(lambda: own, [other], Course(share=0.3))
     expected = sum((float(a) - 0.5 * float(b)) ** 2 for a, b in zip(own.flatten(), other.flatten(), strict=True)) / 18
     assert (term.objective, term.weight) == ("soft_label_mse", 1.0)
     assert float(F.mse_loss(own, target)) == pytest.approx(expected, abs=1e-14)

@@ -7,7 +7,7 @@ from transformers import BertConfig
 
 from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS, Pairing
-from limbeck.methods.composition import RECIPE_CARDS, read_card
+from limbeck.methods.cards import RECIPE_CARDS, read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
 from limbeck.methods.registry import read_method
 from limbeck.models.blueprint import parse_blueprint

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from limbeck.errors import LimbeckError
 from limbeck.methods import METHODS, LearnedMap, Pairing
-from limbeck.methods.composition import HeadGroups
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
+from limbeck.methods.transforms import HeadGroups
 from limbeck.models.families import shape_of
 from limbeck.objectives import OBJECTIVES
 from limbeck.training.learned_maps import HeadMaps, make_learned_map

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from limbeck.core.yaml import dump_yaml, parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods import Pairing
-from limbeck.methods.composition import MappingChoice
 from limbeck.methods.layer_mapping import STRATEGIES, LayerMapping, resolve_mapping, without_last
+from limbeck.methods.options import MappingChoice
 from limbeck.models.families import Shape
 
 quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

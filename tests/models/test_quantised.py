@@ -7,7 +7,7 @@ from torch import nn
 import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.errors import ModelError
 from limbeck.kernels.int8_linear import int8_problem
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models import quantising
 from limbeck.models.families import blocks, depth
 from limbeck.models.packed_linear import PackedLinear

@@ -8,7 +8,7 @@ from transformers import BertConfig
 
 from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS
-from limbeck.methods.composition import read_card
+from limbeck.methods.cards import read_card
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.method_recipe import method_recipe, method_terms, stages_of
 

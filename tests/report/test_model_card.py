@@ -19,7 +19,7 @@ from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
 from limbeck.errors import ModelError
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import HEADS
 from limbeck.models.sentence_files import write_sentence_transformers_files

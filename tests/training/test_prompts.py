@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 import limbeck
 from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
 from limbeck.errors import LimbeckError
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models import packing
 from limbeck.models.loading import load_model
 from limbeck.models.sentences import SentenceHead, sentence_pooling

@@ -33,8 +33,8 @@ from limbeck.core.memory import peak_memory_bytes, release_freed_memory
 from limbeck.core.timing import stopwatch, take_turns
 from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import Term
 from limbeck.methods.layer_mapping import stream_width
+from limbeck.methods.term import Term
 from limbeck.models import packed_linear, taps
 from limbeck.models.families import Shape, blocks, family_of
 from limbeck.models.streams import SENTENCE_KINDS

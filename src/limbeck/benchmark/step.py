@@ -23,8 +23,9 @@ from limbeck.core.memory import keep_freed_memory
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.corpus.batches import LABELS_OF_TASK
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import Pairing, Term
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import METHODS, read_method
+from limbeck.methods.term import Term
 from limbeck.models.blueprint import names_shape, parse_blueprint
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, model_class

@@ -16,7 +16,7 @@ from limbeck.core.strict import Strict
 from limbeck.core.yaml import read_document
 from limbeck.errors import LimbeckError, RecipeError, suggestion, together
 from limbeck.evaluation.measures import MeasuresSpec
-from limbeck.methods.composition import LayerChoice, MappingChoice
+from limbeck.methods.options import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS, read_method
 from limbeck.recipe.corpus import Corpus
 from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside, written_out

@@ -8,8 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from limbeck.errors import ModelError, RecipeError
-from limbeck.methods.composition import LearnedMap, MethodOptions, Pairing, Term, Weight, paper
+from limbeck.methods.citation import paper
+from limbeck.methods.options import MethodOptions, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import LearnedMap, Term
 from limbeck.methods.terms import sentence_hidden_terms, weighted_terms
 from limbeck.models.sentences import check_pooling, finished_pooling
 from limbeck.models.streams import StreamKey

@@ -2,8 +2,11 @@
 
 from pydantic import Field
 
-from limbeck.methods.composition import LABELLED_TASKS, MethodOptions, Pairing, Temperature, Term, Weight, paper
+from limbeck.methods.citation import paper
+from limbeck.methods.options import MethodOptions, Temperature, Weight
+from limbeck.methods.pairing import LABELLED_TASKS, Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import (
     embedding_term,
     equal_heads,

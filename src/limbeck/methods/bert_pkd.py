@@ -3,8 +3,11 @@
 from pydantic import Field
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import LABELLED_TASKS, MappingChoice, Pairing, Term, paper
+from limbeck.methods.citation import paper
+from limbeck.methods.options import MappingChoice
+from limbeck.methods.pairing import LABELLED_TASKS, Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import (
     MappedOptions,
     check_equal_widths,

@@ -2,10 +2,12 @@
 
 from pydantic import Field
 
-from limbeck.methods import composition
-from limbeck.methods.composition import LearnedMap, MethodOptions, Pairing, Term
+from limbeck.methods.citation import COMPARATIVE_STUDY, cite
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
+from limbeck.methods.options import HeadCount, LayerChoice, MethodOptions
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import LearnedMap, Term
 from limbeck.methods.terms import check_relation_heads
 from limbeck.models.streams import StreamKey
 
@@ -15,18 +17,16 @@ _PARTS = ("query", "key", "value")
 class DirectMiniLMOptions(MethodOptions):
     """Options of DirectMiniLM (arXiv 2310.08797, section 3)."""
 
-    relation_heads: composition.HeadCount = Field(
+    relation_heads: HeadCount = Field(
         "auto", description="Number of heads, each with its own map; auto: the teacher's attention heads (appendix B)."
     )
-    teacher_layer: composition.LayerChoice = Field(
+    teacher_layer: LayerChoice = Field(
         -2, description="Teacher layer that is read; -2 is the last but one, best in 6 of 12 rows of tables 5 to 7."
     )
-    student_layer: composition.LayerChoice = Field("last", description="Student layer that is taught.")
+    student_layer: LayerChoice = Field("last", description="Student layer that is taught.")
 
 
-@register_as_method(
-    options=DirectMiniLMOptions, citation=composition.cite(composition.COMPARATIVE_STUDY, "section 3, equation 10")
-)
+@register_as_method(options=DirectMiniLMOptions, citation=cite(COMPARATIVE_STUDY, "section 3, equation 10"))
 def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
     """Queries, keys and values of one teacher layer, each head through a learned map.
 

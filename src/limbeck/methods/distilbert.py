@@ -2,8 +2,11 @@
 
 from pydantic import Field
 
-from limbeck.methods.composition import MethodOptions, Pairing, Temperature, Term, Weight, paper
+from limbeck.methods.citation import paper
+from limbeck.methods.options import MethodOptions, Temperature, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import Positions, check_equal_widths, hard_label_term, soft_label_term, weighted_terms
 from limbeck.models.streams import StreamKey
 

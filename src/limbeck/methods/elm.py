@@ -2,9 +2,12 @@
 
 from pydantic import Field
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, Weight, paper
+from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.options import MappingChoice, MethodOptions, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import attention_score_terms, hidden_terms, weighted_terms
 
 FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}

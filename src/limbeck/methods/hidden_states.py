@@ -2,8 +2,11 @@
 
 from pydantic import Field
 
-from limbeck.methods.composition import COMPARATIVE_STUDY, MappingChoice, Pairing, Term, cite
+from limbeck.methods.citation import COMPARATIVE_STUDY, cite
+from limbeck.methods.options import MappingChoice
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import MappedOptions, learned_map, mapped_terms
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from limbeck.errors import RecipeError, suggestion
-from limbeck.methods.composition import MAPPING_FORMS, LayerChoice, MappingChoice, Pairing
+from limbeck.methods.options import MAPPING_FORMS, LayerChoice, MappingChoice
+from limbeck.methods.pairing import Pairing
 from limbeck.models.families import Shape
 from limbeck.models.layer_selection import named_layers
 

@@ -4,9 +4,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, Weight, paper
+from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.options import MappingChoice, MethodOptions, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import equal_heads, learned_map, weighted_terms
 from limbeck.models.streams import StreamKey
 

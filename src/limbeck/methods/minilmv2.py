@@ -5,9 +5,12 @@ from collections.abc import Collection
 from pydantic import Field
 
 from limbeck.errors import RecipeError, suggestion
-from limbeck.methods.composition import HeadCount, LayerChoice, MethodOptions, Pairing, Term, paper
+from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
+from limbeck.methods.options import HeadCount, LayerChoice, MethodOptions
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import check_relation_heads
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey

@@ -9,14 +9,17 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
-from limbeck.methods import composition
-from limbeck.methods.composition import MethodOptions, Pairing, Temperature, Term, Weight
+from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
+from limbeck.methods.options import HeadCount, MappingChoice, MethodOptions, Temperature, Weight
+from limbeck.methods.pairing import LABELLED_TASKS, Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import LearnedMap, Term
 from limbeck.methods.terms import layer_terms, learned_map, soft_label_term, weighted_terms
+from limbeck.methods.transforms import HeadGroups
 from limbeck.models.streams import StreamKey
 
-PAPER = composition.paper(
+PAPER = paper(
     "zhang2024mlkdbert",
     "MLKD-BERT: Multi-level Knowledge Distillation for Pre-trained Language Models",
     "Ying Zhang, Ziheng Yang, Shufan Ji",
@@ -48,8 +51,8 @@ class MlkdBertOptions(MethodOptions):
 
     stage: Literal[1, 2] = Field(1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
     joint: bool = Field(False, description="Both stages in one: the sum of all six losses (section 4.8, table 8).")
-    mapping: composition.MappingChoice = Field("uniform", description="Stage 1: student layers to teacher layers.")
-    mha_splits: composition.HeadCount = Field(
+    mapping: MappingChoice = Field("uniform", description="Stage 1: student layers to teacher layers.")
+    mha_splits: HeadCount = Field(
         "auto", description="Stage 1: groups that the attention output is split into; auto: the student's heads."
     )
     mha_mapping: Literal["concat-split", "average", "random"] = Field(
@@ -117,7 +120,7 @@ class MlkdBertOptions(MethodOptions):
 @register_as_method(
     options=MlkdBertOptions,
     citation=PAPER,
-    tasks=(*composition.LABELLED_TASKS, "text"),
+    tasks=(*LABELLED_TASKS, "text"),
     stages=({"name": "mlkd_bert", "stage": 1}, {"name": "mlkd_bert", "stage": 2}),
 )
 def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
@@ -173,9 +176,7 @@ def _check_splits(pairing: Pairing, kind: str, splits: int) -> None:
             )
 
 
-def _head_groups(
-    options: MlkdBertOptions, pairing: Pairing, splits: int, draw: random.Random
-) -> composition.HeadGroups | None:
+def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int, draw: random.Random) -> HeadGroups | None:
     """Return how the teacher's heads are merged to splits; None for concat-split."""
     if options.mha_mapping == "concat-split":
         return None
@@ -186,8 +187,8 @@ def _head_groups(
             f"heads, but mha_splits {splits} does not divide that; change mha_splits or use concat-split."
         )
     if options.mha_mapping == "average":
-        return composition.HeadGroups(heads, splits)
-    return composition.HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
+        return HeadGroups(heads, splits)
+    return HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
 
 
 def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
@@ -218,7 +219,7 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
             *cls,
             contrast,
             {"temperature": options.contrastive_temperature},
-            composition.LearnedMap(student.hidden, teacher.hidden),
+            LearnedMap(student.hidden, teacher.hidden),
             normalise=True,
         ),
         soft_label_term(pairing, options.soft_label_weight, options.temperature),

@@ -1,7 +1,10 @@
 """Masked language modelling alone: what a student learns without a teacher."""
 
-from limbeck.methods.composition import MethodOptions, Pairing, Term, paper
+from limbeck.methods.citation import paper
+from limbeck.methods.options import MethodOptions
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import hard_label_term
 
 PAPER = paper(

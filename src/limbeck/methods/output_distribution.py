@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from limbeck.methods.composition import COMPARATIVE_STUDY, MethodOptions, Pairing, Temperature, Term, cite
+from limbeck.methods.citation import COMPARATIVE_STUDY, cite
+from limbeck.methods.options import MethodOptions, Temperature
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import Positions, annealed_score_term, soft_label_term
 
 

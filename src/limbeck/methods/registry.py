@@ -10,7 +10,10 @@ from pydantic import ValidationError
 
 from limbeck.core.registry import PluginPoint, Registry, is_own
 from limbeck.errors import PluginError
-from limbeck.methods.composition import Citation, Compose, Method, MethodOptions, Task
+from limbeck.methods.citation import Citation
+from limbeck.methods.composition import Compose, Method
+from limbeck.methods.options import MethodOptions
+from limbeck.methods.pairing import Task
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 ComposeT = TypeVar("ComposeT", bound=Compose[Any])

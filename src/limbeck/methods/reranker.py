@@ -6,10 +6,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Temperature, Term, Weight, paper
+from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
 from limbeck.methods.minilmv2 import relation_heads_for
+from limbeck.methods.options import MappingChoice, MethodOptions, Temperature, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import hidden_terms, layer_terms, weighted_terms
 from limbeck.models.streams import StreamKey
 

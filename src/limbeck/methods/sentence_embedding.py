@@ -4,8 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.methods.composition import MethodOptions, Pairing, Term, Weight
+from limbeck.methods.options import MethodOptions, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import learned_map, sentence_hidden_terms, weighted_terms
 from limbeck.models.streams import StreamKey
 

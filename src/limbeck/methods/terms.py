@@ -8,19 +8,11 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import (
-    AnnealedScores,
-    AttendedLayers,
-    DrawnLayer,
-    LearnedMap,
-    MappingChoice,
-    MethodOptions,
-    Pairing,
-    Rows,
-    Target,
-    Term,
-)
 from limbeck.methods.layer_mapping import LayerMapping, resolve_layer, resolve_mapping, stream_width, without_last
+from limbeck.methods.options import MappingChoice, MethodOptions
+from limbeck.methods.pairing import Pairing
+from limbeck.methods.term import LearnedMap, Rows, Term
+from limbeck.methods.transforms import AnnealedScores, AttendedLayers, DrawnLayer, Transform
 from limbeck.models.streams import StreamKey
 
 
@@ -104,29 +96,38 @@ def mapped_terms(
     Raises:
         RecipeError: for a mapping that cannot be, or more student layers than can be drawn.
     """
-    student, teacher = pairing.student.layers - intermediate, pairing.teacher.layers
     if options.mapping not in _OF_ALL_LAYERS:
         mapping = resolve_mapping(options.mapping, pairing, _OF_ALL_LAYERS)
-        mapping = without_last(mapping, pairing.student.layers) if intermediate else mapping
+        if intermediate:
+            mapping = without_last(mapping, pairing.student.layers)
         return layer_terms(name, objective, [kind], mapping, weight, learned_map=learned)
+
+    student_layers = pairing.student.layers
+    teacher_layers = pairing.teacher.layers
+    if intermediate:
+        student_layers -= 1
     if options.mapping == "random":
-        teacher -= intermediate
-        if student > teacher:
+        if intermediate:
+            teacher_layers -= 1
+        if student_layers > teacher_layers:
             raise RecipeError(
-                f"mapping 'random' draws a different teacher layer for each of {student} student layers, but only "
-                f"{teacher} can be drawn; use 'uniform' or a shallower student."
+                f"mapping 'random' draws a different teacher layer for each of {student_layers} student layers, but "
+                f"only {teacher_layers} can be drawn; use 'uniform' or a shallower student."
             )
-    layers = tuple(StreamKey(kind, layer) for layer in range(1, teacher + 1))
-    targets: list[Target] = [
-        DrawnLayer(place, student, options.mapping_seed, options.mapping_draw == "epoch")
-        if options.mapping == "random"
-        else AttendedLayers()
-        for place in range(student)
-    ]
-    return [
-        Term(f"{name}_{own}", objective, (StreamKey(kind, own),), layers, weight, learned_map=learned, target=target)
-        for own, target in enumerate(targets, start=1)
-    ]
+
+    all_layers = tuple(StreamKey(kind, layer) for layer in range(1, teacher_layers + 1))
+    terms = []
+    for layer in range(1, student_layers + 1):
+        transform: Transform
+        if options.mapping == "random":
+            each_epoch = options.mapping_draw == "epoch"
+            transform = DrawnLayer(layer - 1, student_layers, options.mapping_seed, each_epoch)
+        else:
+            transform = AttendedLayers()
+        student = (StreamKey(kind, layer),)
+        term = Term(f"{name}_{layer}", objective, student, all_layers, weight, learned_map=learned, transform=transform)
+        terms.append(term)
+    return terms
 
 
 def hidden_terms(pairing: Pairing, mapping: LayerMapping, weight: float, *, one_map: bool = False) -> list[Term]:
@@ -300,7 +301,7 @@ def annealed_score_term(pairing: Pairing, weight: float, highest: int) -> Term:
         raise RecipeError(
             f"annealing teaches the scores of classes or a value, but this corpus is for {pairing.task}; leave it out."
         )
-    return Term("soft_label", "soft_label_mse", *_logits(pairing), weight, target=AnnealedScores(highest))
+    return Term("soft_label", "soft_label_mse", *_logits(pairing), weight, transform=AnnealedScores(highest))
 
 
 def hard_label_term(pairing: Pairing, weight: float) -> Term:

@@ -2,9 +2,12 @@
 
 from pydantic import Field
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Temperature, Term, Weight, paper
+from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.options import MappingChoice, MethodOptions, Temperature, Weight
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
+from limbeck.methods.term import Term
 from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, soft_label_term, weighted_terms
 
 PAPER = paper(

@@ -10,8 +10,11 @@ from limbeck.core.kinds import kind_of
 from limbeck.core.strict import descriptions
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import Method, Pairing, Term, read_card
+from limbeck.methods.cards import read_card
+from limbeck.methods.composition import Method
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import METHODS, read_method
+from limbeck.methods.term import Term
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
 from limbeck.models.students import student_config

@@ -9,7 +9,8 @@ from transformers import PreTrainedConfig
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.head_match import names_of_classes, rename_classes
-from limbeck.methods.composition import Task, Term
+from limbeck.methods.pairing import Task
+from limbeck.methods.term import Term
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head

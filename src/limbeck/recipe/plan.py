@@ -19,7 +19,7 @@ from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.task_files import check_scored
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.evaluation.tasks import find_task
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape
 from limbeck.models.heads import Head, model_class

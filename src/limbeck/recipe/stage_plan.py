@@ -16,8 +16,9 @@ from limbeck.corpus.settings import CorpusSpec
 from limbeck.corpus.sources import check_source
 from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
 from limbeck.evaluation.task_rows import TaskRows
-from limbeck.methods.composition import LearnedMap, Pairing, Task, Term
+from limbeck.methods.pairing import Pairing, Task
 from limbeck.methods.registry import read_method
+from limbeck.methods.term import LearnedMap, Term
 from limbeck.models.families import segment_count
 from limbeck.models.heads import Head, check_family, check_has_head, head_of
 from limbeck.models.sentences import (

@@ -212,7 +212,7 @@ def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
     layers that it chooses from; the last layers where it has none.
     """
     terms = [term for stage in plan.own_stages for term in stage.terms if len(term.student) == 1]
-    taught = [term for term in terms if len(term.teacher) == 1 or term.target is not None]
+    taught = [term for term in terms if len(term.teacher) == 1 or term.transform is not None]
     keys = [(term.student[0], other) for term in taught for other in term.teacher]
     pairs = {(own.layer, other.layer) for own, other in keys if own.kind == other.kind == "hidden"}
     pairs = pairs or {(plan.student.layers, plan.teacher.layers)}

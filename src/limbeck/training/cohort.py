@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models.sentences import SentenceHead
 from limbeck.training.module import DistillationModule, student_inputs
 from limbeck.training.step_start import RandomStreams

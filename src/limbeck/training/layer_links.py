@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from limbeck.core.records import LayerLink
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 
 
 def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:

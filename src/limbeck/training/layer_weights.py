@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.objectives import OBJECTIVES
 from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from limbeck.methods.composition import LearnedMap, Term
+from limbeck.methods.term import LearnedMap, Term
 
 
 class HeadMaps(nn.Module):

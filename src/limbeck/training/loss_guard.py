@@ -12,7 +12,7 @@ from torch import Tensor
 
 from limbeck.core.ranks import process_count, process_index, raised_on_all_ranks
 from limbeck.errors import TrainingError
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training.arrivals import Arrivals
 from limbeck.training.gathering import sum_over_ranks

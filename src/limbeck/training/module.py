@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from limbeck.core import IGNORED_LABEL, ranks
 from limbeck.corpus.batches import SKIPPED, TEACHER_IDS, TEACHER_MASK
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import LearnedMap, Term
+from limbeck.methods.term import LearnedMap, Term
 from limbeck.models.families import embedding_tables
 from limbeck.models.packed_rows import rows_of_tokens
 from limbeck.models.sentences import SentenceHead
@@ -164,16 +164,16 @@ class DistillationModule(nn.Module):
         if term.learned_map is not None:
             learned = self.maps[term.map_name]
         counted = self._counted(term, valid, labels)
-        rows = rows_of_tokens(student, teacher) if objective.by_token and term.target is None else None
+        rows = rows_of_tokens(student, teacher) if objective.by_token and term.transform is None else None
         if rows is not None and rows[0].keys() >= set(term.student) and rows[1].keys() >= set(term.teacher):
             (student, teacher), counted = rows, None
         own, other = [student[key] for key in term.student], [teacher[key] for key in term.teacher]
         if term.teacher_heads is not None:
             other = [term.teacher_heads.merge(tensor) for tensor in other]
-        if term.target is not None:
+        if term.transform is not None:
             with torch.no_grad():
                 mapped = partial(learned, own[0].float()) if learned is not None else own[0].detach
-                other = [term.target.make(mapped, other, self.reader.course)]
+                other = [term.transform.make(mapped, other, self.reader.course)]
         if learned is not None and (term.normalise or not objective.takes_projection):
             own, learned = [learned(tensor.float()) for tensor in own], None
         if term.normalise:

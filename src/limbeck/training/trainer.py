@@ -25,7 +25,7 @@ from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.errors import TrainingError
 from limbeck.kernels.rounded_adamw import RoundedAdamW
-from limbeck.methods.composition import Course
+from limbeck.methods.transforms import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.stages import GuardSpec

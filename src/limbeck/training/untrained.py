@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from limbeck.core.records import Stage, UnreadRows
-from limbeck.methods.composition import Term
+from limbeck.methods.term import Term
 from limbeck.models import families, initialise, narrowing, pooler
 from limbeck.models.quiet import quiet
 from limbeck.training.read_rows import read_ranges, write_ranges

@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 
 from limbeck.core import ranks
 from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
-from limbeck.methods.composition import Course, Term
+from limbeck.methods.term import Term
+from limbeck.methods.transforms import Course
 from limbeck.models import packed_linear, quantising, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.sentences import SentenceHead

@@ -1,0 +1,85 @@
+"""The options of methods: their base class, and the types that several of them share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from limbeck.core.strict import Strict
+
+
+class MethodOptions(Strict):
+    """Base of every method's options: unknown keys are refused, the nearest is named."""
+
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Options that came after a release; at their defaults they leave identities as they were, so studies go on."""
+
+    @property
+    def unread_options(self) -> frozenset[str]:
+        """Names of options that mean nothing beside the others; a written recipe leaves them out."""
+        return frozenset()
+
+    def deciding(self) -> dict[str, Any]:
+        """Return the options that results depend on, as JSON has them."""
+        fields = type(self).model_fields
+        unchanged = {name for name in self.added if getattr(self, name) == fields[name].default}
+        return self.model_dump(mode="json", exclude=unchanged)
+
+    def _refuse_unless_random(self, mapping: str, *names: str) -> None:
+        """Refuse options of a mapping that is drawn where it is not; for validators.
+
+        Args:
+            mapping: The option that says `random`.
+            names: Options that only a drawn mapping reads.
+
+        Raises:
+            ValueError: for one that is not at its default.
+        """
+        chosen, fields = getattr(self, mapping), type(self).model_fields
+        for name in names if chosen != "random" else ():
+            if (value := getattr(self, name)) != fields[name].default:
+                raise ValueError(
+                    f"{name} {value!r} is for {mapping} 'random', but {mapping} is {chosen!r}: leave it out"
+                )
+
+
+MAPPING_FORMS = (
+    "a strategy by name (single, last, uniform, uniform_consecutive, uniform_last, contribution), a teacher layer for "
+    "each student layer such as [0, 0, 5, 10] where 0 is none, or student layer to teacher layers such as {3: 5, 4: "
+    "[9, 10]}"
+)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_mapping(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and all(map(_whole, value))):
+        return value
+    if isinstance(value, dict) and all(map(_whole, value)):
+        targets = [target if isinstance(target, list) else [target] for target in value.values()]
+        if all(_whole(layer) for target in targets for layer in target):
+            return value
+    raise ValueError(f"{str(value)[:80]!r} is not a layer mapping; give {MAPPING_FORMS}")
+
+
+def _check_layer(value: Any) -> Any:
+    if _whole(value) or value in ("last", "auto"):
+        return value
+    forms = "a number (1 is the first block, -1 the last), 'last' or 'auto'"
+    raise ValueError(f"{str(value)[:80]!r} is not a layer; give {forms}")
+
+
+def _check_count(value: Any) -> Any:
+    if (_whole(value) and value >= 1) or value == "auto":
+        return value
+    raise ValueError(f"{str(value)[:80]!r} is not a number of heads; give a whole number, 1 or more, or 'auto'")
+
+
+MappingChoice: TypeAlias = Annotated[str | list[int] | dict[int, int | list[int]], BeforeValidator(_check_mapping)]
+LayerChoice: TypeAlias = Annotated[int | Literal["last", "auto"], BeforeValidator(_check_layer)]
+Weight: TypeAlias = Annotated[float, Field(ge=0)]
+Temperature: TypeAlias = Annotated[float, Field(gt=0)]
+HeadCount: TypeAlias = Annotated[int | Literal["auto"], BeforeValidator(_check_count)]

@@ -1,0 +1,162 @@
+"""A term of a method: one weighted objective, and how each side's streams are prepared for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from limbeck.methods.transforms import Course, HeadGroups, Transform
+from limbeck.models.streams import StreamKey, Streams
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from limbeck.objectives import Objective
+
+
+@dataclass(frozen=True)
+class LearnedMap:
+    """A trainable linear map from student width to teacher width; it belongs to the run, unless the student keeps it.
+
+    Args:
+        inputs: Width of the student's stream.
+        outputs: Width of the teacher's stream.
+        heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; None is one map
+            for the whole width.
+        name: Terms whose maps have the same name share one; None is a separate map.
+        kept: The student keeps it, as a module behind its pooling; it then starts by least squares. The student's
+            stream is its pooled tokens.
+        bias: Whether it adds a vector.
+    """
+
+    inputs: int
+    outputs: int
+    heads: int | None = None
+    name: str | None = None
+    kept: bool = False
+    bias: bool = False
+
+
+Rows: TypeAlias = Literal["token", "label", "sample"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One weighted objective over streams of the student and the teacher.
+
+    Args:
+        name: Unique in its method; the key under which its loss is logged.
+        objective: Name in the objective registry.
+        student: The student's streams, in the objective's order.
+        teacher: The teacher's streams, in the same order.
+        weight: Coefficient in the loss; not negative.
+        options: Further keyword arguments of the objective, such as `heads`.
+        learned_map: The map applied to the student's stream, if any.
+        teacher_heads: How the teacher's attention heads are merged first, if they are.
+        transform: How the teacher's streams become the one to compare with, where they are more; for objectives of one
+            stream.
+        normalise: Give the rows of both models unit length first, the student's behind its learned map.
+        rows: Which rows of logits count, for terms on logits: every valid token, the labelled ones, or all rows of
+            every sample. Where all terms on logits count the labelled ones, no others are scored: the objective then
+            gets these rows, and their labels, alone.
+        cost_attention: Temperature with which the weights of the layers follow their costs, for objectives over all
+            layers; None keeps the weights equal.
+    """
+
+    name: str
+    objective: str
+    student: tuple[StreamKey, ...]
+    teacher: tuple[StreamKey, ...]
+    weight: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    learned_map: LearnedMap | None = None
+    teacher_heads: HeadGroups | None = None
+    transform: Transform | None = None
+    normalise: bool = False
+    rows: Rows = "token"
+    cost_attention: float | None = None
+
+    @property
+    def map_name(self) -> str:
+        """Key of the learned map, where there is one; terms with the same key share it."""
+        if self.learned_map is not None and self.learned_map.name is not None:
+            return self.learned_map.name
+        return self.name
+
+    @property
+    def unit(self) -> str:
+        """What the term's count is proportional to; see `Objective.unit`."""
+        unit = self._function.unit
+        return self.rows if unit == "row" else unit
+
+    @property
+    def reads_logits(self) -> bool:
+        """Whether it is a term on logits, of either model."""
+        return any(key.kind == "logits" for key in (*self.student, *self.teacher))
+
+    @property
+    def takes_from_hidden(self) -> bool:
+        """Whether it can be computed from what makes logits; see `Objective.from_hidden`."""
+        changes = self.learned_map, self.teacher_heads, self.transform
+        changed = self.normalise or any(change is not None for change in changes)
+        return self._function.from_hidden is not None and not changed
+
+    @property
+    def batch_coupled(self) -> bool:
+        """Whether the term couples the samples of a batch, so that a batch cannot be split."""
+        return self._function.batch_coupled
+
+    @property
+    def map_in_objective(self) -> bool:
+        """Whether the objective takes the learned map itself, rather than streams behind it."""
+        return self.learned_map is not None and self._function.takes_projection and not self.normalise
+
+    def prepare_student(self, streams: Streams, learned: Callable[[Tensor], Tensor] | None = None) -> list[Tensor]:
+        """Return the student's streams as the objective takes them.
+
+        They are behind the learned map, unless the objective takes it, and of unit length where the term says so.
+
+        Args:
+            streams: The student's, with all that the term names.
+            learned: The module of the learned map; None where the term has none.
+        """
+        tensors = [streams[key] for key in self.student]
+        if learned is not None and not self.map_in_objective:
+            tensors = [learned(tensor.float()) for tensor in tensors]
+        if self.normalise:
+            tensors = [_of_unit_length(tensor) for tensor in tensors]
+        return tensors
+
+    def prepare_teacher(self, streams: Streams, student: Callable[[], Tensor], course: Course) -> list[Tensor]:
+        """Return the teacher's streams as the objective takes them: heads merged, transformed, of unit length.
+
+        Args:
+            streams: The teacher's, with all that the term names.
+            student: Returns the student's first stream for a transform, through the learned map where there is one.
+            course: The progress of the training.
+        """
+        import torch
+
+        tensors = [streams[key] for key in self.teacher]
+        if self.teacher_heads is not None:
+            tensors = [self.teacher_heads.merge(tensor) for tensor in tensors]
+        if self.transform is not None:
+            with torch.no_grad():
+                tensors = [self.transform.make(student, tensors, course)]
+        if self.normalise:
+            tensors = [_of_unit_length(tensor) for tensor in tensors]
+        return tensors
+
+    @property
+    def _function(self) -> Objective:
+        """The objective of its name, which computes with torch."""
+        from limbeck.objectives import OBJECTIVES
+
+        return OBJECTIVES[self.objective]
+
+
+def _of_unit_length(stream: Tensor) -> Tensor:
+    from torch.nn import functional as F
+
+    return F.normalize(stream.float(), dim=-1)

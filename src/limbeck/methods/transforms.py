@@ -1,0 +1,148 @@
+"""Transforms of a teacher's streams for a term: heads merged, layers drawn or joined, scores scaled."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class HeadGroups:
+    """Attention heads merged group by group: neighbours averaged, or one of them chosen.
+
+    Args:
+        heads: Attention heads of the stream; a multiple of `groups`.
+        groups: Heads that are left.
+        chosen: The head kept of each group, counted from 0 within it; None averages the group.
+
+    Source:
+        MLKD-BERT (arXiv 2407.02775) section 4.5: average and random mapping. Concat-split needs none of this: it is
+        the plain division of the width.
+    """
+
+    heads: int
+    groups: int
+    chosen: tuple[int, ...] | None = None
+
+    def merge(self, stream: Tensor) -> Tensor:
+        """Merge the heads of a stream.
+
+        Args:
+            stream: `[B, L, heads * D]`, heads concatenated.
+
+        Returns:
+            `[B, L, groups * D]`.
+        """
+        size = stream.shape[-1] // self.heads
+        split = stream.unflatten(-1, (self.groups, self.heads // self.groups, size))
+        if self.chosen is None:
+            return split.mean(-2).flatten(-2)
+        groups = range(self.groups)
+        return split[..., list(groups), list(self.chosen), :].flatten(-2)
+
+
+@dataclass(frozen=True)
+class Course:
+    """The progress of a training, for transforms that change with it.
+
+    Args:
+        epoch: Whole epochs that are done; a stream is one epoch.
+        share: Share of the steps that is done, 0 up to 1.
+    """
+
+    epoch: int = 0
+    share: float = 0.0
+
+
+class Transform(Protocol):
+    """The way from the teacher's streams to the one that a term's student is compared with: drawn, joined or scaled."""
+
+    def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
+        """Return the stream to compare with, without gradient.
+
+        Args:
+            student: Returns the student's stream, through the learned map where the term has one.
+            teacher: The teacher's streams.
+            course: How far the training is.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class DrawnLayer:
+    """One of the teacher's layers: as many as there are student layers are drawn at random and kept in order.
+
+    Args:
+        place: Of the student layer among those that are taught, from 0.
+        count: Student layers that are taught.
+        seed: Of the draw.
+        each_epoch: Draw anew in every epoch; else once.
+
+    Source:
+        RAIL-KD (arXiv 2109.10164): layers drawn without replacement in every epoch, and sorted.
+    """
+
+    place: int
+    count: int
+    seed: int
+    each_epoch: bool
+
+    def choose(self, layers: int, epoch: int) -> int:
+        """Return the drawn layer of so many, from 0; the draws of all places agree."""
+        draw = random.Random(f"{self.seed}/{epoch if self.each_epoch else 0}")
+        return sorted(draw.sample(range(layers), self.count))[self.place]
+
+    def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
+        """Return the drawn layer's stream."""
+        return teacher[self.choose(len(teacher), course.epoch)]
+
+
+@dataclass(frozen=True)
+class AttendedLayers:
+    """All layers of the teacher, each weighted by its likeness to the student's vector.
+
+    target = Σ_j a_j h^T_j with a = softmax_j(h^S · h^T_j), vector by vector, over all layers without buckets. The
+    weights carry no gradient: the target is as fixed in a step as the teacher is.
+
+    Source:
+        ALP-KD (arXiv 2012.14022).
+    """
+
+    def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
+        """Return the weighted sum of the streams, in float32 or more."""
+        import torch
+
+        layers = torch.stack(list(teacher), -2)
+        layers = layers.to(torch.promote_types(layers.dtype, torch.float32))
+        likeness = (layers * student().detach().to(layers.dtype).unsqueeze(-2)).sum(-1)
+        return (likeness.softmax(-1).unsqueeze(-1) * layers).sum(-2)
+
+
+@dataclass(frozen=True)
+class AnnealedScores:
+    """The teacher's scores, scaled down first and whole last.
+
+    target = Φ(T) z^T with Φ(T) = 1 − (T − 1) / τ_max; T falls from τ_max to 1, each for an equal share of the steps.
+
+    Args:
+        highest: τ_max, the temperature of the first steps.
+
+    Source:
+        Annealing KD (Jafari et al. 2021, arXiv 2104.07163), stage I.
+    """
+
+    highest: int
+
+    def scale(self, share: float) -> float:
+        """Return Φ(T) after a share of the steps."""
+        temperature = self.highest - min(int(share * self.highest), self.highest - 1)
+        return 1 - (temperature - 1) / self.highest
+
+    def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
+        """Return the scaled scores."""
+        return teacher[0] * self.scale(course.share)
