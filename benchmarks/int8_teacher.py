@@ -54,7 +54,8 @@ from limbeck.methods.term import Term
 from limbeck.models.families import depth
 from limbeck.models.loading import load_model
 from limbeck.models.packed_linear import pack_linear_maps
-from limbeck.models.sentences import SentenceHead, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.students import build_student
 from limbeck.models.tokenizers import load_tokenizer

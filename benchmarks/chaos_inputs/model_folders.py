@@ -16,7 +16,7 @@ from benchmarks.chaos_inputs.trial import EQUAL, SILENT, Trial
 
 from limbeck.api import validate
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.sentences import sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.tokenizers import load_tokenizer
 
 WEIGHTS = "model.safetensors"

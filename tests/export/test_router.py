@@ -14,7 +14,7 @@ from limbeck.export.batches import ExportMismatchError
 from limbeck.models import router
 from limbeck.models.loaded import open_model
 from limbeck.models.locating import resolve_model
-from limbeck.models.sentences import sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.vector_check import own_vectors, sample_texts
 from tests.support.models import HIDDEN, make_teacher
 from tests.support.recipes import recipe_of

@@ -11,7 +11,8 @@ from limbeck.errors import ModelError
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model
 from limbeck.models.sample_texts import built_in_texts
-from limbeck.models.sentences import SentencePooling, sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_config
 from tests.support.students import sentence_student

@@ -13,7 +13,8 @@ from limbeck.errors import ModelError
 from limbeck.export import ExportRequest, export_model, source
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model
-from limbeck.models.sentences import SentenceHead, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.recipe.model_plans import choose_teacher
 from limbeck.recipe.models import TeacherSpec
 from tests.support.models import save_folder, tiny_config

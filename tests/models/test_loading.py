@@ -21,7 +21,8 @@ from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import check_there, fetch_pickles, hub_answers, resolve_model
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import SentencePooling, sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer, save_tokenizer
 from limbeck.models.vocabularies import check_fits_model, check_same_vocabulary
 from tests.support import models as tiny

@@ -17,7 +17,7 @@ from limbeck.models.initialise import initialise_student
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import as_dtype, load_checkpoint, load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import StreamKey
 from limbeck.models.students import build_student, student_config
 from limbeck.models.taps import StreamTap, pool

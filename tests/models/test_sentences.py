@@ -17,14 +17,9 @@ from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import (
-    POOLINGS,
-    SentenceHead,
-    check_pooling_named,
-    pool,
-    sentence_pooling,
-    trained_widths,
-)
+from limbeck.models.sentence_heads import SentenceHead, pool
+from limbeck.models.sentence_reader import check_pooling_named, sentence_pooling
+from limbeck.models.sentences import POOLINGS, trained_widths
 from limbeck.models.students import student_config
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vector_check import own_vectors

@@ -8,7 +8,7 @@ import torch
 
 from limbeck.errors import ModelError
 from limbeck.models.families import base_model, blocks, depth
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.tap_points import TAPPED_ATTENTION
 from limbeck.models.taps import StreamTap, pool

@@ -13,7 +13,8 @@ from limbeck.models.families import blocks, depth, family_of, shape_of
 from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import SentenceHead, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.structure import find_family
 from limbeck.models.students import build_student, student_config

@@ -20,13 +20,9 @@ from limbeck.models.fingerprint import fingerprint_beside, model_fingerprint
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import (
-    SentenceHead,
-    SentenceModule,
-    describe_pooling,
-    sentence_pooling,
-    trained_widths,
-)
+from limbeck.models.sentence_heads import SentenceHead, describe_pooling
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentenceModule, trained_widths
 from limbeck.models.streams import StreamKey
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe

@@ -14,7 +14,8 @@ from limbeck.errors import LimbeckError
 from limbeck.methods.term import Term
 from limbeck.models import packing
 from limbeck.models.loading import load_model
-from limbeck.models.sentences import SentenceHead, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import StreamKey
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run

@@ -32,7 +32,7 @@ from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
 from limbeck.models.packed_rows import RowStreams
 from limbeck.models.packing import send_batch
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import Streams
 from limbeck.models.students import build_student, student_config
 from limbeck.recipe.load import load_recipe

@@ -31,7 +31,8 @@ from limbeck.evaluation.measures import HeldOutSpec
 from limbeck.methods import layer_mapping, minilmv2
 from limbeck.models.families import Shape, depth, shape_of
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.sentences import SentenceHead, describe_pooling, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead, describe_pooling
+from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import relation_kl

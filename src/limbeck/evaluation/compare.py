@@ -17,8 +17,8 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core import progress, records
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, retrieval
-from limbeck.models import inference, sentences
-from limbeck.models.sentences import SentenceHead
+from limbeck.models import inference, sentence_heads
+from limbeck.models.sentence_heads import SentenceHead
 
 T = TypeVar("T")
 # Shares of the progress, of the student and of the teacher, which is larger; the rest is the latency.
@@ -158,7 +158,7 @@ def compare_models(
         agreement=whole.agreement,
         unavailable=unavailable,
         settings=records.MeasuredWith(
-            pooling=sentences.describe_pooling(encoding["pooling"]),
+            pooling=sentence_heads.describe_pooling(encoding["pooling"]),
             max_length=encoding["max_length"],
             pairs=pairs,
             retrieval_pairs=pool,
@@ -168,7 +168,7 @@ def compare_models(
         ),
         seconds=seconds,
     )
-    if (described := sentences.describe_pooling(poolings[0])) != result.settings.pooling:
+    if (described := sentence_heads.describe_pooling(poolings[0])) != result.settings.pooling:
         result.settings.student_pooling = described
     if whole.asymmetric is not None:
         result.asymmetric = whole.asymmetric

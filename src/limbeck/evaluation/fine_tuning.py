@@ -29,7 +29,7 @@ from limbeck.evaluation.metrics import choose_thresholds, score
 from limbeck.evaluation.tasks import Predictions, Task
 from limbeck.evaluation.vectors import score_vectors
 from limbeck.models import heads, loading, tokenizers
-from limbeck.models.sentences import cross_encoder_settings
+from limbeck.models.cross_encoders import cross_encoder_settings
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:

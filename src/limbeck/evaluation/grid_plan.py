@@ -25,11 +25,12 @@ from limbeck.evaluation.settings import FineTuning
 from limbeck.evaluation.task_rows import hold_out_rows
 from limbeck.evaluation.tasks import Task, TaskData, find_task
 from limbeck.evaluation.vectors import fingerprint_of, readers_of, vectors_of
+from limbeck.models.cross_encoders import check_no_prompt
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.fingerprint import tokenizer_fingerprint
 from limbeck.models.heads import Head, has_head
 from limbeck.models.loading import load_config
-from limbeck.models.sentences import check_no_prompt, trained_widths
+from limbeck.models.sentences import trained_widths
 from limbeck.models.tokenizers import load_tokenizer
 
 

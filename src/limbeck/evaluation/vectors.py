@@ -22,7 +22,9 @@ from limbeck.evaluation.similarities import spearman_agreement
 from limbeck.evaluation.tasks import TaskRow
 from limbeck.models import families, heads, inference, loading, tokenizers
 from limbeck.models.fingerprint import model_fingerprint
-from limbeck.models.sentences import SentenceHead, SentencePooling, check_pooling_named, routes_of, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import check_pooling_named, routes_of, sentence_pooling
+from limbeck.models.sentences import SentencePooling
 
 _SCORES_AT_ONCE = 2**24
 """Cosines of queries and documents in memory."""

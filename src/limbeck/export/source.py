@@ -26,12 +26,9 @@ from limbeck.models.locating import (
     read_json,
     resolve_model,
 )
-from limbeck.models.sentences import (
-    LIBRARY_CONFIG,
-    SentenceHead,
-    SentencePooling,
-    sentence_modules,
-)
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_modules
+from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
 
 
 @contextmanager

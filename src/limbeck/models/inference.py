@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.errors import ModelError
 from limbeck.models import tokenizers
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.taps import evaluation_mode
 
 

@@ -10,7 +10,8 @@ from limbeck.models.heads import Head, head_of
 from limbeck.models.inference import encoder_of, longest_input
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import locate_model
-from limbeck.models.sentences import SentencePooling, sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_fits_model
 

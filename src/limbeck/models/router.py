@@ -13,7 +13,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.locating import MODULES, locate_model
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 
 LARGEST_DIFFERENCE = 1e-5
 """Of the folder's vectors from those of its two models, in float32, as a share of the largest value or of 1."""

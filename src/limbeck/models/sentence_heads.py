@@ -157,3 +157,8 @@ def _load_module(module: SentenceModule) -> nn.Module:
         raise ModelError(f"The weights '{file}' hold numbers that are not finite; copy or download the model again.")
     made.load_state_dict(weights)
     return made.eval()
+
+
+def describe_pooling(pooling: str | SentenceHead) -> str:
+    """Return how sentence vectors are made, for records: the pooling, and the modules behind it."""
+    return pooling if isinstance(pooling, str) else str(pooling.sentence)

@@ -20,7 +20,7 @@ from limbeck.models.family_table import families
 from limbeck.models.packed_rows import Packing, RowStreams
 from limbeck.models.packing import padded_batch_positions, plan_packing
 from limbeck.models.quiet import quiet
-from limbeck.models.sentences import SentenceHead, pool
+from limbeck.models.sentence_heads import SentenceHead, pool
 from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, SENTENCE_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
 

@@ -16,7 +16,9 @@ from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.locating import fetch_modules, is_local, locate_model, resolve_model, weight_names
 from limbeck.models.quiet import quiet
 from limbeck.models.sample_texts import built_in_texts
-from limbeck.models.sentences import SentenceHead, prompt_names, sentence_modules, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_modules, sentence_pooling
+from limbeck.models.sentences import prompt_names
 
 PACKAGE = "sentence_transformers"
 LARGEST_DIFFERENCE = 1e-3

@@ -31,7 +31,8 @@ from limbeck.models.families import Shape, family_of
 from limbeck.models.family_table import families
 from limbeck.models.heads import head_of, kind_of_value
 from limbeck.models.layer_selection import selected_layers
-from limbeck.models.sentences import SentencePooling, sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, choose_student, choose_teacher

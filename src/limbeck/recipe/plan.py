@@ -24,7 +24,9 @@ from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape
 from limbeck.models.heads import Head, model_class
 from limbeck.models.quantising import check_quantisable
-from limbeck.models.sentences import SentenceHead, SentencePooling, finished_pooling, sentence_pooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling, finished_pooling
 from limbeck.models.trial_run import check_runs
 from limbeck.recipe.corpora import corpus_settings
 from limbeck.recipe.labelled_rows import check_rows, with_classes_of

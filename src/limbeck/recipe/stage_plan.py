@@ -19,17 +19,12 @@ from limbeck.evaluation.task_rows import TaskRows
 from limbeck.methods.pairing import Pairing, Task
 from limbeck.methods.registry import read_method
 from limbeck.methods.term import LearnedMap, Term
+from limbeck.models.cross_encoders import check_no_prompt, cross_encoder_settings
 from limbeck.models.families import segment_count
 from limbeck.models.heads import Head, check_family, check_has_head, head_of
-from limbeck.models.sentences import (
-    SentenceHead,
-    SentencePooling,
-    check_no_prompt,
-    check_pooling_named,
-    cross_encoder_settings,
-    finished_pooling,
-    sentence_pooling,
-)
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import check_pooling_named, sentence_pooling
+from limbeck.models.sentences import SentencePooling, finished_pooling
 from limbeck.models.streams import SENTENCE_KINDS
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary

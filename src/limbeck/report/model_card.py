@@ -23,7 +23,8 @@ from limbeck.evaluation.retrieval import ROLES
 from limbeck.models import heads, loading, locating
 from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
 from limbeck.models.locating import locate_model
-from limbeck.models.sentences import SentencePooling, prompt_names, sentence_pooling
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling, prompt_names
 from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
 from limbeck.report.quality import comparison_markdown, format_count, metric_name

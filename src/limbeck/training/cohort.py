@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.methods.term import Term
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.training.module import DistillationModule, student_inputs
 from limbeck.training.step_start import RandomStreams
 from limbeck.training.teaching.live import TeacherReader

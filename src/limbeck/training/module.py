@@ -17,7 +17,7 @@ from limbeck.errors import RecipeError
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.models.families import embedding_tables
 from limbeck.models.packed_rows import rows_of_tokens
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.tap_points import attach_linear_maps
 from limbeck.models.taps import StreamTap

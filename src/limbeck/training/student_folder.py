@@ -13,7 +13,8 @@ from limbeck.core.permissions import give_ordinary_mode
 from limbeck.models import families, tokenizers
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import TRAINED_WIDTHS, SentenceHead, SentenceModule, SentencePooling
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentences import TRAINED_WIDTHS, SentenceModule, SentencePooling
 from limbeck.recipe.model_plans import StudentPlan
 from limbeck.training.learned_maps import Learned
 

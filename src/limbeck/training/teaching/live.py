@@ -14,7 +14,7 @@ from limbeck.methods.term import Term
 from limbeck.methods.transforms import Course
 from limbeck.models import packed_linear, quantising, streams, taps
 from limbeck.models.families import blocks
-from limbeck.models.sentences import SentenceHead
+from limbeck.models.sentence_heads import SentenceHead
 
 
 class TeacherReader:
