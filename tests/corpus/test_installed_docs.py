@@ -5,7 +5,6 @@
 
 import importlib.metadata
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,9 @@ import yaml
 
 from limbeck.corpus import Document, SourceReport
 from limbeck.corpus import installed_docs as module
-from limbeck.corpus.installed_docs import (
-    LARGEST_FILE,
-    MOST_PAGES,
-    MOST_PARAGRAPHS,
-    InstalledDocs,
-    InstalledText,
-    installed_roots,
-    page_files,
-    page_roots,
-    python_files,
-    read_docstrings,
-    read_page,
-)
-from limbeck.corpus.manual_pages import manual_text
+from limbeck.corpus.docstrings import LARGEST_FILE, python_files, read_docstrings
+from limbeck.corpus.installed_docs import InstalledDocs, InstalledText, installed_roots
+from limbeck.corpus.installed_pages import MOST_PAGES, MOST_PARAGRAPHS, page_files, page_roots, read_page
 from tests.support.streams import write_packed
 
 PACKAGES, PAGES = (
@@ -100,8 +88,8 @@ def test_pages_beside_docstrings(pages):
 
 
 def test_packed_pages_are_those_that_are_not(pages, tmp_path):
-    page = pages / "share/man/man1/tell.1"
-    packed = tmp_path / "man1" / "tell.1.gz"
+    page = pages / "share/doc/tell/README.md"
+    packed = tmp_path / "README.md.gz"
     write_packed(packed, page.read_bytes())
     assert read_page(str(packed)) == read_page(str(page))
     packed.write_bytes(packed.read_bytes()[:-20])
@@ -113,8 +101,7 @@ def test_packed_pages_are_those_that_are_not(pages, tmp_path):
 def test_links_that_lead_nowhere_and_pipes_are_no_files(packages, source):
     before = source([packages], 1)
     kept, text = before.paths(), list(before.documents(SourceReport()))
-    (packages / "man1").mkdir()
-    for name in ("README.md", "gone.py", "man1/gone.1.gz"):
+    for name in ("README.md", "gone.py", "NEWS.gz"):
         (packages / name).symlink_to("nowhere")
     os.mkfifo(packages / "NEWS")
     (packages / "loop").symlink_to(packages)
@@ -125,11 +112,11 @@ def test_links_that_lead_nowhere_and_pipes_are_no_files(packages, source):
 
 def test_pages_of_a_program_and_paragraphs_of_a_page_are_bounded(tmp_path):
     for number in range(MOST_PAGES + 5):
-        write_packed(tmp_path / "man1" / f"cloud-{number:02}.1", b"x")
-    write_packed(tmp_path / "man1" / "zip.1", b"x")
+        write_packed(tmp_path / "cloud" / "pages" / f"page-{number:02}.md", b"x")
+    write_packed(tmp_path / "zip" / "README", b"x")
     write_packed(tmp_path / "NEWS", "".join(f"Words of the news {'I' * n}.\n\n" for n in range(1, 99)).encode())
     found = [Path(path).name for path in page_files([tmp_path])]
-    assert found == ["NEWS", *(f"cloud-{number:02}.1" for number in range(MOST_PAGES)), "zip.1"]
+    assert found == ["NEWS", *(f"page-{number:02}.md" for number in range(MOST_PAGES)), "README"]
     [prose] = read_page(str(tmp_path / "NEWS")).texts
     assert len(prose.paragraphs) == MOST_PARAGRAPHS
 
@@ -141,15 +128,6 @@ def test_the_sizes_of_pages_are_part_of_the_fingerprint(pages, monkeypatch):
     assert InstalledText().fingerprint() == before
     write_packed(pages / "share/doc/tell/NEWS", b"Words that are new.\n")
     assert InstalledText().fingerprint() != before
-
-
-@pytest.mark.parametrize(
-    "line", ["\\[" * 50_000, ".B " + '"' * 99_999, "a - " * 30_000, "\\h'" * 40_000, ".Ar " + " ." * 50_000]
-)
-def test_hostile_pages_take_no_time(line):
-    started = time.process_time()
-    manual_text(f".SH NAME\n{line}\n{line}\n")
-    assert time.process_time() - started < 1
 
 
 def test_folders_of_pages_are_those_that_are_there():

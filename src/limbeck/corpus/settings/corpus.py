@@ -36,7 +36,7 @@ class CorpusSpec(TextSpec):
     sources: list[Place | SourceSpec] = Field(
         default_factory=list,
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, installed-docs "
-        "(docstrings of installed packages) or installed-text (manual pages, read-me files and licences too); or "
+        "(docstrings of installed packages) or installed-text (read-me files, news and licences too); or "
         "{source, role, share, units}. Leave it out where mix.by names them.",
     )
     text_column: Name = "text"
