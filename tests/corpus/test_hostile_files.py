@@ -8,16 +8,18 @@ import os
 import tarfile
 import tracemalloc
 import zlib
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from limbeck.corpus import SourceReport, documents, limits, lines, open_source, readers
+from limbeck.corpus.cursor import Cursor
+from limbeck.corpus.readers import read_file
 from limbeck.errors import CorpusError
-from tests.support.streams import read, write_packed
+from tests.support.streams import packed, read, write_packed
 
 NOT_TEXT = "file not in UTF-8, skipped"
 DAMAGED = "damaged file, read up to the damage"
@@ -244,18 +246,27 @@ def test_small_cut_archives_are_read_to_the_last_byte_before_the_cut(tmp_path, k
     assert report.counts == {DAMAGED: 1}
 
 
-def test_what_is_before_damage_in_the_middle_is_read(tmp_path):
-    texts = [np.random.default_rng(number).bytes(30).hex() for number in range(900)]
-    whole = "\n\n".join(texts)
-    packed = bytearray(gzip.compress(whole.encode()))
-    packed[len(packed) // 2 :] = b"\xff" * (len(packed) // 2)
-    found, report = read(write_bytes(tmp_path / "a.txt.gz", packed))
-    assert report.counts[DAMAGED] == 1 and len(found) > 400
-    assert found[:400] == texts[:400], "a damaged archive says so a few bytes later"
-    blocks = zstandard.ZstdCompressor().compressobj()
-    parts = [blocks.compress(text.encode() + b"\n\n") + blocks.flush(1) for text in texts]
-    found, report = read(write_bytes(tmp_path / "a.txt.zst", b"".join(parts[:700]) + b"\xff" * 40))
-    assert (found, report.counts) == (texts[:700], {DAMAGED: 1})
+@pytest.mark.parametrize("kind", [".gz", ".xz", ".zst"])
+def test_blocks_before_damage_in_the_middle_are_read(tmp_path, kind):
+    texts = [np.random.default_rng(number).bytes(30).hex() for number in range(9000)]
+    content = bytearray(packed(kind, "\n\n".join(texts).encode()))
+    content[len(content) // 2 :] = b"\xff" * (len(content) // 2)
+    found, report = read(write_bytes(tmp_path / f"a.txt{kind}", content))
+    assert report.counts[DAMAGED] == 1
+    most_lost = 2**17 // len(texts[0])
+    before = found[: len(texts) // 2 - most_lost]
+    assert before and before == texts[: len(before)], "an archive may say so some bytes later"
+    position, line = report_of_position(tmp_path / f"a.txt{kind}", len(before) // 2)
+    again = Cursor(position=position, line=line)
+    rest = [document.text for document in read_file(tmp_path / f"a.txt{kind}", "text", SourceReport(), again)]
+    assert rest == found[len(before) // 2 :], "reading on gives the same to the last text"
+
+
+def report_of_position(path, count):
+    """The position and the line behind the first texts of a file."""
+    cursor = Cursor()
+    list(islice(read_file(path, "text", SourceReport(), cursor), count))
+    return cursor.position, cursor.line
 
 
 @pytest.mark.parametrize("garbage", [b"garbage", b"\0\0\0garbage", b"\x1f\x8b\x08\0"])

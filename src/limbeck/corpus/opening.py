@@ -1,25 +1,23 @@
-"""Opening a local or remote file, unpacked and guarded, at any position.
-
-A `GuardedStream` passes the bytes of a file on as long as they can be the content that its name promises.
-"""
+"""Opening a local or remote file, unpacked and guarded, at any position."""
 
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from limbeck.corpus import limits
 from limbeck.corpus.addresses import FilePath, as_path, compression_of, is_remote
 from limbeck.corpus.guarded import GuardedStream, NotTextError, damages, is_refusal
 from limbeck.corpus.messages import first_line, one_line
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.unpacking import SKIPPED_AT_ONCE, unpacked
+from limbeck.corpus.unpacking import UnpackedFile
 from limbeck.errors import CorpusError
 
 NOT_TEXT = "file not in UTF-8, skipped"
 DAMAGED = "damaged file, read up to the damage"
 BUFFER_BYTES = 2 * limits.JUDGED_BYTES
 """Of an open text file; its first so many bytes can be peeked at."""
+_SKIPPED_AT_ONCE = 2**20
 
 
 @contextmanager
@@ -38,25 +36,17 @@ def open_file(
     Raises:
         CorpusError: if the file cannot be read at all.
     """
-    packed = compression_of(path)
+    compression = compression_of(path)
     guard: GuardedStream | None = None
     try:
-        with _raw(path, buffered=is_binary or bool(packed)) as raw:
-            if is_binary and not packed:
-                yield raw
+        with _open_stored(path, buffered=is_binary or bool(compression)) as stored:
+            if is_binary and not compression:
+                yield stored
                 return
-            if not packed:
-                raw.seek(position)
-            guard = GuardedStream(
-                unpacked(raw, packed),
-                packed=raw if packed else None,
-                is_text=not is_binary,
-                from_start=bool(packed) or position == 0,
-            )
+            guard = _guard(stored, compression, position, is_text=not is_binary)
             with io.BufferedReader(guard, buffer_size=BUFFER_BYTES) as stream:
-                left = position if packed else 0
-                while left > 0 and (skipped := stream.read(min(left, SKIPPED_AT_ONCE))):
-                    left -= len(skipped)
+                if compression:
+                    _skip(stream, position)
                 yield stream
     except GeneratorExit:  # The reader wants no more; at the interpreter's end the names below are gone.
         raise
@@ -65,27 +55,18 @@ def open_file(
     except damages() as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise CorpusError(f"Cannot read '{one_line(path)}': {error.strerror}.") from error
-        found = guard.damage if guard is not None and guard.damage is not None else error
-        report.note(DAMAGED, f"{path}: {first_line(found)}")
+        damage = error
+        if guard is not None and guard.damage is not None:
+            damage = guard.damage
+        report.note(DAMAGED, f"{path}: {first_line(damage)}")
     else:
         if guard is not None and guard.damage is not None:
             report.note(DAMAGED, f"{path}: {first_line(guard.damage)}")
 
 
 def damage_of(stream: BinaryIO) -> Exception | None:
-    """Return what ended the content of an open file before its end, if anything has."""
+    """Return the error that ended the content of an open file before its end, if there is one."""
     return getattr(getattr(stream, "raw", None), "damage", None)
-
-
-def _raw(path: FilePath, *, buffered: bool) -> BinaryIO:
-    if not is_remote(path):
-        return as_path(path).open("rb", buffering=-1 if buffered else 0)
-    try:
-        import fsspec  # type: ignore[import-untyped]
-
-        return cast(BinaryIO, fsspec.open(path, "rb", compression=None).open())
-    except Exception as error:  # Each file system raises other kinds.
-        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
 
 
 def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
@@ -101,3 +82,33 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
             "split it, or give it as .jsonl or uncompressed .parquet."
         )
     return content
+
+
+def _open_stored(path: FilePath, *, buffered: bool) -> BinaryIO:
+    """Open a file as it is stored."""
+    if not is_remote(path):
+        return as_path(path).open("rb", buffering=-1 if buffered else 0)
+    try:
+        import fsspec  # type: ignore[import-untyped]
+
+        return cast(BinaryIO, fsspec.open(path, "rb", compression=None).open())
+    except Exception as error:  # Each file system raises other kinds.
+        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
+
+
+def _guard(stored: BinaryIO, compression: str, position: int, *, is_text: bool) -> GuardedStream:
+    """Return the guarded content of a stored file; one that is not compressed is entered at the position."""
+    if compression:
+        content: Any = UnpackedFile(stored, compression)
+        return GuardedStream(content, packed=stored, is_text=is_text)
+    stored.seek(position)
+    return GuardedStream(stored, is_text=is_text, from_start=position == 0)
+
+
+def _skip(stream: BinaryIO, size: int) -> None:
+    """Read and forget the first bytes of a stream."""
+    while size > 0:
+        skipped = stream.read(min(size, _SKIPPED_AT_ONCE))
+        if not skipped:
+            return
+        size -= len(skipped)
