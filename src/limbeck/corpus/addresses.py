@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from limbeck.corpus.messages import first_line, one_line
+from limbeck.corpus.messages import first_line, safe_name
 from limbeck.errors import CorpusError
 
 FilePath: TypeAlias = Path | str
@@ -69,7 +69,7 @@ def file_size(path: FilePath) -> int:
         return int(system.size(name) or UNKNOWN_SIZE)
     except Exception as error:  # Each file system raises other kinds.
         reason = getattr(error, "strerror", None) or first_line(error)
-        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
+        raise CorpusError(f"Cannot read '{safe_name(path)}': {safe_name(reason)}.") from error
 
 
 @contextmanager
@@ -78,4 +78,4 @@ def reaching(failed: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # Each file system and the Hub's client raise other kinds.
-        raise CorpusError(f"{failed}: {one_line(first_line(error)).removesuffix('.')}.") from error
+        raise CorpusError(f"{failed}: {safe_name(first_line(error)).removesuffix('.')}.") from error

@@ -33,7 +33,7 @@ from limbeck.corpus import store
 from limbeck.corpus.batches import PadCollator
 from limbeck.corpus.documents import Document
 from limbeck.corpus.labelled import TOKEN_TYPES, Example
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.settings import Augmentation, LabelledSettings, ModelName
 from limbeck.corpus.source_report import SourceReport
@@ -305,7 +305,7 @@ def _content_of(place: ModelName | str | None) -> list[str] | None:
         return [*hashes, TokenEncoder(load_tokenizer(place[0], revision=place[1])).fingerprint()]
     except OSError as error:
         name = place if isinstance(place, str) else place[0]
-        raise CorpusError(f"Cannot read '{one_line(name)}': {error.strerror}.") from error
+        raise CorpusError(f"Cannot read '{safe_name(name)}': {error.strerror}.") from error
 
 
 def _hash_of(path: Path) -> str:

@@ -26,7 +26,7 @@ from limbeck.corpus.batches import QUERY
 from limbeck.corpus.blocks import BLOCK_COLUMNS, SEGMENTS, SPLITS, UNIT, BlockEncoding, block_encoding, block_identity
 from limbeck.corpus.documents import Document, clean_text
 from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, SequenceEncoder, WordEncoder
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.mixing import RowMix
 from limbeck.corpus.packing import PackingCounts, TokenEncoder
 from limbeck.corpus.pieces import UNITS
@@ -131,7 +131,7 @@ class Corpus:
             if count == 0:
                 name = self.titles[number]
                 raise CorpusError(
-                    f"The source '{one_line(name)}' has no block to train on once repeated and held-out documents "
+                    f"The source '{safe_name(name)}' has no block to train on once repeated and held-out documents "
                     "are left out: "
                     "give more of its text, or leave it out of the mix."
                 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from limbeck.corpus.addresses import file_system, is_remote, reaching
 from limbeck.corpus.file_sources import find_files, path_of
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_kinds import SOURCES, source_kind
 from limbeck.errors import CorpusError
 
@@ -40,7 +40,7 @@ def find_parts(pattern: str) -> dict[str, str]:
         CorpusError: if the pattern has no placeholder or several, matches no file, gives one part alone, or does not
             say which part a file belongs to.
     """
-    shown = f"mix.by '{one_line(pattern)}'"
+    shown = f"mix.by '{safe_name(pattern)}'"
     names = list(dict.fromkeys(PLACEHOLDER.findall(pattern)))
     if len(names) != 1:
         found = f"the placeholders {', '.join(names)}" if names else "no placeholder"
@@ -59,7 +59,7 @@ def find_parts(pattern: str) -> dict[str, str]:
     matches = [match["value"] for file in files if (match := expression.fullmatch(str(file)))]
     values = sorted(set(matches))
     if len(values) < 2:
-        found = f"{names[0]} '{one_line(values[0])}' alone" if values else "no file"
+        found = f"{names[0]} '{safe_name(values[0])}' alone" if values else "no file"
         raise CorpusError(f"{shown} finds {found}: check the pattern, or give a single source without a mix.")
     placeholder = f"{{{names[0]}}}"
     if not has_magic(shape.replace(placeholder, "")):
@@ -72,7 +72,7 @@ def find_parts(pattern: str) -> dict[str, str]:
 
 def _address_of(text: str) -> str:
     """Return an address as its file system writes those of files."""
-    with reaching(f"Cannot reach '{one_line(text)}'"):
+    with reaching(f"Cannot reach '{safe_name(text)}'"):
         system, name = file_system(text)
         return str(system.unstrip_protocol(name))
 

@@ -28,7 +28,7 @@ from limbeck.corpus.documents import Document, Step
 from limbeck.corpus.file_kinds import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.corpus.hub import HUB_NAME, HUB_PREFIX
 from limbeck.corpus.listing import list_files, match_pattern, supported_types
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_kinds import STEP_EVERY, source_forms
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -150,14 +150,14 @@ class Files:
 def _file_state(file: FilePath, place: str) -> list[Any]:
     """Return resolved path, size and time of change of a file; of a remote one the address and its state there."""
     if isinstance(file, str):
-        with reaching(f"Cannot reach '{one_line(file)}'"):
+        with reaching(f"Cannot reach '{safe_name(file)}'"):
             system, name = file_system(file)
             return [file, str(system.ukey(name))]
     try:
         stat = file.stat()
         return [place, stat.st_size, stat.st_mtime_ns]
     except OSError as error:
-        raise CorpusError(f"Cannot read '{one_line(file)}': {error.strerror}.") from error
+        raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
 
 
 @without_collecting()
@@ -181,8 +181,8 @@ def find_files(text: str, text_column: str | None = None) -> Files:
         return Files(*list_files([path], text, suffixes), text_column)
     if GLOB_CHARACTERS.intersection(text):
         return Files(*list_files(match_pattern(path), text, suffixes), text_column)
-    on_hub = f" For a Hub data set, write '{HUB_PREFIX}{one_line(text)}'." if HUB_NAME.fullmatch(text) else ""
-    raise CorpusError(f"There is no file, folder or data set '{one_line(text)}'.{_nearby(path)}{on_hub}")
+    on_hub = f" For a Hub data set, write '{HUB_PREFIX}{safe_name(text)}'." if HUB_NAME.fullmatch(text) else ""
+    raise CorpusError(f"There is no file, folder or data set '{safe_name(text)}'.{_nearby(path)}{on_hub}")
 
 
 def check_files(text: str) -> None:
@@ -197,7 +197,7 @@ def check_files(text: str) -> None:
         return
     forms = ", ".join(["a file", "a folder", "a glob", *source_forms()[:-1]])
     raise CorpusError(
-        f"Corpus source '{one_line(text)}' does not exist{tried_beside(text)}; give {forms} or {source_forms()[-1]}."
+        f"Corpus source '{safe_name(text)}' does not exist{tried_beside(text)}; give {forms} or {source_forms()[-1]}."
     )
 
 
@@ -218,7 +218,7 @@ def is_there(path: Path) -> bool:
 
 
 def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[str], list[str]]:
-    with reaching(f"Cannot reach '{one_line(text)}'"):
+    with reaching(f"Cannot reach '{safe_name(text)}'"):
         system, name = file_system(text)
         if GLOB_CHARACTERS.intersection(name):
             found = sorted(system.glob(name))
@@ -227,10 +227,10 @@ def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[
         addresses = [system.unstrip_protocol(path) for path in found]
     files = [address for address in addresses if suffix_of(address) in suffixes]
     if not addresses:
-        raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")
+        raise CorpusError(f"There is no file at '{safe_name(text)}': check the address.")
     if not files:
         raise CorpusError(
-            f"'{one_line(text)}' names no file of a supported type: {supported_types(suffixes, addresses[0])}"
+            f"'{safe_name(text)}' names no file of a supported type: {supported_types(suffixes, addresses[0])}"
         )
     return files, files, [address for address in addresses if address not in files]
 
@@ -243,6 +243,6 @@ def _nearby(path: Path) -> str:
         return f" Sources are {', '.join(['paths', 'globs', *source_forms()[:-1]])} and {source_forms()[-1]}."
     near = difflib.get_close_matches(path.name, names, n=1)
     if near:
-        return f" Did you mean '{one_line(path.parent / near[0])}'?"
+        return f" Did you mean '{safe_name(path.parent / near[0])}'?"
     form = difflib.get_close_matches(str(path), source_forms(), n=1)
     return f" Did you mean '{form[0]}'?" if form else ""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from limbeck.corpus import file_kinds
 from limbeck.corpus.addresses import FilePath
 from limbeck.corpus.file_kinds import suffix_of
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.errors import CorpusError
 
 
@@ -27,11 +27,11 @@ def match_pattern(pattern: Path) -> list[Path]:
     try:
         matches = sorted(start.glob(str(pattern.relative_to(start))))
     except (ValueError, OSError) as error:
-        raise CorpusError(f"Cannot read the pattern '{one_line(pattern)}': {one_line(error)}.") from error
+        raise CorpusError(f"Cannot read the pattern '{safe_name(pattern)}': {safe_name(error)}.") from error
     named = set(pattern.parts)  # Hidden files and folders count only where they are named.
     matches = [path for path in matches if not any(part[0] == "." and part not in named for part in path.parts)]
     if not matches:
-        raise CorpusError(f"No file matches '{one_line(pattern)}': check the pattern, and the folder it starts from.")
+        raise CorpusError(f"No file matches '{safe_name(pattern)}': check the pattern, and the folder it starts from.")
     return matches
 
 
@@ -59,11 +59,11 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
                 ignored.append(member.path)
     if not files:
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
-            raise CorpusError(f"'{one_line(text)}' is not a regular file: give a file with text.")
+            raise CorpusError(f"'{safe_name(text)}' is not a regular file: give a file with text.")
         said = supported_types(suffixes, next(iter(ignored), paths[0]))
         if paths[0].is_dir():
-            raise CorpusError(f"The folder '{one_line(text)}' holds no file of a supported type: {said}")
-        raise CorpusError(f"'{one_line(text)}' has an unsupported file type; supported: {said}")
+            raise CorpusError(f"The folder '{safe_name(text)}' holds no file of a supported type: {said}")
+        raise CorpusError(f"'{safe_name(text)}' has an unsupported file type; supported: {said}")
     # Links, and patterns that match a folder and its files, name a file more than once.
     files.reverse()  # The first of several names stays, in the place of the last.
     unique = {place: file.path for place, file in zip(_without_links(files), files, strict=True)}
@@ -126,7 +126,7 @@ def _walk(folder: Path) -> list[_Member]:
                     else:
                         members.append(_Member(path, _is(entry.is_file), entry.is_symlink()))
         except OSError as error:
-            raise CorpusError(f"Cannot read the folder '{one_line(parent)}': {error.strerror}.") from error
+            raise CorpusError(f"Cannot read the folder '{safe_name(parent)}': {error.strerror}.") from error
         waiting += sorted(folders, reverse=True)
     # The order of paths, folder by folder; comparing the paths themselves is slow.
     return sorted(members, key=lambda member: str(member.path).replace(os.sep, "\0"))

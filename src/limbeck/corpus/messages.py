@@ -1,24 +1,30 @@
 """Names and errors from outside, as they may stand in a message."""
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import Any
-
-_LONGEST_PLACE = 300
+_LONGEST_NAME = 300
+_MOST_COLUMNS = 8
+_LONGEST_COLUMN = 60
 
 
 def first_line(error: Exception) -> str:
     """Return the first line of an error's text, or its type where it has none."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
-def one_line(text: object) -> str:
+def safe_name(name: object) -> str:
     """Return a name from outside as it may stand in a message: on one line, printable, of bounded length."""
     # File names may hold bytes that no terminal can print, newlines, and control sequences.
-    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[: 2 * _LONGEST_PLACE])
-    return plain if len(plain) <= _LONGEST_PLACE else f"{plain[: _LONGEST_PLACE // 2]}…{plain[-_LONGEST_PLACE // 2 :]}"
+    beginning = str(name)[: 2 * _LONGEST_NAME]
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in beginning)
+    if len(text) <= _LONGEST_NAME:
+        return text
+    half = _LONGEST_NAME // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
-def list_columns(names: Any) -> str:
+def list_columns(names: Iterable[object]) -> str:
     """Return the first few column names, sorted, as they appear in messages."""
-    return ", ".join(one_line(name)[:60] for name in sorted(map(str, names))[:8]) or "no columns"
+    first = sorted(map(str, names))[:_MOST_COLUMNS]
+    return ", ".join(safe_name(name)[:_LONGEST_COLUMN] for name in first) or "no columns"

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, cast
 from limbeck.corpus import limits
 from limbeck.corpus.addresses import FilePath, as_path, compression_of, is_remote
 from limbeck.corpus.guarded import GuardedStream, NotTextError, damages, is_refusal
-from limbeck.corpus.messages import first_line, one_line
+from limbeck.corpus.messages import first_line, safe_name
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.unpacking import UnpackedFile
 from limbeck.errors import CorpusError
@@ -54,7 +54,7 @@ def open_file(
         report.note(NOT_TEXT, f"{path}: {error}")
     except damages() as error:
         if isinstance(error, OSError) and is_refusal(error):
-            raise CorpusError(f"Cannot read '{one_line(path)}': {error.strerror}.") from error
+            raise CorpusError(f"Cannot read '{safe_name(path)}': {error.strerror}.") from error
         damage = error
         if guard is not None and guard.damage is not None:
             damage = guard.damage
@@ -78,7 +78,7 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
     content = stream.read(limits.LARGEST_WHOLE + 1)
     if len(content) > limits.LARGEST_WHOLE:
         raise CorpusError(
-            f"'{one_line(path)}' can only be read as a whole, but holds more than {limits.LARGEST_WHOLE:,} bytes; "
+            f"'{safe_name(path)}' can only be read as a whole, but holds more than {limits.LARGEST_WHOLE:,} bytes; "
             "split it, or give it as .jsonl or uncompressed .parquet."
         )
     return content
@@ -93,7 +93,7 @@ def _open_stored(path: FilePath, *, buffered: bool) -> BinaryIO:
 
         return cast(BinaryIO, fsspec.open(path, "rb", compression=None).open())
     except Exception as error:  # Each file system raises other kinds.
-        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
+        raise CorpusError(f"Cannot read '{safe_name(path)}': {safe_name(first_line(error))}.") from error
 
 
 def _guard(stored: BinaryIO, compression: str, position: int, *, is_text: bool) -> GuardedStream:

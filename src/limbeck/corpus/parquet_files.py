@@ -10,7 +10,7 @@ from limbeck.corpus.addresses import is_compressed
 from limbeck.corpus.cursor import FoundText
 from limbeck.corpus.documents import OTHER_COLUMN
 from limbeck.corpus.file_kinds import OpenFile, PlacedRow
-from limbeck.corpus.messages import list_columns, one_line
+from limbeck.corpus.messages import list_columns, safe_name
 from limbeck.corpus.source_report import SourceReport
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def read_parquet(file: OpenFile) -> Iterator[FoundText]:
     if column not in names:
         problem, where = f"{OTHER_COLUMN} '{column}'", f"{path}, which has {list_columns(names)}"
     elif not _is_string(kind := table.schema_arrow.field(column).type):
-        problem, where = f"column '{column}' that is not text", f"{path}, {one_line(kind)}"
+        problem, where = f"column '{column}' that is not text", f"{path}, {safe_name(kind)}"
     if problem:
         if before == 0:
             report.note(problem, where, max(table.metadata.num_rows, 1))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 
 EXAMPLES_PER_KIND = 5
 
@@ -34,27 +34,33 @@ class SourceReport:
         self.counts[kind] = self.counts.get(kind, 0) + count
         places = self.examples.setdefault(kind, [])
         if len(places) < EXAMPLES_PER_KIND:
-            places.append(one_line(where))
+            places.append(safe_name(where))
 
     def merge(self, other: SourceReport) -> None:
         """Add the cases of `other` to this report."""
         for kind, count in other.counts.items():
-            room = EXAMPLES_PER_KIND - len(self.examples.get(kind, []))
             self.counts[kind] = self.counts.get(kind, 0) + count
-            self.examples.setdefault(kind, []).extend(other.examples.get(kind, [])[: max(room, 0)])
+            places = self.examples.setdefault(kind, [])
+            room = EXAMPLES_PER_KIND - len(places)
+            places += other.examples.get(kind, [])[: max(room, 0)]
 
     def lines(self) -> list[str]:
         """Return one readable line per kind, the most frequent first; empty when all was well."""
-        order = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))
-        return [
-            f"{self.counts[kind]:,} x {kind} (such as {', '.join(self.examples.get(kind, ())[:2])})" for kind in order
-        ]
+        lines: list[str] = []
+        for kind in sorted(self.counts, key=lambda kind: (-self.counts[kind], kind)):
+            examples = ", ".join(self.examples.get(kind, ())[:2])
+            lines.append(f"{self.counts[kind]:,} x {kind} (such as {examples})")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {"counts": dict(self.counts), "examples": {k: list(v) for k, v in self.examples.items()}}
+        return {"counts": dict(self.counts), "examples": _copied(self.examples)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
         """Return the report that `to_dict` wrote; empty for an empty mapping."""
-        return cls(dict(values.get("counts", {})), {k: list(v) for k, v in values.get("examples", {}).items()})
+        return cls(dict(values.get("counts", {})), _copied(values.get("examples", {})))
+
+
+def _copied(examples: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {kind: list(places) for kind, places in examples.items()}

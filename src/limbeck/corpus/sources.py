@@ -15,7 +15,7 @@ from limbeck.corpus import file_kinds, installed_docs
 from limbeck.corpus.addresses import file_size, is_remote
 from limbeck.corpus.file_sources import Files, check_files, find_files, path_of
 from limbeck.corpus.hub import HUB_PREFIX, HubDataset, names_hub_dataset
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_kinds import SOURCES, RowSource, Source, SourceKind, source_kind
 from limbeck.errors import CorpusError
 
@@ -75,7 +75,7 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
         kind.check(text)
     column = "" if content == "texts" else None
     if content is not None and is_here(text) and find_files(text, column).stored_size() == 0:
-        raise CorpusError(f"The source '{one_line(text)}' holds no {content}: its files are empty.")
+        raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
 
 
 def shards_of(source: Source) -> Any:

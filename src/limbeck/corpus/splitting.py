@@ -1,5 +1,6 @@
-"""Which documents and labelled rows are held out, and which rows are left out since the development set has them."""
+"""The parts of a corpus: documents and rows that are trained on, held out, or left out."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,7 +13,22 @@ from limbeck.corpus.labelled import WORD_GAP, Example
 from limbeck.corpus.near_duplicates import Groups, near_duplicates, words_of
 from limbeck.corpus.source_report import SourceReport
 
+TRAINED, HELD_OUT, LEFT_OUT = 0, 1, 2
+"""Roles of a row."""
+
+Roles: TypeAlias = NDArray[np.uint8]
+"""The role of each row of a file, `[rows]`."""
+
+MOST_HELD_OUT = 500
+"""Rows that are held out by default; of fewer than ten times as many, a tenth."""
+NEAR = "held-out row that may resemble a training row"
+REPEATED = "training row that is also in the development set, left out"
+LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"
+
 _KEYS = 2**64
+"""Number of keys that a text may have."""
+_MOST_OVER = 2
+"""Rows that may be held out, as a multiple of the rows wanted, so that a large group can be held out as a whole."""
 
 
 def held_out_threshold(keys: Any, share: float, most: int) -> int:
@@ -29,26 +45,14 @@ def held_out_threshold(keys: Any, share: float, most: int) -> int:
     if share == 0 or most == 0 or len(keys) < 2:
         return 0
     threshold = int(share * _KEYS)
-    wanted = min(max(int(np.count_nonzero(keys < np.uint64(threshold))), 1), most, len(keys) - 1)
+    below = int(np.count_nonzero(keys < np.uint64(threshold)))
+    # At least one document is held out, and one is trained on.
+    wanted = min(max(below, 1), most, len(keys) - 1)
     # Between two neighbours any threshold gives the same documents; that of the share is the clearest.
     lowest = np.sort(keys)
-    return min(max(threshold, int(lowest[wanted - 1]) + 1), int(lowest[wanted]))
-
-
-# Labelled rows: each is trained on, held out or left out.
-
-TRAINED, HELD_OUT, LEFT_OUT = 0, 1, 2
-"""What becomes of a row."""
-
-Roles: TypeAlias = NDArray[np.uint8]
-"""What becomes of each row of a file, `[rows]`."""
-
-MOST_HELD_OUT = 500
-"""Rows that are held out by default; of fewer than ten times as many, a tenth."""
-_OVERFULL = 2
-NEAR = "held-out row that may resemble a training row"
-REPEATED = "training row that is also in the development set, left out"
-LEAKED = "development row that resembles a training row (it shares at least half of its three-word sequences)"
+    last_held_out = int(lowest[wanted - 1])
+    first_trained = int(lowest[wanted])
+    return min(max(threshold, last_held_out + 1), first_trained)
 
 
 def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -> dict[Path, Roles]:
@@ -66,55 +70,47 @@ def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -
     if share is not None:
         texts = np.unique(keys)
         threshold = held_out_threshold(texts, share, len(texts))
-        return _by_file(files, np.where(keys < np.uint64(threshold), HELD_OUT, TRAINED))
-    chosen, crossing = draw_groups([example[:2] for example in examples], keys)
-    report.note(NEAR, "short or common texts", crossing)
-    return _by_file(files, np.where(chosen, HELD_OUT, TRAINED))
+        return _split_by_file(files, np.where(keys < np.uint64(threshold), HELD_OUT, TRAINED))
+    is_held_out, doubtful = draw_groups([example[:2] for example in examples], keys)
+    report.note(NEAR, "short or common texts", doubtful)
+    return _split_by_file(files, np.where(is_held_out, HELD_OUT, TRAINED))
 
 
 def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], int]:
-    """Return which rows are held out by default, see `hold_out`, and how many of them may be like one that is not.
+    """Return the rows that are held out by default, see `hold_out`, and how many of them may be like a trained one.
 
     Args:
         rows: Their texts, the first and maybe a second.
         keys: Of the first text of each, `[rows]`.
     """
-    texts, first, text_of = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # Texts as they come.
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    of_row = place[text_of]
-    counts = np.bincount(of_row)
-    units: list[list[str]] = [[] for _ in order]
-    for parts, unit in zip(rows, of_row.tolist(), strict=True):
-        units[unit] += [part for part in parts if part is not None and part not in units[unit][:1]]
-    groups = near_duplicates(units)
-    wanted = min(MOST_HELD_OUT, -(-len(rows) // 10))
-    chosen = _choose(groups, counts, texts[order], wanted)
-    return chosen[of_row], int(counts[chosen & groups.common].sum())
+    # Distinct texts are numbered in the order in which they come.
+    texts, first_row, sorted_of_row = np.unique(keys, return_index=True, return_inverse=True)
+    in_order = np.argsort(first_row)
+    number_of_sorted = np.empty_like(in_order)
+    number_of_sorted[in_order] = np.arange(len(in_order))
+    text_of_row = number_of_sorted[sorted_of_row]
+    rows_of_text = np.bincount(text_of_row)
+
+    # The parts of a text are its own and all second texts that it comes with.
+    parts_of_text: list[list[str]] = [[] for _ in texts]
+    for parts, text in zip(rows, text_of_row.tolist(), strict=True):
+        first = parts_of_text[text][:1]
+        parts_of_text[text] += [part for part in parts if part is not None and part not in first]
+
+    groups = near_duplicates(parts_of_text)
+    wanted = min(MOST_HELD_OUT, math.ceil(len(rows) / 10))
+    is_chosen = _choose_texts(groups, rows_of_text, texts[in_order], wanted)
+    doubtful = int(rows_of_text[is_chosen & groups.common].sum())
+    return is_chosen[text_of_row], doubtful
 
 
 def all_trained(files: Sequence[Path]) -> dict[Path, Roles]:
     """Return roles for files whose rows are all trained on."""
-    return {path: np.full(sum(len(batch) for batch in store.read_batches(path)), TRAINED, np.uint8) for path in files}
-
-
-def _choose(groups: Groups, rows: NDArray[np.int64], keys: NDArray[np.uint64], wanted: int) -> NDArray[np.bool_]:
-    """Return which texts are held out: whole groups, drawn by a hash, and common texts only where these are too few."""
-    chosen = np.zeros(len(rows), bool)
-    most, held = min(_OVERFULL * wanted, int(rows.sum()) // 2), 0
-    # A group is drawn by the hash of its first text: by its lowest, large groups would be drawn more often.
-    members: dict[int, list[int]] = {}
-    for text in np.flatnonzero(~groups.common).tolist():
-        members.setdefault(int(groups.of_text[text]), []).append(text)
-    singles = [[text] for text in np.flatnonzero(groups.common).tolist()]
-    for kind in (list(members.values()), singles):
-        for texts in sorted(kind, key=lambda texts: int(keys[texts[0]])):
-            size = int(rows[texts].sum())
-            if held < wanted and held + size <= most:
-                chosen[texts] = True
-                held += size
-    return chosen
+    roles: dict[Path, Roles] = {}
+    for path in files:
+        rows = sum(len(batch) for batch in store.read_batches(path))
+        roles[path] = np.full(rows, TRAINED, np.uint8)
+    return roles
 
 
 def keep_apart(files: Sequence[Path], development: Sequence[Path], report: SourceReport) -> dict[Path, Roles]:
@@ -127,33 +123,83 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     """
     train, _ = _read(files)
     scored, _ = _read(development)
-    wanted = {_normalised(example) for example in scored}
-    repeated = np.array([_normalised(example) in wanted for example in train])
-    groups = near_duplicates([[part for part in example[:2] if part is not None] for example in (*train, *scored)])
-    trained = np.unique(groups.of_text[: len(train)])
-    near = np.isin(groups.of_text[len(train) :], trained)
-    for row in np.flatnonzero(repeated):
-        report.note(REPEATED, repr(train[row].text[:40].replace(WORD_GAP, " ")))
-    for row in np.flatnonzero(near):
-        report.note(LEAKED, repr(scored[row].text[:40].replace(WORD_GAP, " ")))
-    roles = _by_file(files, np.where(repeated, LEFT_OUT, TRAINED))
-    return roles | _by_file(development, np.full(len(scored), HELD_OUT))
+
+    # Rows to train on that differ from a development row in case, punctuation and white space alone are left out.
+    scored_texts = {_normalised(example) for example in scored}
+    is_repeated = np.array([_normalised(example) in scored_texts for example in train])
+    for row in np.flatnonzero(is_repeated):
+        report.note(REPEATED, _beginning(train[row]))
+
+    # Development rows that are near duplicates of one to train on stay, and are counted.
+    groups = near_duplicates([_texts_of(example) for example in (*train, *scored)])
+    trained_groups = np.unique(groups.of_text[: len(train)])
+    is_near = np.isin(groups.of_text[len(train) :], trained_groups)
+    for row in np.flatnonzero(is_near):
+        report.note(LEAKED, _beginning(scored[row]))
+
+    roles = _split_by_file(files, np.where(is_repeated, LEFT_OUT, TRAINED))
+    return roles | _split_by_file(development, np.full(len(scored), HELD_OUT))
+
+
+def _choose_texts(
+    groups: Groups, rows_of_text: NDArray[np.int64], keys: NDArray[np.uint64], wanted: int
+) -> NDArray[np.bool_]:
+    """Choose the texts that are held out: whole groups, drawn by a hash, and common texts only where these are too few.
+
+    Args:
+        groups: The groups of the texts.
+        rows_of_text: Number of rows of each text, `[texts]`.
+        keys: Key of each text, `[texts]`.
+        wanted: Rows to hold out.
+    """
+    texts_of_group: dict[int, list[int]] = {}
+    for text in np.flatnonzero(~groups.common).tolist():
+        texts_of_group.setdefault(int(groups.of_text[text]), []).append(text)
+    common_texts = [[text] for text in np.flatnonzero(groups.common).tolist()]
+
+    # A group is drawn by the hash of its first text: by its lowest, large groups would be drawn more often.
+    def draw(texts: list[int]) -> int:
+        return int(keys[texts[0]])
+
+    candidates = sorted(texts_of_group.values(), key=draw) + sorted(common_texts, key=draw)
+    most = min(_MOST_OVER * wanted, int(rows_of_text.sum()) // 2)
+    is_chosen = np.zeros(len(rows_of_text), bool)
+    held_out = 0
+    for texts in candidates:
+        rows = int(rows_of_text[texts].sum())
+        if held_out < wanted and held_out + rows <= most:
+            is_chosen[texts] = True
+            held_out += rows
+    return is_chosen
 
 
 def _read(files: Sequence[Path]) -> tuple[list[Example], NDArray[np.uint64]]:
     """Return all rows of some files, and the keys of their texts."""
-    batches = [batch for path in files for batch in store.read_examples(path)]
-    return [example for part, _ in batches for example in part], np.concatenate([keys for _, keys in batches])
+    examples: list[Example] = []
+    keys: list[NDArray[np.uint64]] = []
+    for path in files:
+        for batch, batch_keys in store.read_examples(path):
+            examples += batch
+            keys.append(batch_keys)
+    return examples, np.concatenate(keys)
 
 
-def _by_file(files: Sequence[Path], roles: NDArray[Any]) -> dict[Path, Roles]:
-    counts = [sum(len(part) for part, _ in store.read_examples(path)) for path in files]
-    return dict(zip(files, np.split(roles.astype(np.uint8), np.cumsum(counts)[:-1]), strict=True))
+def _split_by_file(files: Sequence[Path], roles: NDArray[Any]) -> dict[Path, Roles]:
+    """Divide the roles of all rows among their files."""
+    counts = [sum(len(batch) for batch, _ in store.read_examples(path)) for path in files]
+    ends = np.cumsum(counts)[:-1]
+    return dict(zip(files, np.split(roles.astype(np.uint8), ends), strict=True))
 
 
-# Near duplicates.
+def _texts_of(example: Example) -> list[str]:
+    return [text for text in (example.text, example.pair) if text is not None]
 
 
 def _normalised(example: Example) -> tuple[str, ...]:
     """Return the texts of a row without case, punctuation and white space; as they are where that leaves nothing."""
-    return tuple(" ".join(words_of(part)) or part.strip() for part in example[:2] if part is not None)
+    return tuple(" ".join(words_of(text)) or text.strip() for text in _texts_of(example))
+
+
+def _beginning(example: Example) -> str:
+    """Return the beginning of a row's text, for a message."""
+    return repr(example.text[:40].replace(WORD_GAP, " "))

@@ -27,7 +27,7 @@ from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.documents import OTHER_COLUMN, Document, next_batch
 from limbeck.corpus.file_kinds import suffix_of
 from limbeck.corpus.labelled import Example, ExampleReader, example_reader
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.readers import read_rows
 from limbeck.corpus.settings import CorpusSettings, ExampleSource, LabelledSettings
 from limbeck.corpus.source_kinds import RowSource, Source
@@ -358,7 +358,7 @@ def no_text_in(name: str, kind: str, report: SourceReport) -> str:
     problems = f": {'; '.join(report.lines())}" if report.lines() else ""
     other = any(problem.startswith(OTHER_COLUMN) for problem in report.counts)
     advice = " Set text_column to the column of the text." if other else ""
-    return f"The source '{one_line(name)}' holds no {kind}{problems}.{advice}"
+    return f"The source '{safe_name(name)}' holds no {kind}{problems}.{advice}"
 
 
 class Reading:

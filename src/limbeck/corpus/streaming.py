@@ -28,7 +28,7 @@ from limbeck.corpus.blocks import BlockEncoding, Columns, block_encoding, block_
 from limbeck.corpus.build import Corpus
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.documents import Document
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.mixing import draw_counts
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_kinds import ShardedSource
@@ -289,7 +289,7 @@ class SourceBlocks(Iterator[Block]):
         if self._cursor.shard >= len(self._order):
             if not self._fruitful:
                 raise CorpusError(
-                    f"The source '{one_line(self.source.name)}' has no block of text for process "
+                    f"The source '{safe_name(self.source.name)}' has no block of text for process "
                     f"{self.lane.index + 1} of the {self.lane.count} that read it: use fewer processes, build the "
                     "corpus, or leave the source out."
                 )
@@ -457,5 +457,5 @@ def open_stream(
 def _open(name: str, text_column: str) -> ShardedSource:
     source = open_source(name, text_column)
     if not isinstance(source, ShardedSource):
-        raise CorpusError(f"'{one_line(name)}' is read as a whole, so it cannot be streamed: leave out streaming.")
+        raise CorpusError(f"'{safe_name(name)}' is read as a whole, so it cannot be streamed: leave out streaming.")
     return source

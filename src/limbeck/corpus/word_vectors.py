@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.corpus.messages import one_line
+from limbeck.corpus.messages import safe_name
 from limbeck.corpus.opening import open_file
 from limbeck.corpus.settings import ModelName
 from limbeck.corpus.source_report import SourceReport
@@ -131,7 +131,7 @@ class VectorFile:
                     names, rows = [], []
         if not width:
             raise CorpusError(
-                f"'{one_line(self.path)}' holds no word vectors: give a text file with a word and its numbers on "
+                f"'{safe_name(self.path)}' holds no word vectors: give a text file with a word and its numbers on "
                 "each line, as in GloVe's files."
             )
         if rows:
