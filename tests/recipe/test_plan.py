@@ -1,7 +1,6 @@
 """Contradictions across fields are refused before any weight is loaded."""
 
 import dataclasses
-import itertools
 import json
 import shutil
 from pathlib import Path
@@ -13,16 +12,16 @@ from transformers import TrainingArguments
 
 from limbeck.corpus import MixSpec
 from limbeck.corpus.settings import CorpusSpec
-from limbeck.errors import CorpusError, LimbeckError
+from limbeck.errors import CorpusError, LimbeckError, RecipeError
 from limbeck.models import trial_run
 from limbeck.models.family_table import families
 from limbeck.models.trial_run import check_runs
-from limbeck.recipe import load_recipe, plan_run, training_arguments, training_fields
+from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.facts import check_corpus, load_checked
 from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise
-from limbeck.recipe.training_arguments import build_arguments
-from limbeck.recipe.training_fields import CHECKED, DEFAULTS, MANAGED, REFUSED
+from limbeck.recipe.training_arguments import build_arguments, check_training
+from limbeck.recipe.training_fields import DEFAULTS, MANAGED, RANGES, REFUSED
 from tests.support.models import make_teacher, tiny_config
 
 
@@ -66,33 +65,29 @@ def test_values_that_cannot_be_meant(tiny_recipe, case):
     assert message in str(caught.value)
 
 
-def test_every_field_of_training_arguments_is_in_one_list(monkeypatch, tiny_recipe):
-    lists = [training_fields.WORKS, *map(set, (CHECKED, REFUSED, MANAGED))]
+def test_arguments_that_are_refused_or_managed_are_in_one_table():
+    assert not MANAGED.keys() & REFUSED.keys()
     fields = {field.name for field in dataclasses.fields(TrainingArguments)}
-    assert fields <= set().union(*lists), "decide what a distillation makes of a new field"
-    assert not any(one & other for one, other in itertools.combinations(lists, 2))
-    monkeypatch.setattr(training_fields, "WORKS", training_fields.WORKS - {"eval_delay"})
-    with pytest.raises(LimbeckError, match="eval_delay is new in this version of transformers"):
-        plan(tiny_recipe, "stages.0.training.eval_delay=1")
+    assert REFUSED.keys() | RANGES.keys() <= fields
+    assert not RANGES.keys() & (MANAGED.keys() | REFUSED.keys())
 
 
-def test_types_of_training_arguments_are_read_from_their_source():
-    read = training_fields._annotations()
-    plain = {name: getattr(kind, "__name__", "") for name, kind in training_arguments._field_types().items()}
-    assert plain.keys() <= read.keys()
-    assert {name: read[name] for name, kind in plain.items() if kind in training_fields._WANTED} == {
-        name: kind for name, kind in plain.items() if kind in training_fields._WANTED
-    }
+def test_training_arguments_are_converted_to_their_types():
     lenient = {"learning_rate": "1e-4", "max_steps": 4.0, "use_cpu": "Yes", "eval_steps": None, "logging_steps": "3"}
-    training_fields.check_fields(lenient, "training")
-    assert training_arguments.check_training(lenient, "training")["max_steps"] == 4
+    assert check_training(lenient, "training") == {
+        "learning_rate": 1e-4, "max_steps": 4, "use_cpu": True, "eval_steps": None, "logging_steps": 3.0
+    }  # fmt: skip
+
+
+def test_all_mistakes_of_training_arguments_are_told_together():
+    with pytest.raises(RecipeError) as caught:
+        check_training({"learning_rate": "fast", "lr": 1, "output_dir": "x", "fsdp_config": "x"}, "training")
+    assert len(caught.value.mistakes) == 4
 
 
 def test_the_default_optimizer_and_schedule_can_be_made():
     asked = {name: DEFAULTS[name] for name in ("optim", "lr_scheduler_type")}
     assert build_arguments(asked, output="", seed=0, evaluates=True).optim == DEFAULTS["optim"]
-    numbers = dict.fromkeys(training_arguments._NUMBERS - {"max_steps", "adam_beta1", "adam_beta2"}, 1)
-    assert build_arguments(numbers, output="", seed=0, evaluates=True).eval_steps == 1
 
 
 @pytest.mark.parametrize("family", trial_run._RUN_AT_ANY_SIZE)

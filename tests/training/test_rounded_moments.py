@@ -5,7 +5,8 @@ import torch
 
 import limbeck
 from limbeck.kernels.rounded_adamw import RoundedAdamW
-from limbeck.recipe.training_arguments import build_arguments, choose_optimizer
+from limbeck.recipe.optimizers import choose_optimizer
+from limbeck.recipe.training_arguments import build_arguments
 from tests.support.together import distil
 from tests.support.training import (
     assert_ends_like,

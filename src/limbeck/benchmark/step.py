@@ -35,13 +35,14 @@ from limbeck.models.packing import send_batch
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import Streams
 from limbeck.models.students import build_student, student_config
+from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.model_plans import needed_head
 from limbeck.recipe.plan import plan_run
 from limbeck.recipe.stage_plan import MASKED_SHARE
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.recipe.training_fields import DEFAULTS, keeps_bfloat16_moments
+from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.stage_rows import label_kind

@@ -13,7 +13,6 @@ from limbeck.evaluation.request import EvaluationRequest
 from limbeck.models.locating import check_not_pickled
 from limbeck.recipe.facts import check_corpus, check_student
 from limbeck.recipe.load import without_places
-from limbeck.recipe.training_fields import check_fields
 
 EVALUATION = "evaluation"
 _MEANINGS = {
@@ -122,7 +121,6 @@ def check_places(plan: ComparisonPlan, output: Path | None) -> None:
     for student in plan.students:
         check_student(student)
     check_corpus(plan.corpus)
-    check_fields(plan.training, "training")
     if plan.evaluation.tasks:
         request_evaluation(plan.evaluation, Path(), teacher=None, students=[]).check_tasks()
     if output is not None:

@@ -175,11 +175,9 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
         raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
 
     from limbeck.recipe.facts import check_choice
-    from limbeck.recipe.training_fields import check_fields
 
     teacher_name = teacher["model"] if isinstance(teacher, Mapping) else teacher
     shape = student.get("shape", student) if isinstance(student, Mapping) else student
-    check_fields(_training_of(options), "stages.0.training")
     check_choice(teacher_name, shape, sources)
 
     from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.

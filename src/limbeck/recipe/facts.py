@@ -23,7 +23,6 @@ from limbeck.recipe.load import check_document, document_of
 from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, TeacherSpec
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stages import StageSpec
-from limbeck.recipe.training_fields import check_fields
 
 _NO_PATHS = ("installed-docs", "installed-text")
 """Sources that are no paths."""
@@ -90,7 +89,6 @@ def _checks(recipe: Recipe) -> Iterator[Check]:
         yield partial(check_corpus, recipe.corpus)
     for index, stage in enumerate(recipe.stages):
         place = f"stages.{index}"
-        yield partial(check_fields, stage.training, f"{place}.training")
         if stage.teacher is not None and stage.teacher.stage is None:
             yield partial(check_not_pickled, stage.teacher.model)
         if stage.student is not None:

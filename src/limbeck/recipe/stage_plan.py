@@ -34,7 +34,7 @@ from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, choose_student,
 from limbeck.recipe.row_copies import augmentation
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stages import StageSpec
-from limbeck.recipe.training_arguments import check_arguments, check_training
+from limbeck.recipe.training_arguments import build_arguments, check_training
 
 MASKED_SHARE = 0.15
 """Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
@@ -395,7 +395,7 @@ def _check_heads(
 def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term], *, evaluates: bool) -> None:
     training = check_training(stage.training, f"{place}.training")
     try:
-        check_arguments(training, seed=seed, evaluates=evaluates)
+        build_arguments(training, output="", seed=seed, evaluates=evaluates)
     except RecipeError as error:
         raise RecipeError(f"{place}.{error}") from None
     coupled = [term.name for term in terms if term.batch_coupled]

@@ -28,8 +28,8 @@ from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.transforms import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
+from limbeck.recipe.optimizers import choose_optimizer
 from limbeck.recipe.stages import GuardSpec
-from limbeck.recipe.training_arguments import choose_optimizer
 from limbeck.training import checkpoints
 from limbeck.training.disk_failures import loading
 from limbeck.training.gathering import sum_over_ranks

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from limbeck.core.devices import device_name
 from limbeck.core.files import read_json
 from limbeck.core.paths import MANIFEST
-from limbeck.recipe.training_fields import keeps_bfloat16_moments
+from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
 from limbeck.training.warn import Warn
 
 _TITLES = {"processes": "number of processes", "threads": "number of threads", "torch": "version of torch"}

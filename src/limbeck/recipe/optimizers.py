@@ -1,0 +1,121 @@
+"""The optimizer and the schedule of a stage, and a trial of them before the run begins."""
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+
+from limbeck.errors import RecipeError, shorten_error
+from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
+
+_ARGUMENTS = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
+"""Arguments that decide optimizer and schedule."""
+_HOOKED = ("galore", "apollo", "lomo", "adalomo", "layerwise")
+"""Beginnings of the names of optimizers that step inside of the backward pass, or know their layers by name."""
+_WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
+"""Schedules that take no `lr_scheduler_kwargs`."""
+_BY_LOSS = ("reduce_lr_on_plateau", "greedy")
+"""Schedules that follow the held-out loss."""
+_TRIAL_STEPS = 1_000
+
+
+def choose_optimizer(arguments: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
+    """Choose the optimizer: that of transformers, or with `moments=bfloat16` the one whose moments are so.
+
+    Args:
+        arguments: Of the training.
+        model: What is trained; only optimizers that are refused ask for it.
+
+    Returns:
+        Its class, and its options.
+    """
+    from transformers import Trainer
+
+    optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    if not keeps_bfloat16_moments(arguments.optim_args):
+        return optimizer_class, options
+    from limbeck.kernels.rounded_adamw import RoundedAdamW
+
+    options = {name: options[name] for name in ("lr", "betas", "eps")}
+    return RoundedAdamW, options | {"seed": arguments.seed}  # All processes have one seed.
+
+
+def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -> None:
+    """Refuse an optimizer or a schedule that cannot be made or used, by some steps of them for one number.
+
+    Args:
+        arguments: Of the training.
+        training: Those among them that the recipe gives.
+
+    Raises:
+        RecipeError: naming the argument.
+    """
+    if not training.keys() & _ARGUMENTS:
+        return  # A test makes the default ones; `Trainer` takes seconds to import.
+    optimizer_name = arguments.optim.value
+    if optimizer_name.startswith(_HOOKED) or "layerwise" in optimizer_name:
+        raise RecipeError(
+            f"training.optim '{optimizer_name}' hooks into the layers of one model; choose another, such as "
+            "adamw_torch."
+        )
+    schedule_name = arguments.lr_scheduler_type.value
+    if training.get("lr_scheduler_kwargs") and schedule_name in _WITHOUT_OPTIONS:
+        raise RecipeError(f"training.lr_scheduler_kwargs is not for '{schedule_name}': leave it out.")
+    _check_pairs(training.get("optim_args"))
+
+    try:
+        optimizer = _make_optimizer(arguments, takes_arguments=bool(training.get("optim_args")))
+    except (ImportError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        raise RecipeError(f"training.optim '{optimizer_name}' cannot be made: {shorten_error(error)}") from None
+    try:
+        _try_schedule(arguments, optimizer)
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise RecipeError(
+            f"training.lr_scheduler_type '{schedule_name}' cannot be made: {shorten_error(error)}; "
+            "give lr_scheduler_kwargs that it takes."
+        ) from None
+
+
+def _check_pairs(optim_args: object) -> None:
+    if optim_args is None or optim_args == "":
+        return
+    if not isinstance(optim_args, str) or any(pair.count("=") != 1 for pair in optim_args.split(",")):
+        raise RecipeError(
+            f"training.optim_args is {optim_args!r}: give NAME=VALUE, several separated by commas, or leave it out."
+        )
+
+
+def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> torch.optim.Optimizer:
+    """Make the optimizer of one number."""
+    optimizer_class, options = choose_optimizer(arguments)
+    if takes_arguments:
+        plain = copy.copy(arguments)
+        plain.optim_args = None
+        if choose_optimizer(plain) == (optimizer_class, options):
+            raise RecipeError(
+                f"training.optim_args is not for '{arguments.optim.value}', which takes none of them: leave it out."
+            )
+    optimizer: torch.optim.Optimizer = optimizer_class([torch.nn.Parameter(torch.zeros(1))], **options)
+    return optimizer
+
+
+def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer) -> None:
+    """Run a schedule to its end: some of its options are read behind the warm-up, or at the last step alone."""
+    from transformers import get_scheduler
+
+    schedule = get_scheduler(
+        arguments.lr_scheduler_type,
+        optimizer,
+        num_warmup_steps=1,
+        num_training_steps=_TRIAL_STEPS,
+        scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
+    )
+    losses = [1.0] if arguments.lr_scheduler_type.value in _BY_LOSS else []
+    for _ in range(_TRIAL_STEPS):
+        optimizer.step()
+        schedule.step(*losses)
+    if not all(math.isfinite(group["lr"]) for group in optimizer.param_groups):
+        raise ValueError("its learning rate is not a finite number")
