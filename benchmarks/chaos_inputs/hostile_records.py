@@ -22,9 +22,9 @@ from limbeck.core.escaping import TerminalConsole
 from limbeck.core.records import Run, RunEvaluation
 from limbeck.core.studies import Evaluation
 from limbeck.report.evaluation import evaluation_csv, evaluation_markdown, evaluation_table
-from limbeck.report.model_card import model_card
-from limbeck.report.page import write_report
 from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_table
+from limbeck.report.student_card import model_card
+from limbeck.report.writing import write_report
 
 _PAYLOADS = (
     "<svg/onload=alert(1)>", "<script>x</script>", "</td></tr></table>", "[x](javascript:alert(1))", "![x](http://e/p)",

@@ -11,9 +11,9 @@ import statistics
 from pathlib import Path
 
 from limbeck.core.blocks import Figure
-from limbeck.report import plots
-from limbeck.report.figures import plot_figure
-from limbeck.report.plot_drawing import svg_of
+from limbeck.report.figures import lines_figure
+from limbeck.report.pictures import svg_of
+from limbeck.report.plots import Lines, Point, Series
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
@@ -25,7 +25,7 @@ _NAMES = {
 }
 
 
-def points() -> dict[str, plots.Point]:
+def points() -> dict[str, Point]:
     """Each model's latency in milliseconds (batch 1, 128 tokens) and Spearman on SICK's test split, times 100."""
     rows = json.loads((RESULTS / "model.json").read_text(encoding="utf-8"))["rows"]
     latency = {row["shape"]: row["median_ms"] for row in rows if row["batch"] == 1}
@@ -37,16 +37,12 @@ def points() -> dict[str, plots.Point]:
 
 def figure() -> Figure:
     """Quality against latency of a teacher, its student, and what the student's shape is worth without distillation."""
-    (teacher, *students), names = points().values(), [*_NAMES.values()]
-    series = [
-        plots.Series("6 layers", [teacher], 0, "points", names=names[:1]),
-        plots.Series("3 layers", students, 1, "points", names=names[1:]),
-    ]
-    axes = (
-        plots.Axis("latency, ms (one text of 128 tokens, two CPU cores)", from_zero=True),
-        plots.Axis("SICK, Spearman × 100", room=0.2),
-    )
-    return plot_figure("Quality against latency", plots.Plot(series, *axes))
+    series = []
+    for name, point in points().items():
+        layers = "6 layers" if name == "teacher" else "3 layers"
+        series.append(Series(f"{_NAMES[name]} ({layers})", [point], "points"))
+    x = "latency, ms (one text of 128 tokens, two CPU cores)"
+    return lines_figure("Quality against latency", Lines(series, x, "SICK, Spearman × 100", x_from_zero=True))
 
 
 def embedding_figure() -> Figure:
@@ -69,32 +65,21 @@ def embedding_figure() -> Figure:
         maker, variant = re.fullmatch("([^:,]+)[:,]? ?(.*)", row["tool"]).groups()
         name = f"{row['shape']}, {variant}" if variant else row["shape"]
         scores.setdefault(maker, {}).setdefault(name, []).append(row["symmetric"]["mrr_at_10"])
-    series = [
-        plots.Series(
-            "all-MiniLM-L6-v2, the teacher" if maker == "teacher" else maker,
-            [(statistics.median(cost[name.split(",")[0]]), statistics.fmean(found)) for name, found in named.items()],
-            style,
-            "points",
-            names=[*named],
-        )
-        for style, (maker, named) in enumerate(scores.items())
-    ]
-    axes = (
-        plots.Axis("latency, ms a sentence in batches of 32 on two CPU cores", from_zero=True, room=0.1),
-        plots.Axis("SQuAD, MRR@10", room=0.1),
-    )
-    return plot_figure("Retrieval against latency", plots.Plot(series, *axes))
+
+    series = []
+    for maker, values_by_name in scores.items():
+        label = "all-MiniLM-L6-v2, the teacher" if maker == "teacher" else maker
+        places = []
+        for name, values in values_by_name.items():
+            places.append((statistics.median(cost[name.split(",")[0]]), statistics.fmean(values)))
+        series.append(Series(label, places, "points", names=list(values_by_name)))
+    x = "latency, ms a sentence in batches of 32 on two CPU cores"
+    return lines_figure("Retrieval against latency", Lines(series, x, "SQuAD, MRR@10", x_from_zero=True))
 
 
 def svg(figure: Figure) -> str:
-    """The figure as a file that follows its reader's theme, light or dark."""
-    shown, at_large = svg_of(figure), 1.3
-    light, dark = ("".join(f"--{ink}:{colour};" for ink, colour in theme.items() if f"(--{ink})" in shown)
-                   for theme in plots.THEMES.values())  # fmt: skip
-    style = f"svg{{{light}}}@media(prefers-color-scheme:dark){{svg{{{dark}}}}}"
-    width, height = (round(at_large * int(side)) for side in re.findall(r'viewBox="0 0 (\d+) (\d+)"', shown)[0])
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
-    return shown.replace("<svg", head, 1).replace(">\n", f">\n<style>{style}</style>\n", 1) + "\n"
+    """The figure as a file with a white background, which is read on light and dark pages."""
+    return svg_of(figure, transparent=False).decode()
 
 
 if __name__ == "__main__":

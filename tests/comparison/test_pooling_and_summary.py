@@ -8,8 +8,8 @@ from limbeck.comparison.summary import pool_scores, summarise_comparison
 from limbeck.core import studies
 from limbeck.core.studies import Column, Comparison, ComparisonCell, Costs, Evaluation, Figure
 from limbeck.report.comparison import baseline_lines, methods_markdown
-from limbeck.report.findings import ComparisonFound
-from limbeck.report.verdicts import verdict
+from limbeck.report.comparison_sections import comparison_facts
+from limbeck.report.subjects import ComparisonFolder
 
 TEACHER = studies.ComparedTeacher(
     name="teacher", title="The teacher", shape="bert 12x768, 12 heads, FFN 3072", held_out={"agreement": 1.0}
@@ -121,8 +121,8 @@ def test_with_one_seed_the_baseline_is_placed_and_nothing_ranked(trained, place)
     assert list(baseline_lines(summary, summary.main)) == [said]
     sizes = {"plan": {"budget": {"tokens": 9}, "seeds": [1]}, "corpus": {"tokens": 9}}
     record = Comparison.read({**sizes, "summary": summary.to_dict()})
-    found = ComparisonFound(folder=Path(), title="c", record=record, runs=())
-    assert said in verdict(found) and said in methods_markdown(record.to_dict())
+    comparison = ComparisonFolder(folder=Path(), title="c", record=record, runs=())
+    assert said in list(comparison_facts(comparison)) and said in methods_markdown(record.to_dict())
     assert [row.rank for row in rows_of(summary)] == [None] * len(scores)
 
 

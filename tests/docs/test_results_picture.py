@@ -1,11 +1,11 @@
-"""The picture of the first page shows the rows of the committed files, in both themes and in words."""
+"""The picture of the first page shows the rows of the committed files, and says them in words."""
 
 import json
 import re
 
 import pytest
 
-from limbeck.report.plots import THEMES, show
+from limbeck.report.figures import show_number
 from tests.docs.pages import ROOT, Page, script
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -32,11 +32,9 @@ def test_the_text_says_the_points(picture, page, target):
 @pytest.mark.parametrize("name", ["results", "embedding"])
 def test_the_file_is_of_todays_rows(picture, name):
     saved = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
-    words = re.compile("<(title|desc|text)[^>]*>([^<]+)<")
+    words = re.compile("<text[^>]*>([^<]+)<")
     made = picture.svg(figure_of(picture, name))
     assert words.findall(saved) == words.findall(made), "run: python docs/pictures/results.py"
-    for theme in THEMES.values():
-        assert f"--ink:{theme['ink']}" in saved
 
 
 def test_students_of_embedding_models_are_rows(picture):
@@ -52,9 +50,9 @@ def test_students_of_embedding_models_are_rows(picture):
 def test_points_are_rows_of_the_files(picture):
     models = json.loads((RESULTS / "evaluation.json").read_text(encoding="utf-8"))["summary"]["models"]
     assert len(picture.points()) == len(models) == 4
-    saved = (PICTURES / "results.svg").read_text(encoding="utf-8")
+    description = picture.figure().description
     for model in models:
-        assert f", {show(model['columns']['sick_cosine']['metrics']['spearman']['mean'])}</title>" in saved
+        assert show_number(model["columns"]["sick_cosine"]["metrics"]["spearman"]["mean"]) in description
     rows = json.loads((RESULTS / "model.json").read_text(encoding="utf-8"))["rows"]
     latencies = {row["model"]: row["median_ms"] for row in rows if row["batch"] == 1}
     assert {x for x, _ in picture.points().values()} == {latencies["6x384"], latencies["3x384"]}

@@ -8,7 +8,7 @@ from limbeck.export import onnx as onnx_files
 from limbeck.export.batches import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.onnx import needs_reduced_range
-from limbeck.report.card_parts import busy_line, export_lines, latency_markdown, speed_of, speed_words
+from limbeck.report.export_text import busy_line, export_lines, latency_markdown, speed_of
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
 
@@ -72,9 +72,9 @@ def test_decisions_of_a_classifier_are_compared_and_reduced_weights_have_7_bits(
 
 @pytest.mark.parametrize(("speedup", "words"), [(2.0, "2.00x faster"), (0.5, "2.00x slower"), (0.98, "as fast")])
 def test_slower_is_called_slower(int8, speedup, words):
-    assert speed_words(speedup) == words
     steady = {"float32_ms": 10 * speedup, "int8_ms": 10.0, "rounds": 9, "speedup": speedup}
     rows = [{**row, **steady} for row in int8.record["int8"]["latency"]]
+    assert speed_of(Int8Latency.read(rows[0])) == words
     lines = export_lines({**int8.record, "int8": {**int8.record["int8"], "latency": rows}})
     assert any("slower than float32 here, in texts x tokens: 1 x 16 (2.00x slower)" in line for line in lines) == (
         speedup == 0.5

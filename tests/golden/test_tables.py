@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 import limbeck
+from limbeck.core.blocks import console
 from limbeck.inspection import AttentionDivergence, Contribution, LayerSimilarity, PhraseClustering
-from limbeck.report import card_parts, comparison, evaluation, inspection, quality, search, write_model_card
+from limbeck.report import comparison, evaluation, export_text, inspection, quality, search, write_model_card
 from tests.golden.committed import FOLDERS, read
 from tests.golden.snapshot import check
 
@@ -47,17 +48,20 @@ def of_inspections(attention):
     }
     results["divergence"] = attention["result"]["divergence"]
     tables = {
-        "phrases": (PhraseClustering, inspection.phrase_table),
-        "divergence": (AttentionDivergence, inspection.divergence_table),
-        "similarity": (LayerSimilarity, inspection.similarity_table),
-        "contribution": (list[Contribution], inspection.contribution_table),
+        "phrases": (PhraseClustering, inspection.phrase_blocks),
+        "divergence": (AttentionDivergence, inspection.divergence_blocks),
+        "similarity": (LayerSimilarity, inspection.similarity_blocks),
+        "contribution": (list[Contribution], inspection.contribution_blocks),
     }
-    return {name: table(TypeAdapter(kind).validate_python(results[name])) for name, (kind, table) in tables.items()}, {}
+    shown = {}
+    for name, (cls, blocks_of) in tables.items():
+        shown[name] = console(*blocks_of(TypeAdapter(cls).validate_python(results[name])))
+    return shown, {}
 
 
 def of_an_export(record):
-    said = "\n".join((card_parts.export_title(record), *card_parts.export_lines(record)))
-    return {"latencies": card_parts.latency_table(record)}, {"lines.txt": f"{said}\n"}
+    said = "\n".join((export_text.export_title(record), *export_text.export_lines(record)))
+    return {"latencies": export_text.latency_table(record)}, {"lines.txt": f"{said}\n"}
 
 
 #: What makes tables and files of a record, its file, and the folders that have one.

@@ -19,15 +19,16 @@ RECORDS = ("comparison.json", "search.json", "run.json", "attention.json")
 @pytest.fixture(scope="session")
 def rendered():
     """The HTML of a page on committed folders, made once."""
-    from limbeck.report import page
     from limbeck.report.collect import collect
+    from limbeck.report.page import build_page
+    from limbeck.report.rendering import render_html
     from tests.golden.committed import FOLDERS
 
     made: dict[tuple[str, ...], str] = {}
 
     def render(*names: str) -> str:
         if names not in made:
-            made[names] = page.render_html(page.build_page(collect([FOLDERS[name] for name in names])))
+            made[names] = render_html(build_page(collect([FOLDERS[name] for name in names])))
         return made[names]
 
     return render
@@ -69,13 +70,14 @@ def copied(tmp_path, change):
 @pytest.fixture
 def page_of():
     """The page of folders; its HTML is read strictly on the way."""
-    from limbeck.report import page
     from limbeck.report.collect import collect
+    from limbeck.report.page import build_page
+    from limbeck.report.rendering import render_html
 
     def build(*folders: Path, render: bool = True):
-        built = page.build_page(collect(folders))
+        built = build_page(collect(folders))
         if render:
-            Document(page.render_html(built))
+            Document(render_html(built))
         return built
 
     return build

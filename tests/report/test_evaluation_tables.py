@@ -14,16 +14,16 @@ from limbeck.evaluation.grid_summary import choose_all, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape
-from limbeck.report import fine_tuned_card, quality
+from limbeck.report import fine_tuned_card
+from limbeck.report.costs import cost_tables
 from limbeck.report.evaluation import (
     chosen_lines,
-    cost_tables,
     evaluation_markdown,
     evaluation_table,
     metrics_table,
     scores_table,
 )
-from limbeck.report.quality import metric_name
+from limbeck.report.names import at_start, metric_name
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
 TASKS_OF_TABLE = ("squad2", "mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola")
@@ -185,4 +185,4 @@ def test_tables_and_cards_say_what_thresholds_are(kind, threshold, told, printed
 
 def test_entities_are_named_as_the_other_metrics():
     assert [metric_name(name) for name in ("f1_entity", "f1_answer", "accuracy")] == ["entity F1", "F1", "accuracy"]
-    assert [quality.at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]
+    assert [at_start(name) for name in ("", " ", "entity F1", "nDCG@10")] == ["", " ", "Entity F1", "nDCG@10"]

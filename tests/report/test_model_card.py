@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,15 +24,15 @@ from limbeck.models.heads import HEADS
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
-from limbeck.report import card_parts, write_model_card
+from limbeck.report import export_card, student_card, write_model_card
 from limbeck.report import model_card as text_of_card
-from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
+from limbeck.report.card import onnx_usage, short_name, web_address
+from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.layer_links import describe_layers
 from tests.golden.committed import read
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
 
-cards = import_module("limbeck.report.model_card")  # The package has a function of the module's name.
 KNOWN = yaml.safe_load(Path(__file__).with_name("cards.yaml").read_text(encoding="utf-8"))
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
 HOSTILE += " <svg onload=x> [y](javascript:y)\u202e"
@@ -223,7 +222,7 @@ def test_hostile_strings_change_nothing_but_themselves(tmp_path: Path):
     card, text = card_of(values, tmp_path)
     assert card.data.base_model is None and card.data.datasets is None
     assert card.data.language == one_line(HOSTILE)
-    assert list(front_of(text)) == ["language", "library_name", "pipeline_tag", "tags", "metrics", "model-index"]
+    assert sorted(front_of(text)) == ["language", "library_name", "metrics", "model-index", "pipeline_tag", "tags"]
     assert "49" not in card.text and "\x1b" not in text and "\x00" not in text
     markdown = MarkdownIt("commonmark").enable("table")
 
@@ -256,11 +255,11 @@ def test_markdown_filters():
 def test_facts_of_records():
     assert {name: short_name(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
     for stage, rows in KNOWN["layer_rows"]:
-        assert list(map(list, cards.layer_rows(Stage.read(stage)))) == rows
+        assert list(map(list, student_card.layer_rows(Stage.read(stage)))) == rows
     for record, line in KNOWN["budgets"]:
-        assert cards.budget(Run.read(record)) == line
+        assert student_card.budget(Run.read(record)) == line
     for teacher, name in KNOWN["hub_names"]:
-        assert cards.Card(Run.read({"teacher": teacher}), Path()).hub_name == name, teacher
+        assert student_card.StudentCard(Run.read({"teacher": teacher}), Path()).hub_name == name, teacher
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
@@ -296,20 +295,20 @@ def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path,
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
     (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record(name=given)))
-    (path,) = cards.write_run_cards(run_record(name=given), tmp_path / "mine")
+    (path,) = student_card.write_run_cards(run_record(name=given), tmp_path / "mine")
     card = ModelCard.load(path)
     assert card.text.strip().startswith(f"# {shown}\n")
-    assert card.data.model_name == shown == cards.find_record(student).name
+    assert card.data.model_name == shown == student_card.find_record(student).name
 
 
 def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: Path):
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
-    assert cards.run_problem(str(student)) is None, "no run"
+    assert export_card.run_problem(str(student)) is None, "no run"
     (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record()))
-    assert cards.run_problem(str(student)) is None
+    assert export_card.run_problem(str(student)) is None
     (tmp_path / "mine" / "run.json").write_text('{"name": "mi')
-    problem = cards.run_problem(str(student))
+    problem = export_card.run_problem(str(student))
     assert problem is not None and "run.json' is damaged" in problem and "\n" not in problem
 
 
@@ -380,7 +379,7 @@ def test_a_run_says_which_layers_it_maps():
         {"student": [1], "teacher": [2, 3], "terms": ["a"]},
         {"student": [2], "teacher": [6], "terms": ["b", "c"]},
     ]
-    assert cards.layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
+    assert student_card.layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
 
 
 def student_with(folder: Path, head):
@@ -417,7 +416,9 @@ def test_the_code_of_a_student_runs(tmp_path: Path, head, capsys):
 @pytest.mark.parametrize("head", [None, "sentence", "token_classification", *HEADS])
 def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
     student = str(student_with(tmp_path, head))
-    done = export_model(ExportRequest(student, "onnx", output=tmp_path / "out"), finish=cards.card_writer(student))
+    done = export_model(
+        ExportRequest(student, "onnx", output=tmp_path / "out"), finish=export_card.card_writer(student)
+    )
     (printed,) = run_snippets((done.folder / "README.md").read_text(), done.folder, capsys)
     assert printed
 
@@ -428,7 +429,7 @@ def test_the_code_of_a_graph_reads_prompts(tmp_path: Path):
     prompts = {"prompts": {"document": "", "query": "layers: ", "own": "the model: "}, "default_prompt_name": "own"}
     (student / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
-    card = (export_model(request, finish=cards.card_writer(str(student))).folder / "README.md").read_text()
+    card = (export_model(request, finish=export_card.card_writer(str(student))).folder / "README.md").read_text()
     (code,), found = re.findall(r"```python\n(.*?)```", card, re.DOTALL), {}
     exec(code.replace("path/to/student", str(tmp_path / "out")), found)
     wanted = library.SentenceTransformer(str(student), device="cpu").encode(["A first sentence.", "A second one."])
@@ -443,7 +444,7 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     student = sentence_student(tmp_path)
     (student / "README.md").write_text("---\nlicense: mit\ntags: [mine]\n---\n# My model\n\nIt is mine.\n")
     request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
-    done = export_model(request, finish=cards.card_writer(str(student)))
+    done = export_model(request, finish=export_card.card_writer(str(student)))
     card = ModelCard.load(done.folder / "README.md")
     assert (card.data.license, card.data.tags) == ("mit", ["mine", "onnx"])
     assert card.text.index("It is mine.") < card.text.index("## This export")
@@ -452,10 +453,10 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     front = yaml.safe_dump({"license": "mit", "metrics": ["accuracy"], "model-index": index})
     (student / "README.md").write_text(f"---\n{front}---\n# My model\n")
     for dtype, told in (("float32", True), ("int8", False), ("float16", False)):
-        data = front_of(cards.card_without_run(str(student), {**done.record, "dtype": dtype}))
+        data = front_of(export_card.card_without_run(str(student), {**done.record, "dtype": dtype}))
         assert data["license"] == "mit" and ("model-index" in data) == told == ("metrics" in data)
     of_hub = {**done.record, "dtype": "int8", "format": "onnx-int8", "source": "owner/name"}
-    front = front_of(cards.card_without_run("owner/name", of_hub))
+    front = front_of(export_card.card_without_run("owner/name", of_hub))
     assert (front["base_model"], front["base_model_relation"]) == ("owner/name", "quantized")
     assert front["tags"] == ["onnx", "int8"]
 
@@ -468,14 +469,17 @@ def test_assistants_have_separate_cards(tmp_path: Path):
     teacher = {"teacher": "some-org/another-teacher", "teacher_facts": {"hub_id": "some-org/another-teacher"}}
     values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, **teacher}
     (tmp_path / "run.json").write_text(json.dumps(values))
-    assert cards.write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
+    assert student_card.write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
     card = ModelCard.load(own / "README.md")
     assert card.data.base_model == "some-org/another-teacher" and card.data.eval_results is None
     assert card.text.strip().startswith("# quickstart, assistant")
     assert all(part in card.text for part in ("6x384", "minilmv2", "Its quality was not measured"))
     assert "sentence\\_embedding" not in card.text, "a stage of the other student"
-    assert cards.find_record(own).name == "quickstart, assistant" and cards.find_record(student).name == "quickstart"
-    assert cards.find_record(tmp_path) is None
+    assert (
+        student_card.find_record(own).name == "quickstart, assistant"
+        and student_card.find_record(student).name == "quickstart"
+    )
+    assert student_card.find_record(tmp_path) is None
 
 
 # The teacher: its name on the Hub, licence and language, as the run recorded them.
@@ -484,7 +488,7 @@ def test_assistants_have_separate_cards(tmp_path: Path):
 def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path: Path):
     teacher = make_teacher(tmp_path, "bert", layers=1)
     values = {"teacher": {"name_or_path": str(teacher)}}
-    assert cards.inherited_fields(Run.read(values)) == {}
+    assert student_card.inherited_fields(Run.read(values)) == {}
     for card, more, expected in (
         (TEACHER_CARD.format("[en]"), {}, {**LICENCE, "language": "en"}),
         (TEACHER_CARD.format("[en, de]"), {}, LICENCE),  # The student may have seen one of them only.
@@ -492,17 +496,17 @@ def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path:
         ("---\n: [\n---\n", {}, {}),
     ):
         (teacher / "README.md").write_text(card)
-        assert cards.inherited_fields(Run.read(values | more)) == expected
+        assert student_card.inherited_fields(Run.read(values | more)) == expected
     assert front_of(text_of_card(run_record(license="mit"), tmp_path))["license"] == "mit"
 
 
 def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkeypatch):
     given = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "package:x", "name": "org/name"}}}
-    assert cards.Card(Run.read(given), Path()).hub_name == "org/name"
+    assert student_card.StudentCard(Run.read(given), Path()).hub_name == "org/name"
     unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
-    assert cards.Card(Run.read(unnamed), Path()).hub_name is None, "it may have been a folder"
-    monkeypatch.setattr(cards, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
-    assert cards.Card(Run.read(unnamed), Path()).hub_name == "org/name"
+    assert student_card.StudentCard(Run.read(unnamed), Path()).hub_name is None, "it may have been a folder"
+    monkeypatch.setattr(student_card, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
+    assert student_card.StudentCard(Run.read(unnamed), Path()).hub_name == "org/name"
 
 
 def test_facts_of_a_teacher_are_recorded_where_it_is_loaded(tmp_path: Path, monkeypatch):
@@ -535,11 +539,11 @@ def test_the_quickstarts_card_has_base_model_licence_and_language(tmp_path: Path
 
 def test_a_kind_of_head_is_used_by_what_is_known_of_it():
     """Templates name no kinds, so that a new one has code of its own by its row alone."""
-    for template in Path(card_parts.__file__).with_name("templates").glob("*.j2"):
+    for template in Path(student_card.__file__).with_name("templates").glob("*.j2"):
         text = template.read_text(encoding="utf-8")
         assert [name for name in KIND_NAMES if f'"{name}"' in text] == [], template.name
     for name in KIND_NAMES:
-        code = card_parts.onnx_usage(Export(head=name, file="model.onnx"))
+        code = onnx_usage(Export(head=name, file="model.onnx"))
         ast.parse(code)
         read = {
             "value": "logits.item()", "relevance": "logits.item()", "class": "logits.argmax(-1)[0]",

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from PIL import Image
 
-from limbeck.report.page import write_report
+from limbeck.report.writing import write_report
 from tests.golden.committed import FOLDERS
 
 KINDS = (

@@ -13,11 +13,13 @@ import yaml
 from limbeck.core.blocks import Table
 from limbeck.core.records import PlannedStage, Stage
 from limbeck.errors import OutputError
-from limbeck.report import plot_drawing
+from limbeck.report import rendering
 from limbeck.report.collect import collect
-from limbeck.report.figures import course_figures
-from limbeck.report.findings import Curve, StageFound, StageLog
-from limbeck.report.page import build_page, render_html, render_markdown
+from limbeck.report.curves import course_figures
+from limbeck.report.logs import Curve, StageLog
+from limbeck.report.page import build_page
+from limbeck.report.rendering import render_html, render_markdown
+from limbeck.report.subjects import StageFolder
 from tests.golden.committed import FOLDERS
 
 CHANGES = yaml.safe_load(Path(__file__).with_name("changes.yaml").read_text(encoding="utf-8"))
@@ -79,12 +81,13 @@ RECORDS = {
 @pytest.mark.parametrize("rounds", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds, monkeypatch):
     """Every round spoils and draws a folder of every kind; equal figures are drawn once."""
-    random, draw, drawn = Random(rounds), plot_drawing.svg_of, {}
+    random, draw, drawn = Random(rounds), rendering.picture_address, {}
 
     def draw_once(figure):
         return drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure))
 
-    monkeypatch.setattr(plot_drawing, "svg_of", draw_once)
+    monkeypatch.setattr(rendering, "picture_address", draw_once)
+    rendering._template.cache_clear()
     places = [copied(kind, kind) / name for kind, name in RECORDS.items()]
     wholes = [json.loads(place.read_text()) for place in places]
     for _ in range(rounds):
@@ -153,7 +156,7 @@ def run_with(label, method, losses):
     """A run of one stage that logged these losses."""
     points = tuple((float(step), loss) for step, loss in enumerate(losses, start=1))
     log = StageLog("log.jsonl", {"loss": Curve(points, (), len(points))} if points else {}, lines=len(points))
-    return label, SimpleNamespace(stages=(StageFound("stage", Stage(method=method), PlannedStage(), log),))
+    return label, SimpleNamespace(stages=(StageFolder("stage", Stage(method=method), PlannedStage(), log),))
 
 
 def test_losses_of_different_methods_are_shares_of_their_start():

@@ -11,9 +11,9 @@ import pytest
 from limbeck.core import studies
 from limbeck.core.blocks import Facts, Table
 from limbeck.report.collect import collect
-from limbeck.report.page import build_page, render_html
-from limbeck.report.search import write_search
-from limbeck.report.search_kinds import KINDS
+from limbeck.report.page import build_page
+from limbeck.report.rendering import render_html
+from limbeck.report.search import VIEWS, write_search
 from limbeck.search.architecture import search_architecture
 from limbeck.search.shape_space import ShapeLimits, ShapePoint
 from limbeck.search.workers import machine
@@ -46,7 +46,7 @@ def architecture(tmp_path_factory):
 def test_the_loss_as_printed_and_the_controller_are_said(architecture):
     values = json.loads((architecture / "search.json").read_text())
     as_usual, as_printed = (
-        " ".join(KINDS["architecture"].notes(studies.Search.read(values | changes)))
+        " ".join(VIEWS["architecture"].notes(studies.Search.read(values | changes)))
         for changes in ({}, {"loss": {"kind": "hidden_states", "untrained": 0.5}, "sampler": "kd_nas", "episode": 20})
     )
     assert "divided by that of an untrained student (1.0000)" in as_usual and "kd_nas" not in as_usual
@@ -60,7 +60,7 @@ def test_generations_that_bred_nothing_new_name_the_way_out():
 
     def said(generations, size):
         values = {"generations": generations, "space": {"size": size}, "cost": {"evaluations": 4}}
-        found = KINDS["mapping"].notes(studies.Search.read({"kind": "mapping"} | values))
+        found = VIEWS["mapping"].notes(studies.Search.read({"kind": "mapping"} | values))
         return [line for line in found if "--parents best" in line]
 
     assert said(rows, 51) == ["Generations 2, 3 produced no new mapping; `--parents best` always does."]

@@ -10,10 +10,12 @@ import yaml
 
 from limbeck.core.records import PlannedStage, Stage
 from limbeck.models.streams import StreamKey
-from limbeck.report.figures import describe_streams, find_links, loss_blocks
-from limbeck.report.findings import MOST_POINTS, RATE, Curve, StageFound, read_stage_log, thin
-from limbeck.report.plot_drawing import svg_of
-from limbeck.report.run import stage_facts
+from limbeck.report.curves import loss_blocks
+from limbeck.report.layers import composed_links, describe_streams
+from limbeck.report.logs import MOST_POINTS, RATE, Curve, read_stage_log, thin
+from limbeck.report.pictures import svg_of
+from limbeck.report.run import stage_cells
+from limbeck.report.subjects import StageFolder
 
 LAYERS, LOGS = (
     yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("layers.yaml", "logs.yaml")
@@ -28,7 +30,7 @@ def write_log(folder, entries, more=""):
 
 def blocks_of(log, **record):
     """The blocks of a stage with this log; one without a record is not finished."""
-    return list(loss_blocks(StageFound("s", Stage(**record), PlannedStage(), log), "S"))
+    return list(loss_blocks(StageFolder("s", Stage(**record), PlannedStage(), log), "S"))
 
 
 def lines_of(blocks):
@@ -102,10 +104,10 @@ def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
     (tmp_path / "checkpoint-1000").mkdir()
     history = {"log_history": [{"step": 1000, "loss": 9.0}]}
     (tmp_path / "checkpoint-1000" / "trainer_state.json").write_text(json.dumps(history))
-    found = StageFound("s", Stage(), PlannedStage(), write_log(tmp_path, entries))
+    found = StageFolder("s", Stage(), PlannedStage(), write_log(tmp_path, entries))
     said = lines_of(blocks_of(found.log))
     assert said == ["S is not finished: its curves are from log.jsonl, up to step 2,000."]
-    assert tuple(map(str, stage_facts(found)[:5])) == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
+    assert tuple(map(str, stage_cells(found)[:5])) == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
     (tmp_path / "log.jsonl").write_text("")
     assert read_stage_log(tmp_path).source == "checkpoint-1000/trainer_state.json"
 
@@ -136,8 +138,8 @@ def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
 @pytest.mark.parametrize("case", LAYERS, ids=[str(case["method"]) for case in LAYERS])
 def test_the_layers_that_a_method_joins(case):
     shapes = {"student": "bert 4x312, 12 heads, FFN 1200", "teacher": "bert 12x768, 12 heads, FFN 3072"}
-    links = find_links(**(shapes | {name: value for name, value in case.items() if name != "pairs"}))
-    assert (links and {kind.label: sorted(map(list, kind.pairs)) for kind in links.drawing.kinds}) == case["pairs"]
+    links = composed_links(**(shapes | {name: value for name, value in case.items() if name != "pairs"}))
+    assert (links and {group.label: sorted(map(list, group.pairs)) for group in links.drawing.groups}) == case["pairs"]
 
 
 def test_streams_are_named_by_kind_and_layers():

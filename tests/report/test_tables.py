@@ -11,8 +11,8 @@ from limbeck.core.records import CorpusText
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_tables
 from limbeck.report.comparison import methods_markdown
+from limbeck.report.provenance import rows_by_role_and_unit
 from limbeck.report.quality import format_count
-from limbeck.report.run import kinds_of_rows
 from limbeck.report.search import search_files, write_search
 from tests.golden.committed import read
 
@@ -36,7 +36,7 @@ def test_counts_read_well():
 
 def test_a_record_of_no_rows_has_shares_of_nothing():
     text = CorpusText.read({"views": [{"stage": "a", "pieces": {"sentence": 0}}]})
-    assert [str(table.rows[0][1]) for table in kinds_of_rows(text)] == ["0.00%"]
+    assert [str(table.rows[0][1]) for table in rows_by_role_and_unit(text)] == ["0.00%"]
 
 
 def test_a_larger_or_slower_student_is_called_so(values):

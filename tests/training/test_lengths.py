@@ -15,7 +15,7 @@ from limbeck.corpus import Lane, LengthSchedule
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run, summarise
-from limbeck.report.run import provenance_blocks
+from limbeck.report.provenance import run_provenance
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Proxy
@@ -92,7 +92,7 @@ def test_a_run_that_is_stopped_beside_the_change_ends_alike(runs, step, tmp_path
 
 def test_the_report_has_the_shares_of_each_length_and_what_was_drawn_once(runs):
     folder = Path(runs[0]["output"])
-    blocks = provenance_blocks(load(Run, folder), folder)
+    blocks = run_provenance(load(Run, folder), folder)
     [table] = [block for block in blocks if isinstance(block, Table) and block.caption.startswith("Sources of")]
     assert table.headings == ("Source", "Share at 12 tokens", "Share at 32 tokens", "Rows drawn")
     drawn = record_of(runs[0])["stages"][0]["drawn"]["rows"]

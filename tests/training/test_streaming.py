@@ -15,7 +15,7 @@ from limbeck.core.records import Run, load
 from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.models.tokenizers import load_tokenizer
-from limbeck.report.run import provenance_blocks
+from limbeck.report.provenance import run_provenance
 from limbeck.training.rows import training_rows
 from limbeck.training.stream_loader import StreamLoader
 from limbeck.training.trainer import DistillationTrainer
@@ -93,7 +93,7 @@ def test_the_record_of_a_stream(streamed_recipe):
     for name, share in drawn["shares"].items():
         assert abs(share - view["shares"][name]) < 0.15
     assert record["stages"][0]["held_out"]
-    tables = [block for block in provenance_blocks(load(Run, folder), folder) if isinstance(block, Table)]
+    tables = [block for block in run_provenance(load(Run, folder), folder) if isinstance(block, Table)]
     assert tables[-1].caption.startswith("Sources of minilmv2, mixed by size^0.3, in bytes of text")
     assert [(row[0], row[2].value) for row in tables[-1].rows] == list(drawn["rows"].items())
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from limbeck.api.given import refuse_unknown
 from limbeck.api.objects import Objects, callbacks_of, method_of, note_of_callbacks, training_of
 from limbeck.api.showing import ModelResult, chosen_console
-from limbeck.core.blocks import Block, Notes
+from limbeck.core.blocks import Block
 from limbeck.core.paths import RECIPE
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank
 from limbeck.errors import RecipeError
@@ -58,11 +58,10 @@ class RunResult(ModelResult):
         return f"Student: {self.student}"
 
     def _blocks(self) -> Iterator[Block]:
-        from limbeck.report.quality import comparison_notes, quality_table
+        from limbeck.report.quality import evaluation_blocks
 
         if self.metrics:
-            yield quality_table(self.metrics)
-            yield Notes(tuple(comparison_notes(self.metrics)))
+            yield from evaluation_blocks(self.metrics)
 
     def _csv(self) -> str:
         from limbeck.report.quality import comparison_csv
@@ -157,8 +156,8 @@ def distill(
 
 def write_cards_of_run(distilled: DistilledStudent) -> None:
     """Write a run's cards, and the tables of what was measured, into its folder."""
-    from limbeck.report.model_card import write_run_cards
     from limbeck.report.quality import write_tables
+    from limbeck.report.student_card import write_run_cards
 
     if distilled.metrics:
         write_tables(distilled.metrics, distilled.folder)

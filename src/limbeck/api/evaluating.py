@@ -47,11 +47,9 @@ class EvaluationResult(Result):
         return self.files[0].parent
 
     def _blocks(self) -> Iterator[Block]:
-        from limbeck.report.evaluation import cost_tables
+        from limbeck.report.evaluation import evaluation_blocks
 
-        yield from _score_tables(self.summary)
-        if self.costs is not None:
-            yield from cost_tables(studies.Costs.read(self.costs))
+        yield from evaluation_blocks(self.summary, self.costs)
 
     def _csv(self) -> str:
         from limbeck.report.evaluation import evaluation_csv
@@ -306,11 +304,9 @@ class ComparisonResult(Result):
         return self.files[0].parent
 
     def _blocks(self) -> Iterator[Block]:
-        from limbeck.report.comparison import comparison_tables
+        from limbeck.report.comparison import comparison_blocks
 
-        summary = studies.Comparison.read(self.record).summary
-        yield from comparison_tables(summary)
-        yield Notes(tuple(summary.notes))
+        yield from comparison_blocks(self.record)
 
     def _csv(self) -> str:
         from limbeck.report.comparison import methods_csv

@@ -11,13 +11,13 @@ from rich.console import Console
 from limbeck.api.given import refuse_unknown
 from limbeck.api.objects import Objects, listed
 from limbeck.api.showing import Pushed, Result, chosen_console, write_page
-from limbeck.core.blocks import Block, Facts, Notes, Paragraph
+from limbeck.core.blocks import Block
 from limbeck.core.progress import ProgressBar, line_by_line, print_plain
 from limbeck.errors import RecipeError
 from limbeck.export.request import ExportRequest
 
 if TYPE_CHECKING:
-    from limbeck.report.page import WrittenReport
+    from limbeck.report.writing import WrittenReport
 
 MOST_TEXTS = 1000
 """Of a file of texts to compare on."""
@@ -40,11 +40,9 @@ class ExportResult(Pushed):
     pushed: str | None = None
 
     def _blocks(self) -> Iterator[Block]:
-        from limbeck.report.card_parts import export_lines, export_title
+        from limbeck.report.export_text import export_blocks
 
-        yield Paragraph(f"{self.record['source']} as {export_title(self.record)}")
-        yield Notes(tuple(export_lines(self.record)))
-        yield Facts((("Folder", str(self.folder)),))
+        yield from export_blocks(self.record, str(self.folder))
 
     def _csv(self) -> str:
         return "file,bytes\n" + "".join(f"{name},{size}\n" for name, size in self.files.items())
@@ -129,7 +127,7 @@ def export(
     request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.export.exporting import export_model
-    from limbeck.report.model_card import card_writer, run_problem
+    from limbeck.report.export_card import card_writer, run_problem
 
     if problem := run_problem(name):
         print_plain(console, problem, "yellow")

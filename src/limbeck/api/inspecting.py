@@ -17,7 +17,7 @@ from limbeck.core.lists import parse_list, whole_number
 from limbeck.core.progress import ProgressBar, Report, part_of
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.families import shape_of
-from limbeck.report.plots import check_output
+from limbeck.report.output_files import check_output
 
 if TYPE_CHECKING:
     from limbeck.inspection import Subject
@@ -46,9 +46,9 @@ class InspectionResult(Shown):
         page.print(self.table, highlight=False, markup=False)
 
     def _figure(self) -> Figure | None:
-        from limbeck.report import inspection as pages
+        from limbeck.report.inspection_figures import inspection_pictures
 
-        return next(iter(pages.inspection_pictures(self.kind, self.found).values()), None)
+        return next(iter(inspection_pictures(self.kind, self.found).values()), None)
 
     def _csv(self) -> str:
         figure = self._figure()
@@ -119,7 +119,8 @@ def inspect(
     check_models(*names)
     # Torch is imported from here on, which takes seconds.
     from limbeck.core.records import plain
-    from limbeck.report import inspection as pages
+    from limbeck.report.inspection import inspection_table, write_inspection
+    from limbeck.report.inspection_figures import inspection_pictures
 
     chosen = choose_device(device)
     with ProgressBar(chosen_console(console)) as bar:
@@ -128,8 +129,8 @@ def inspect(
     values, written = plain(found), []
     if place is not None:
         data = {"inspection": kind, "result": values}
-        written = pages.write_inspection(place, kind, data, pages.inspection_pictures(kind, values))
-    return InspectionResult(kind, values, tuple(written), pages.inspection_table(kind, found))
+        written = write_inspection(place, kind, data, inspection_pictures(kind, values))
+    return InspectionResult(kind, values, tuple(written), inspection_table(kind, found))
 
 
 def _phrases(

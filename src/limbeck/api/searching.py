@@ -11,7 +11,7 @@ from limbeck.api.distilling import named_recipe, tell_reasons
 from limbeck.api.given import refuse_unknown
 from limbeck.api.showing import Result, chosen_console
 from limbeck.core import studies
-from limbeck.core.blocks import Block, Notes
+from limbeck.core.blocks import Block
 from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
 from limbeck.recipe.facts import check_places
@@ -42,11 +42,9 @@ class SearchResult(Result):
         return self.record.get("recipe")
 
     def _blocks(self) -> Iterator[Block]:
-        from limbeck.report.search_kinds import KINDS
+        from limbeck.report.search import search_blocks
 
-        found, kind = studies.Search.read(self.record), KINDS[self.record["kind"]]
-        yield from kind.shown(found)
-        yield Notes(tuple(kind.notes(found)))
+        yield from search_blocks(self.record)
 
     def _csv(self) -> str:
         from limbeck.report.search import search_files

@@ -1,6 +1,5 @@
 """Where results and progress are shown: as tables of pandas, in notebooks, as reports, on a console or in a log."""
 
-import base64
 import io
 import logging
 import webbrowser
@@ -20,7 +19,7 @@ from limbeck.errors import LimbeckError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from limbeck.report.page import WrittenReport
+    from limbeck.report.writing import WrittenReport
 
 _WIDTH = 120
 """Columns of a result that is printed."""
@@ -203,7 +202,7 @@ def write_page(
     from limbeck.report.collect import check_folders
 
     check_folders(folders)
-    from limbeck.report.page import write_report
+    from limbeck.report.writing import write_report
 
     written = write_report(folders, output, markdown=markdown, figures=figures)
     if show:
@@ -213,15 +212,9 @@ def write_page(
 
 def _picture_of(figure: Figure) -> str:
     """Return a figure as a picture in HTML, in the light theme."""
-    from limbeck.report import plots
-    from limbeck.report.plot_drawing import drawn
+    from limbeck.report.pictures import picture_address
 
-    file = io.BytesIO()
-    with drawn(figure.drawing, plots.THEMES["light"]) as sheet:
-        sheet.canvas.savefig(file, format="svg", metadata={"Date": None})
     words = escape(printable(f"{figure.title}. {figure.description}"), quote=True)
-    data = base64.b64encode(file.getvalue()).decode()
     title = escape(printable(figure.title))
-    return (
-        f'<figure><img alt="{words}" src="data:image/svg+xml;base64,{data}"><figcaption>{title}</figcaption></figure>'
-    )
+    address = picture_address(figure, transparent=False)
+    return f'<figure><img alt="{words}" src="{address}"><figcaption>{title}</figcaption></figure>'

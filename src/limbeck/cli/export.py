@@ -119,7 +119,7 @@ def export(
 
 def _show(record: dict[str, Any]) -> None:
     """Print what was measured."""
-    from limbeck.report.card_parts import export_lines, export_title, latency_table
+    from limbeck.report.export_text import export_lines, export_title, latency_table
 
     print_line(f"{record['source']} as {export_title(record)}", style="bold")
     for line in export_lines(record):

@@ -51,9 +51,13 @@ def number(value: float | None, digits: int = 0) -> Cell:
 
 def counted(count: float, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is one: `1 cell`, `1,200 cells`, `2 queries`."""
-    if count != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count:,.0f} {noun}"
+    if count == 1:
+        return f"{count:,.0f} {noun}"
+    if noun.endswith("ry"):
+        return f"{count:,.0f} {noun[:-1]}ies"
+    if noun.endswith("ch"):
+        return f"{count:,.0f} {noun}es"
+    return f"{count:,.0f} {noun}s"
 
 
 def slug(*words: object) -> str:
@@ -87,43 +91,43 @@ class Mean(Protocol):
     deviation: int | float | None
 
 
-def mean(found: Mean | None, digits: int = 1) -> Cell:
+def mean(figure: Mean | None, digits: int = 1) -> Cell:
     """Return a cell of a mean with its deviation, where there is one."""
-    if found is None:
+    if figure is None:
         return Cell(None)
-    deviation = "" if found.deviation is None else f" ± {found.deviation:.{digits}f}"
-    return Cell(found.mean, f"{{:.{digits}f}}{deviation}")
+    form = f"{{:.{digits}f}}"
+    if figure.deviation is not None:
+        form += f" ± {figure.deviation:.{digits}f}"
+    return Cell(figure.mean, form)
 
 
 def interval(ends: tuple[float, float] | None, digits: int = 1) -> Cell:
     """Return a cell of the two ends of an interval."""
-    return Cell(None) if ends is None else Cell(f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}")
+    if ends is None:
+        return Cell(None)
+    low, high = ends
+    return Cell(f"{low:.{digits}f} to {high:.{digits}f}")
 
 
 def duration(seconds: float) -> str:
     """Write a time in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-class _Block:
-    @property
-    def kind(self) -> str:
-        """The name of its class in small letters, for templates."""
-        return type(self).__name__.lower()
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True)
-class Paragraph(_Block):
-    """Running text, with the address of its source where there is one."""
+class Paragraph:
+    """Running text, with the address of its source if it has one."""
 
     text: str
     address: str = ""
 
 
 @dataclass(frozen=True)
-class Notes(_Block):
+class Notes:
     """Lines that belong together; warnings among them are set apart."""
 
     lines: tuple[str, ...]
@@ -131,14 +135,14 @@ class Notes(_Block):
 
 
 @dataclass(frozen=True)
-class Facts(_Block):
+class Facts:
     """Names and their values."""
 
     pairs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Steps(_Block):
+class Steps:
     """A procedure: a heading and a line or two for each step, in order."""
 
     steps: tuple[tuple[str, str], ...]
@@ -178,7 +182,7 @@ BOXED = Layout(boxed=True, fold=False, collapsed=False)
 
 
 @dataclass(frozen=True)
-class Table(_Block):
+class Table:
     """A table.
 
     Args:
@@ -212,7 +216,7 @@ class Table(_Block):
 
 
 @dataclass(frozen=True)
-class Figure(_Block):
+class Figure:
     """A figure, its description, and the numbers behind it.
 
     Args:
@@ -233,7 +237,7 @@ class Figure(_Block):
 
 
 @dataclass(frozen=True)
-class Code(_Block):
+class Code:
     """Text to copy, closed until a reader opens it."""
 
     title: str
@@ -256,30 +260,35 @@ DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivi
 """Errors of code that trusts a record, where the record lacks a field or has another type there."""
 
 
-def guarded(found: T, parts: Mapping[str, Callable[[T], Iterable[Block]]]) -> list[Section]:
+def build_sections(subject: T, builders: Mapping[str, Callable[[T], Iterable[Block]]]) -> list[Section]:
     """Build the sections of a record that may be damaged.
 
     Args:
-        found: The record, or what was found in its folder.
-        parts: The functions that make the blocks of each section, by its title.
+        subject: The record, or what was read of its folder.
+        builders: The functions that make the blocks of each section, by its title.
 
     Returns:
         The sections, as far as their blocks could be made, with a warning where they could not; empty notes and
             sections are left out.
     """
-    built = ((title, tuple(_guarded(title, build, found))) for title, build in parts.items())
-    return [Section(title, blocks) for title, blocks in built if blocks]
+    sections = []
+    for title, build in builders.items():
+        blocks = tuple(_build_blocks(title, build, subject))
+        if blocks:
+            sections.append(Section(title, blocks))
+    return sections
 
 
-def _guarded(title: str, build: Callable[[T], Iterable[Block]], found: T) -> Iterator[Block]:
+def _build_blocks(title: str, build: Callable[[T], Iterable[Block]], subject: T) -> Iterator[Block]:
     try:
-        yield from (block for block in build(found) if not isinstance(block, Notes) or block.lines)
+        for block in build(subject):
+            is_empty = isinstance(block, Notes) and not block.lines
+            if not is_empty:
+                yield block
     except DAMAGED as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        message = " ".join(str(error).split())[:120]
+        reason = f"{type(error).__name__}: {message}"
         yield Notes((f"{title}: the record is incomplete or damaged ({reason}).",), warning=True)
-
-
-# CSV: unrounded numbers.
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -290,23 +299,23 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-# The console: tables are cut to its width.
-
-
 def console(*blocks: Block) -> RenderableType:
     """Return blocks for a console."""
-    return Group(*_lines(blocks))
+    return Group(*_console_lines(blocks))
 
 
-def _lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
+def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
     for block in blocks:
         match block:
             case Paragraph():
                 yield Text(block.text.replace("**", ""), style="bold")
             case Notes():
-                yield from (Text(line, style="yellow" if block.warning else "dim") for line in block.lines)
+                style = "yellow" if block.warning else "dim"
+                for line in block.lines:
+                    yield Text(line, style=style)
             case Facts(pairs) | Steps(pairs):
-                yield from (Text(f"{name}: {value}") for name, value in pairs)
+                for name, value in pairs:
+                    yield Text(f"{name}: {value}")
             case Table():
                 if block.caption and not block.layout.boxed:
                     yield Text(block.caption, style="bold")
@@ -319,6 +328,8 @@ def _lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
 
 _LABEL_SHARE = 40
 """Of the width of a console, in percent, that the first column may have."""
+_GAP = 2
+"""Columns of a console between two columns of a table."""
 
 
 class _ConsoleTable:
@@ -326,29 +337,63 @@ class _ConsoleTable:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        columns = zip(*table.rows, strict=True) if table.rows else ((),) * len(table.headings)
-        self._widths = [
-            max(table.layout.narrowest, *map(len, heading.split("\n")), *(len(str(cell)) for cell in cells))
-            for heading, cells in zip(table.headings, columns, strict=True)
-        ]
+        self._widths = [self._width(index) for index in range(len(table.headings))]
+
+    def _width(self, index: int) -> int:
+        """Letters of the widest line of a column."""
+        heading = self._table.headings[index]
+        lines = [*heading.split("\n"), *(str(row[index]) for row in self._table.rows)]
+        return max(self._table.layout.narrowest, *map(len, lines))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        layout, count = self._table.layout, len(self._table.headings)
+        layout = self._table.layout
+        count = len(self._table.headings)
         if not layout.cut:
             yield self._block(range(count))
             return
-        start, gap = 1, 2
+
+        # The first column is repeated in every block; as many others stand beside it as there is room for.
         label = max(layout.cut, min(self._widths[0], _LABEL_SHARE * options.max_width // 100))
-        room = options.max_width - label - gap
+        room = options.max_width - label - _GAP
+        start = 1
         while start < count:
-            end, used = start + 1, self._widths[start] + gap
-            while end < count and used + self._widths[end] + gap <= room:
-                used += self._widths[end] + gap
+            end = start + 1
+            used = self._widths[start] + _GAP
+            while end < count and used + self._widths[end] + _GAP <= room:
+                used += self._widths[end] + _GAP
                 end += 1
             yield self._block((0, *range(start, end)), label)
             start = end
 
     def _block(self, columns: Sequence[int], label: int = 0) -> RichTable:
+        """Draw some columns; with a width of the first one, its texts are broken between words."""
+        drawn = self._empty(columns, label)
+        after_published = True
+        for index, row in enumerate(self._table.rows):
+            cells = [row[column] for column in columns]
+            is_published = index in self._table.published
+            if is_published and self._table.layout.apart:
+                if all(str(cell) == NOTHING for cell in cells[1:]):
+                    continue
+                if not after_published:
+                    drawn.add_section()
+            first, *others = map(_text_of, cells)
+            if label:
+                lines = wrapped(first.plain, lambda line: len(line) <= label)
+                first = Text("\n".join(lines), style=first.style)
+            drawn.add_row(first, *others, style=self._style(index))
+            after_published = is_published
+        return drawn
+
+    def _style(self, index: int) -> str:
+        if index in self._table.published:
+            return "cyan"
+        if index in self._table.strong:
+            return "bold"
+        return "dim" if index in self._table.faint else ""
+
+    def _empty(self, columns: Sequence[int], label: int) -> RichTable:
+        """Make a table with its headings alone."""
         table = self._table
         layout = table.layout
         if layout.boxed:
@@ -358,38 +403,27 @@ class _ConsoleTable:
                 box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=layout.collapsed, padding=(0, layout.padding)
             )
         for index in columns:
-            drawn.add_column(table.headings[index], **self._column(index, label))
-        previous = None
-        for index, row in enumerate(table.rows):
-            cells = [row[column] for column in columns]
-            style = "bold" if index in table.strong else "dim" if index in table.faint else ""
-            if index in table.published:
-                if layout.apart and all(str(cell) == NOTHING for cell in cells[1:]):
-                    continue
-                if layout.apart and previous not in (None, "cyan"):
-                    drawn.add_section()
-                style = "cyan"
-            first, *others = map(_shown, cells)
-            if label:
-                first = Text("\n".join(wrapped(first.plain, lambda line: len(line) <= label)), style=first.style)
-            drawn.add_row(first, *others, style=style)
-            previous = style
+            drawn.add_column(table.headings[index], **self._column_options(index, label))
         return drawn
 
-    def _column(self, index: int, label: int) -> dict[str, Any]:
+    def _column_options(self, index: int, label: int) -> dict[str, Any]:
         layout = self._table.layout
-        options: dict[str, Any] = {"justify": "left" if index in self._table.words else "right"}
+        if layout.cut and index == 0:
+            return {"overflow": "fold", "width": label}
+        justify = "left" if index in self._table.words else "right"
         if layout.cut:
-            return {"overflow": "fold", "width": label} if index == 0 else options | {"min_width": layout.narrowest}
+            return {"justify": justify, "min_width": layout.narrowest}
         least = layout.label_width if index == 0 else None
         if layout.whole_from is not None and index >= layout.whole_from:
             least = max((len(str(row[index])) for row in self._table.rows), default=None)
-        return options | {
+        return {
+            "justify": justify,
             "overflow": "fold" if layout.fold else "ellipsis",
             "min_width": least,
             "no_wrap": layout.no_wrap and index > 0,
         }
 
 
-def _shown(cell: AnyCell) -> Text:
-    return Text(str(cell), style=cell.mark if isinstance(cell, Cell) else "")
+def _text_of(cell: AnyCell) -> Text:
+    style = cell.mark if isinstance(cell, Cell) else ""
+    return Text(str(cell), style=style)

@@ -23,20 +23,24 @@ _MARKS = {"bold": "**", "italic": "*"}
 
 
 def markdown_file(title: str, sections: Iterable[Section]) -> str:
-    """Return the text of a file of tables, with names as they were given; sections without blocks are left out.
+    """Return the text of a file of tables, with names as they are; sections without blocks are left out.
 
     Args:
         title: Of the file; without one there is none.
         sections: Those without a title follow the one before.
     """
-    parts = [f"# {escape_links_and_tags(title)}"] if title else []
+    parts = []
+    if title:
+        parts.append(f"# {escape_links_and_tags(title)}")
     for section in sections:
-        blocks = [part for block in section.blocks for part in _plain(block)]
-        parts += [f"## {section.title}"] * bool(section.title and blocks) + blocks
+        texts = [text for block in section.blocks for text in _plain_texts(block)]
+        if section.title and texts:
+            parts.append(f"## {section.title}")
+        parts += texts
     return "\n\n".join(parts) + "\n"
 
 
-def _plain(block: Block) -> Iterator[str]:
+def _plain_texts(block: Block) -> Iterator[str]:
     match block:
         case Paragraph():
             yield running_text(block.text, escape_links_and_tags)
@@ -47,14 +51,15 @@ def _plain(block: Block) -> Iterator[str]:
 
 
 def notes_list(lines: Iterable[str]) -> str:
-    """Return lines as a list, with their names as they were given."""
+    """Return lines as a list, with names as they are."""
     return "\n".join(f"- {running_text(line, escape_links_and_tags)}" for line in lines)
 
 
 def plain_table(table: Table) -> str:
-    """Return a table of names as they were given, with the marks of its cells."""
-    rows = [list(map(_marked, row)) for row in table.rows]
-    return _rows(table, list(map(escape_links_and_tags, _headings(table))), rows)
+    """Return a table with names as they are, and with the marks of its cells."""
+    headings = [escape_links_and_tags(table.heading(index)) for index in range(len(table.headings))]
+    rows = [[_marked(cell) for cell in row] for row in table.rows]
+    return _table_text(headings, rows, table.words)
 
 
 def _marked(cell: AnyCell) -> str:
@@ -70,59 +75,60 @@ def escaped_blocks(blocks: Iterable[Block], figures: str = "") -> Iterator[str]:
         figures: The folder of their figures, relative to the file, with forward slashes.
     """
     for block in blocks:
-        yield from _escaped(block, figures)
+        yield from _escaped_texts(block, figures)
 
 
-def _escaped(block: Block, figures: str) -> Iterator[str]:
+def _escaped_texts(block: Block, figures: str) -> Iterator[str]:
     match block:
         case Paragraph():
-            yield running_text(block.text, escape_markdown) + (
-                f" <{escape_markdown(block.address)}>" if block.address else ""
-            )
+            text = running_text(block.text, escape_markdown)
+            yield f"{text} <{escape_markdown(block.address)}>" if block.address else text
         case Notes():
             mark = "**Warning:** " if block.warning else ""
             yield "\n".join(f"- {mark}{running_text(line, escape_markdown)}" for line in block.lines)
         case Facts():
             yield "\n".join(f"- {escape_markdown(name)}: {escape_markdown(value)}" for name, value in block.pairs)
         case Steps():
-            lines = [f"{escape_markdown(title)}: {escape_markdown(said)}" for title, said in block.steps]
-            yield "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+            lines = []
+            for number, (title, text) in enumerate(block.steps, start=1):
+                lines.append(f"{number}. {escape_markdown(title)}: {escape_markdown(text)}")
+            yield "\n".join(lines)
         case Table(folded=True):
-            yield from _details(block.caption, _escaped(replace(block, folded=False), figures))
+            yield from _details(block.caption, _escaped_texts(replace(block, folded=False), figures))
         case Table():
             yield f"*{escape_markdown(block.caption)}*"
             yield _escaped_table(block)
             if block.left_out:
                 yield f"{counted(block.left_out, 'more row')} not shown."
         case Figure():
-            title, caption = escape_markdown(block.title), escape_markdown(block.caption)
-            yield f"**{title}** {caption}".strip()
+            yield f"**{escape_markdown(block.title)}** {escape_markdown(block.caption)}".strip()
             yield f"![{escape_markdown(block.description)}]({figures}/{block.name}.svg)"
-            yield from _details("Data of this figure", _escaped(block.data, figures))
+            yield from _details("Data of this figure", _escaped_texts(block.data, figures))
         case Code():
             yield from _details(block.title, [code_block(block.text, block.language)])
 
 
 def _details(summary: str, parts: Iterable[str]) -> Iterator[str]:
+    """Yield parts that are closed until a reader opens them."""
     yield f"<details><summary>{escape_markdown(summary)}</summary>"
     yield from parts
     yield "</details>"
 
 
 def _escaped_table(table: Table) -> str:
-    rows = [
-        [f"**{cell}**" if index in table.strong and cell else cell for cell in map(escape_markdown, row)]
-        for index, row in enumerate(table.rows)
-    ]
-    words = (*table.words, 0)
-    return _rows(replace(table, words=words), list(map(escape_markdown, _headings(table))), rows)
+    headings = [escape_markdown(table.heading(index)) for index in range(len(table.headings))]
+    rows = []
+    for index, row in enumerate(table.rows):
+        cells = [escape_markdown(cell) for cell in row]
+        if index in table.strong:
+            cells = [f"**{cell}**" if cell else "" for cell in cells]
+        rows.append(cells)
+    return _table_text(headings, rows, (*table.words, 0))
 
 
-def _headings(table: Table) -> list[str]:
-    return [table.heading(index) for index in range(len(table.headings))]
-
-
-def _rows(table: Table, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    rule = "".join("---|" if index in table.words else "---:|" for index in range(len(headings)))
-    lines = (f"| {' | '.join(row)} |" for row in (headings, *rows))
-    return "\n".join((next(lines), f"|{rule}", *lines))
+def _table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int]) -> str:
+    """Return a table of cells that are escaped; columns of words are aligned to the left."""
+    rule = "".join("---|" if index in words else "---:|" for index in range(len(headings)))
+    lines = [f"| {' | '.join(headings)} |", f"|{rule}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines)

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from limbeck.core import import_when_used
 
 if TYPE_CHECKING:
-    from limbeck.report.model_card import model_card, write_model_card
-    from limbeck.report.page import WrittenReport, write_report
     from limbeck.report.quality import (
         Row,
         comparison_csv,
@@ -16,15 +14,17 @@ if TYPE_CHECKING:
         comparison_table,
         write_tables,
     )
+    from limbeck.report.student_card import model_card, write_model_card
+    from limbeck.report.writing import WrittenReport, write_report
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "model_card": "model_card write_model_card",
-        "page": "WrittenReport write_report",
         "quality": (
             "Row comparison_csv comparison_markdown comparison_notes comparison_rows comparison_table write_tables"
         ),
+        "student_card": "model_card write_model_card",
+        "writing": "WrittenReport write_report",
     },
 )
 

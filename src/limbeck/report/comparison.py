@@ -1,91 +1,150 @@
-"""Comparisons of methods: tables for the terminal and files, and the sections of a report."""
+"""Comparisons of methods: tables for the terminal, Markdown, CSV and JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import yaml
 from rich.console import RenderableType
 
-from limbeck.core import blocks, markdown, records, studies
-from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, interval, mean, number
+from limbeck.core import markdown, records
+from limbeck.core.blocks import (
+    AnyCell,
+    Block,
+    Cell,
+    Layout,
+    Notes,
+    Paragraph,
+    Section,
+    Table,
+    console,
+    interval,
+    mean,
+    to_csv,
+)
 from limbeck.core.paths import short_model_name
-from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
-from limbeck.report import evaluation, plots
-from limbeck.report.certainty import one_answer_lines, share_kept
-from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
-from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
-from limbeck.report.quality import format_count, write_forms
-from limbeck.report.run import provenance_blocks, stage_links
+from limbeck.core.studies import (
+    ComparedRow,
+    ComparedScores,
+    Comparison,
+    ComparisonSummary,
+    MainFigure,
+    ModelCost,
+    StudentBlock,
+)
+from limbeck.report.costs import cost_tables
+from limbeck.report.quality import write_forms
+from limbeck.report.scores import (
+    csv_rows,
+    numbers,
+    one_answer_lines,
+    published_cells,
+    score_cells,
+    score_headings,
+    share_kept,
+)
 
+ComparisonRecord: TypeAlias = Mapping[str, Any] | Comparison
+"""The record of a comparison, typed or as plain values."""
 STEM = "comparison_table"
-_LAYOUT = blocks.Layout(cut=30)
-_IN_UNITS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
-_COLUMNS = (
+ONE_SEED = "One seed: differences between rows may be due to chance, so nothing is ranked."
+_LAYOUT = Layout(cut=30)
+_DIRECTIONS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
+_CSV_COLUMNS = (
     *("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "low", "high", "retention"),
     "rank",
 )
-_MOST_DIAGRAMS = 12
-ONE_SEED = "One seed: differences between rows may be due to chance, so nothing is ranked."
 
 
 def comparison_tables(summary: ComparisonSummary) -> list[Table]:
     """Lay out all students at once where there are several, then each with all its columns."""
-    several = len(summary.blocks) > 1 and summary.main is not None
-    return [*([_overview(summary)] if several else []), *(_student_table(summary, block) for block in summary.blocks)]
+    tables = []
+    if len(summary.blocks) > 1 and summary.main is not None:
+        tables.append(_overview_table(summary, summary.main))
+    tables += [_student_table(summary, block) for block in summary.blocks]
+    return tables
 
 
-def _overview(summary: ComparisonSummary) -> Table:
+def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
     """Lay out the main figure as the comparative study's table 3: methods and mappings down, students across."""
-    found: dict[str, dict[str, studies.ComparedRow]] = {}
+    headings = [""]
+    rows_by_label: dict[str, dict[str, ComparedRow]] = {}
     for block in summary.blocks:
+        headings.append(f"{block.student}\n{_cost_in_short(block.cost)}")
         for row in block.rows:
-            found.setdefault(row.label, {})[block.student] = row
-    teacher: tuple[AnyCell, ...] = (summary.teacher.title, *[_main(summary, summary.teacher)] * len(summary.blocks))
-    rows: Iterator[tuple[AnyCell, ...]] = (
-        (label, *(_main(summary, by_student.get(block.student)) for block in summary.blocks))
-        for label, by_student in found.items()
-    )
-    headings = ("", *(f"{block.student}\n{_cost(block.cost, lengthy=False)}" for block in summary.blocks))
-    title = f"All students: {summary.main.title if summary.main else ''}{_seeds(summary)}"
-    return Table(title, headings, (teacher, *rows), words=(0,), faint=(0,), layout=_LAYOUT)
+            rows_by_label.setdefault(row.label, {})[block.student] = row
+
+    teacher = _main_cell(main, summary.teacher)
+    rows: list[tuple[AnyCell, ...]] = [(summary.teacher.title, *[teacher] * len(summary.blocks))]
+    for label, row_by_student in rows_by_label.items():
+        cells = [_main_cell(main, row_by_student.get(block.student)) for block in summary.blocks]
+        rows.append((label, *cells))
+    caption = f"All students: {main.title}{_seeds_note(summary)}"
+    return Table(caption, tuple(headings), tuple(rows), words=(0,), faint=(0,), layout=_LAYOUT)
+
+
+def _main_cell(main: MainFigure, row: ComparedScores | None) -> Cell:
+    """Return the main figure of a row: bold where no other is better beyond chance, italic for the best mapping."""
+    if row is None:
+        return Cell(None)
+    return replace(mean(row.main, digits_of(main)), mark=_mark(row))
 
 
 def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     """Lay out a student as the comparative study's table 5: every method and mapping, every task."""
-    lines: list[studies.ComparedScores] = [summary.teacher, *block.rows]
-    scores = evaluation.score_headings(summary.columns, lines)
-    own: dict[str, Callable[[studies.ComparedRow], Cell]] = {}
-    if summary.main and any(row.place is not None for row in block.rows):
-        own["rank\n"] = lambda row: Cell(row.place)
-    if summary.main and any(row.over_seeds is not None for row in block.rows):
-        digits = digits_of(summary.main)
-        own[f"95 % over seeds\n{summary.main.title}"] = lambda row: interval(row.over_seeds, digits)
-    if summary.main and any(_kept(summary, row) is not None for row in block.rows):
-        own[f"% of teacher\n{summary.main.title}"] = lambda row: Cell(_kept(summary, row), "{:.1f} %")
+    headings = score_headings(summary.columns, [summary.teacher, *block.rows])
+    rank_columns = _rank_columns(summary, block.rows)
+    teacher = (*score_cells(headings, summary.teacher), *_held_out_cells(summary, summary.teacher))
     rows: list[tuple[AnyCell, ...]] = []
-    for line in lines:
-        label: AnyCell = (
-            _label(line) if isinstance(line, studies.ComparedRow) else short_model_name(summary.teacher.title)
-        )
-        first = [make(line) if isinstance(line, studies.ComparedRow) else Cell(None) for make in own.values()]
-        measures = (mean(line.held_out.get(measure.key), measure.digits) for measure in summary.held_out)
-        rows.append((label, *first, *evaluation.score_cells(scores, line), *measures))
+    rows.append((short_model_name(summary.teacher.title), *[Cell(None)] * len(rank_columns), *teacher))
+    for index, row in enumerate(block.rows):
+        ranks = [column[index] for column in rank_columns.values()]
+        rows.append((_label_cell(row), *ranks, *score_cells(headings, row), *_held_out_cells(summary, row)))
+
     published = tuple(range(len(rows), len(rows) + len(block.published)))
-    for row in block.published:
-        label, *cells = evaluation.published_cells(scores, row)
-        rows.append((label, *[Cell(None)] * len(own), *cells, *[Cell(None)] * len(summary.held_out)))
-    measured = (f"{measure.title}\n{_IN_UNITS[measure.best]}" for measure in summary.held_out)
-    cost = _cost(block.cost)
-    title = f"{block.student} ({block.shape}){': ' + cost if cost else ''}{_seeds(summary)}"
-    best = tuple(index for index, row in enumerate(block.rows, start=1) if row.place == 1)
-    headings = ("", *own, *scores.values(), *measured)
-    return Table(title, headings, tuple(rows), (0,), best, (0,), published, layout=_LAYOUT)
+    for paper in block.published:
+        label, *cells = published_cells(headings, paper)
+        rows.append((label, *[Cell(None)] * len(rank_columns), *cells, *[Cell(None)] * len(summary.held_out)))
+    measures = [f"{measure.title}\n{_DIRECTIONS[measure.best]}" for measure in summary.held_out]
+    cost = _cost_in_words(block.cost)
+    caption = f"{block.student} ({block.shape})"
+    if cost:
+        caption += f": {cost}"
+    return Table(
+        caption=f"{caption}{_seeds_note(summary)}",
+        headings=("", *rank_columns, *headings.values(), *measures),
+        rows=tuple(rows),
+        words=(0,),
+        strong=tuple(index for index, row in enumerate(block.rows, start=1) if row.place == 1),
+        faint=(0,),
+        published=published,
+        layout=_LAYOUT,
+    )
 
 
-def _seeds(summary: ComparisonSummary) -> str:
-    """Say in the title of a table that one seed ranks nothing; nothing of several."""
+def _rank_columns(summary: ComparisonSummary, rows: Sequence[ComparedRow]) -> dict[str, list[Cell]]:
+    """Return rank, interval over seeds and share of the teacher's main figure of all rows, as far as any row has them.
+
+    Returns:
+        A cell for each row, by the column's heading.
+    """
+    main = summary.main
+    if main is None:
+        return {}
+    columns = {
+        "rank\n": [Cell(row.place) for row in rows],
+        f"95 % over seeds\n{main.title}": [interval(row.over_seeds, digits_of(main)) for row in rows],
+        f"% of teacher\n{main.title}": [Cell(share_kept(main.key, row, summary.teacher), "{:.1f} %") for row in rows],
+    }
+    return {heading: cells for heading, cells in columns.items() if any(cell.value is not None for cell in cells)}
+
+
+def _held_out_cells(summary: ComparisonSummary, row: ComparedScores) -> list[Cell]:
+    return [mean(row.held_out.get(measure.key), measure.digits) for measure in summary.held_out]
+
+
+def _seeds_note(summary: ComparisonSummary) -> str:
+    """Return the end of a caption where one seed ranks nothing."""
     return "; one seed, so nothing is ranked" if has_one_seed(summary) else ""
 
 
@@ -94,112 +153,156 @@ def has_one_seed(summary: ComparisonSummary) -> bool:
     return max((row.finished for block in summary.blocks for row in block.rows), default=0) == 1
 
 
-def baseline_lines(summary: ComparisonSummary, main: studies.MainFigure) -> Iterator[str]:
-    """Say of rows that train nothing where their figure lies among those of trained ones, for one seed, unranked."""
+def baseline_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
+    """Yield where rows that train nothing lie among trained ones, for one seed, unranked."""
     for block in summary.blocks:
         trained = [row.main.mean for row in block.rows if row.main is not None and not trains_nothing(row)]
+        if not trained:
+            continue
+        on_student = f"On {block.student}, " if len(summary.blocks) > 1 else ""
         for row in block.rows:
-            if row.main is None or not trained or not trains_nothing(row):
-                continue
-            value, of = row.main.mean, {1: "the trained method", 2: "both trained methods"}.get(len(trained))
-            of = of or f"all {len(trained)} trained methods"
-            above = sum(value > other for other in trained)
-            place = f"above {above} of {len(trained)} trained methods"
-            if above == len(trained) or all(value < other for other in trained):
-                place = f"{'above' if above else 'below'} {of}"
-            on = f"On {block.student}, " if len(summary.blocks) > 1 else ""
-            scored = f"`{row.label}`, which trains nothing, scored {value:.{digits_of(main)}f}"
-            yield f"{on}{scored}: {place} in this one seed."
+            if row.main is not None and trains_nothing(row):
+                score = f"`{row.label}`, which trains nothing, scored {row.main.mean:.{digits_of(main)}f}"
+                yield f"{on_student}{score}: {_place_among(row.main.mean, trained)} in this one seed."
 
 
-def trains_nothing(row: studies.ComparedRow) -> bool:
+def _place_among(value: float, trained: Sequence[float]) -> str:
+    count = len(trained)
+    above = sum(value > score for score in trained)
+    everything = f"all {count} trained methods"
+    if count == 1:
+        everything = "the trained method"
+    elif count == 2:
+        everything = "both trained methods"
+    if above == count:
+        return f"above {everything}"
+    if all(value < score for score in trained):
+        return f"below {everything}"
+    return f"above {above} of {count} trained methods"
+
+
+def trains_nothing(row: ComparedRow) -> bool:
     """Return whether a row's finished students are as initialised: its runs read no tokens."""
     return row.tokens is not None and bool(row.tokens.runs) and not any(row.tokens.runs)
 
 
-def _kept(summary: ComparisonSummary, row: studies.ComparedScores) -> float | None:
-    """Return the share that a row keeps of the teacher's main figure, in percent."""
-    return share_kept(summary.main.key, row, summary.teacher) if summary.main else None
-
-
-def _main(summary: ComparisonSummary, row: studies.ComparedScores | None) -> Cell:
-    """Return the main figure of a row: bold where no other is better beyond chance, italic for the best mapping."""
-    main = summary.main
-    if row is None or main is None:
-        return Cell(None)
-    return replace(mean(row.main, digits_of(main)), mark=_mark(row))
-
-
-def digits_of(main: studies.MainFigure) -> int:
+def digits_of(main: MainFigure) -> int:
     """Return how many digits the main figure is printed with."""
-    return main.digits if main.kind == "held_out" and main.digits is not None else 1
+    if main.kind == "held_out" and main.digits is not None:
+        return main.digits
+    return 1
 
 
-def _mark(row: studies.ComparedScores) -> str:
-    if not isinstance(row, studies.ComparedRow) or row.place is None:
+def _mark(row: ComparedScores) -> str:
+    if not isinstance(row, ComparedRow) or row.place is None:
         return ""
-    return "bold" if row.place == 1 else "italic" if row.best_mapping else ""
+    if row.place == 1:
+        return "bold"
+    return "italic" if row.best_mapping else ""
 
 
-def _label(row: studies.ComparedRow) -> Cell:
-    seeds = "" if row.finished == row.wanted else f" ({row.finished} of {row.wanted} seeds)"
-    return Cell(f"{row.label}{seeds}", mark=_mark(row))
+def _label_cell(row: ComparedRow) -> Cell:
+    label = row.label
+    if row.finished != row.wanted:
+        label += f" ({row.finished} of {row.wanted} seeds)"
+    return Cell(label, mark=_mark(row))
 
 
-def _cost(cost: studies.ModelCost | None, *, lengthy: bool = True) -> str:
-    """Return the parameters of a student, and its speed beside the teacher's."""
+def _cost_in_short(cost: ModelCost | None) -> str:
+    """Return the parameters of a student in millions, and its first speedup over the teacher."""
     if cost is None or cost.parameters is None:
         return ""
     millions = f"{cost.parameters / 1e6:.2f} M"
-    if not lengthy:
-        return ", ".join([millions, *(f"{found.speedup:.1f}x" for found in cost.speedups[:1])])
-    speedups = [f"{s.speedup:.1f}x as fast at {s.batch} x {s.length} tokens" for s in cost.speedups]
-    return ", ".join([f"{millions} parameters", *speedups])
+    if not cost.speedups:
+        return millions
+    return f"{millions}, {cost.speedups[0].speedup:.1f}x"
 
 
-# The forms of the tables: for the terminal, Markdown, CSV and JSON.
+def _cost_in_words(cost: ModelCost | None) -> str:
+    """Return the parameters of a student, and its speed beside the teacher's."""
+    if cost is None or cost.parameters is None:
+        return ""
+    parts = [f"{cost.parameters / 1e6:.2f} M parameters"]
+    parts += [
+        f"{speedup.speedup:.1f}x as fast at {speedup.batch} x {speedup.length} tokens" for speedup in cost.speedups
+    ]
+    return ", ".join(parts)
 
 
-def methods_table(record: Mapping[str, Any]) -> RenderableType:
-    """Return the tables for the terminal: all students at once, then each with all its columns, then notes."""
+def comparison_blocks(record: ComparisonRecord) -> list[Block]:
+    """Return the tables of a comparison and its notes as blocks."""
     comparison = Comparison.read(record)
-    return console(*comparison_tables(comparison.summary), Notes(tuple(_notes(comparison))))
+    return [*comparison_tables(comparison.summary), Notes(tuple(comparison_notes(comparison)))]
 
 
-def methods_markdown(record: Mapping[str, Any]) -> str:
+def methods_table(record: ComparisonRecord) -> RenderableType:
+    """Return the tables for the terminal: all students at once, then each with all its columns, then notes."""
+    return console(*comparison_blocks(record))
+
+
+def methods_markdown(record: ComparisonRecord) -> str:
     """Return everything as Markdown: the tables, combinations left out, costs and notes."""
     comparison = Comparison.read(record)
-    tables = [
-        replace(table, headings=tuple(heading.replace("\n", ", ").removesuffix(", ") for heading in table.headings))
-        for table in comparison_tables(comparison.summary)
-    ]
-    costs = evaluation.cost_tables(comparison.costs) if comparison.costs is not None else ()
-    sections = [
-        Section("", (Paragraph(" ".join(_setting(comparison))),)),
-        *(Section(table.caption, (table,)) for table in tables),
-        Section("Left out", (Notes(tuple(_left_out(comparison))),)),
-        *(Section(table.caption, (table,)) for table in costs),
-        Section("Notes", (Notes((*_answers(comparison.summary), *comparison.summary.notes)),)),
-    ]
+    summary = comparison.summary
+    sections = [Section("", (Paragraph(" ".join(_setting(comparison))),))]
+    for table in comparison_tables(summary):
+        headings = tuple(heading.replace("\n", ", ").removesuffix(", ") for heading in table.headings)
+        sections.append(Section(table.caption, (replace(table, headings=headings),)))
+    sections.append(Section("Left out", (Notes(tuple(_left_out(comparison))),)))
+    if comparison.costs is not None:
+        sections += [Section(table.caption, (table,)) for table in cost_tables(comparison.costs)]
+    sections.append(Section("Notes", (Notes((*_one_answer_lines(summary), *summary.notes)),)))
     return markdown.markdown_file(str(comparison.name), sections)
 
 
-def methods_csv(record: Mapping[str, Any]) -> str:
+def methods_csv(record: ComparisonRecord) -> str:
     """Return every figure on a separate line, unrounded."""
-    return blocks.to_csv(_COLUMNS, _csv_rows(Comparison.read(record).summary))
-
-
-def _csv_rows(summary: ComparisonSummary) -> Iterator[dict[str, Any]]:
+    summary = Comparison.read(record).summary
     teacher = summary.teacher
-    yield from ({"method": "teacher", **row} for row in (*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)))
+    teacher_rows = [*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)]
+    rows = [{"method": "teacher", **row} for row in teacher_rows]
     for block in summary.blocks:
         for line in block.rows:
-            start = {"student": block.student, "method": line.method, "mapping": line.mapping}
-            yield from ({**start, **row} for row in _figure_rows(summary, line))
-        yield from ({"student": block.student, **row} for row in _cost_rows(block.cost))
+            names = {"student": block.student, "method": line.method, "mapping": line.mapping}
+            rows += [{**names, **row} for row in _figure_rows(summary, line)]
+        rows += [{"student": block.student, **row} for row in _cost_rows(block.cost)]
+    return to_csv(_CSV_COLUMNS, rows)
 
 
-def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
+def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
+    """Yield a row's figures; the rank stands beside the figure that decides it."""
+    rank = row.place if isinstance(row, ComparedRow) else None
+    for figure in _scores_and_measures(summary, row):
+        is_main = summary.main is not None and figure["key"] == summary.main.key
+        if is_main and "retention" in figure:
+            figure["rank"] = rank
+        if getattr(row, "finished", 1) <= 1:
+            # Without several seeds, intervals are over fine-tunings. Teachers of older records have no such field.
+            figure["low"] = None
+            figure["high"] = None
+        yield {**figure, "figure": figure["key"]}
+    if row.tokens is not None:
+        yield {"figure": "tokens", **numbers(row.tokens)}
+    if row.seconds is not None:
+        yield {"figure": "seconds", **numbers(row.seconds)}
+
+
+def _scores_and_measures(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
+    yield from csv_rows(summary.columns, row)
+    for measure in summary.held_out:
+        figure = row.held_out.get(measure.key)
+        if figure is not None:
+            yield {"key": measure.key, **numbers(figure), "retention": None}
+
+
+def _cost_rows(cost: ModelCost | None) -> Iterator[dict[str, Any]]:
+    if cost is not None:
+        yield {"figure": "parameters", "mean": cost.parameters}
+        for speedup in cost.speedups:
+            yield {"figure": f"speedup at {speedup.batch} x {speedup.length} tokens", "mean": speedup.speedup}
+
+
+def write_comparison(record: ComparisonRecord, folder: Path) -> list[Path]:
     """Write the tables as Markdown, CSV and JSON.
 
     Args:
@@ -209,33 +312,42 @@ def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
     Returns:
         The files.
     """
-    whole = {**record["summary"], "impossible": record["impossible"], "costs": record["costs"]}
-    texts = {".md": methods_markdown(record), ".csv": methods_csv(record), ".json": records.text_of(whole)}
+    comparison = Comparison.read(record)
+    values = comparison.summary.to_dict()
+    values["impossible"] = records.plain(comparison.impossible)
+    values["costs"] = records.plain(comparison.costs)
+    texts = {
+        ".md": methods_markdown(comparison),
+        ".csv": methods_csv(comparison),
+        ".json": records.text_of(values),
+    }
     return write_forms(folder, STEM, texts)
 
 
-def _left_out(record: Comparison) -> list[str]:
-    return [f"{one.label} on {one.student}: {one.reason}" for one in record.impossible]
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """Return how rows are ranked, which scores say nothing, what was left out, and the notes of the record."""
+    summary = comparison.summary
+    notes = []
+    if summary.main is not None:
+        notes.append(_ranking(summary, summary.main))
+    notes += _one_answer_lines(summary)
+    notes += [f"Left out: {line}" for line in _left_out(comparison)]
+    return notes + summary.notes
 
 
-def _notes(record: Comparison) -> list[str]:
-    ranking = [_ranking(record.summary, record.summary.main)] if record.summary.main is not None else []
-    return [
-        *ranking,
-        *_answers(record.summary),
-        *(f"Left out: {line}" for line in _left_out(record)),
-        *record.summary.notes,
-    ]
+def _left_out(comparison: Comparison) -> list[str]:
+    return [f"{one.label} on {one.student}: {one.reason}" for one in comparison.impossible]
 
 
-def _answers(summary: ComparisonSummary) -> list[str]:
-    lines = ((row.label, row) for block in summary.blocks for row in block.rows)
-    return one_answer_lines(summary.columns, lines)
+def _one_answer_lines(summary: ComparisonSummary) -> list[str]:
+    rows = [(row.label, row) for block in summary.blocks for row in block.rows]
+    return one_answer_lines(summary.columns, rows)
 
 
 def _setting(comparison: Comparison) -> Iterator[str]:
-    """Name the settings of all runs, and how the figures are to be read."""
-    summary, plan = comparison.summary, comparison.plan
+    """Yield the settings of all runs, and how the figures are to be read."""
+    summary = comparison.summary
+    plan = comparison.plan
     yield (
         f"Teacher {summary.teacher.title} ({summary.teacher.shape}); {plan.budget.tokens:,} tokens "
         f"per run from a corpus of {comparison.corpus.tokens:,}; seeds {', '.join(map(str, plan.seeds))}."
@@ -244,17 +356,21 @@ def _setting(comparison: Comparison) -> Iterator[str]:
         yield f"Task scores with the preset '{summary.preset}', in percent."
     if summary.main is not None:
         yield _ranking(summary, summary.main)
+
     rows = [row for block in summary.blocks for row in block.rows]
-    if read := [tokens for row in rows if row.tokens is not None for tokens in row.tokens.runs if tokens]:
-        least, most = min(read), max(read)
-        yield f"Runs read {least:,.0f}" + (f" to {most:,.0f} tokens." if most > least else " tokens each.")
-    if any(figure is not None and len(figure.runs) > 1 for row in rows for figure in row.figures.values()):
+    tokens = [count for row in rows if row.tokens is not None for count in row.tokens.runs if count]
+    if tokens and max(tokens) > min(tokens):
+        yield f"Runs read {min(tokens):,.0f} to {max(tokens):,.0f} tokens."
+    elif tokens:
+        yield f"Runs read {min(tokens):,.0f} tokens each."
+    figures = [figure for row in rows for figure in row.figures.values()]
+    if any(figure is not None and len(figure.runs) > 1 for figure in figures):
         over = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
         yield f"± is the sample standard deviation over {over}."
 
 
-def _ranking(summary: ComparisonSummary, main: studies.MainFigure) -> str:
-    """Say by what rows are ranked, or why they are not."""
+def _ranking(summary: ComparisonSummary, main: MainFigure) -> str:
+    """Return by what rows are ranked, or why they are not."""
     if has_one_seed(summary):
         advice = f"Give the plan three or more `seeds` to rank the rows by {main.title}."
         return " ".join([ONE_SEED, *baseline_lines(summary, main), advice])
@@ -265,166 +381,3 @@ def _ranking(summary: ComparisonSummary, main: studies.MainFigure) -> str:
         "95 % interval of the differences per seed (Student's t). Rows of rank 1, in bold, cannot be told apart from "
         "the best; italics mark the best mapping of a method."
     )
-
-
-def _figure_rows(summary: ComparisonSummary, row: studies.ComparedScores) -> Iterator[dict[str, Any]]:
-    """Go through a row's figures; the rank stands beside the figure that decides it."""
-    held_out = ((measure.key, row.held_out.get(measure.key)) for measure in summary.held_out)
-    measures = (
-        {"key": key, **evaluation.numbers(figure), "retention": None} for key, figure in held_out if figure is not None
-    )
-    for found in (*evaluation.csv_rows(summary.columns, row), *measures):
-        decides = summary.main is not None and found["key"] == summary.main.key and "retention" in found
-        within = {} if getattr(row, "finished", 1) > 1 else {"low": None, "high": None}  # Not over fine-tunings.
-        yield {**found, "figure": found["key"], "rank": getattr(row, "place", None) if decides else None, **within}
-    for name, spent in (("tokens", row.tokens), ("seconds", row.seconds)):
-        if spent is not None:
-            yield {"figure": name, **evaluation.numbers(spent)}
-
-
-def _cost_rows(cost: studies.ModelCost | None) -> Iterator[dict[str, Any]]:
-    if cost is not None:
-        yield {"figure": "parameters", "mean": cost.parameters}
-        for found in cost.speedups:
-            yield {"figure": f"speedup at {found.batch} x {found.length} tokens", "mean": found.speedup}
-
-
-# The sections of a report: tables, bars by task and measure, layers of each method, costs, runs.
-
-
-def _flow(found: ComparisonFound) -> Iterator[Block]:
-    record, cells = found.record, found.record.cells
-    tokens, corpus = record.plan.budget.tokens, record.corpus.tokens
-    budget = f"{format_count(tokens)} tokens per run" if tokens is not None else "not recorded"
-    read = f" from a corpus of {format_count(corpus)}" if corpus is not None else ""
-    seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in cells)
-    yield blocks.Steps(
-        (
-            ("Teacher", f"{without_path(record.teacher.title)}, {record.teacher.shape}"),
-            ("Students", ", ".join(dict.fromkeys(cell.student for cell in cells))),
-            ("Methods", ", ".join(dict.fromkeys(cell.method for cell in cells))),
-            ("Budget", f"{budget}{read}; seeds {', '.join(seeds)}"),
-        )
-    )
-    warnings = [*found.problems]
-    if not record.is_finished:
-        warnings.append(f"The comparison is not finished ({record.status or 'status not recorded'}).")
-    done = sum(cell.status == "finished" for cell in cells)
-    if done < len(cells):
-        warnings.append(f"{done} of {len(cells)} runs are finished.")
-    warnings += [f"{cell.title} failed: {cell.problem}" for cell in cells if cell.problem]
-    if record.summary.is_empty:
-        warnings.append("There is no table yet: the students have not been measured.")
-    yield Notes(tuple(warnings[:20]), warning=True)
-    if found.unfinished:
-        yield run_states(found.unfinished)
-
-
-def _results(found: ComparisonFound) -> Iterator[Block]:
-    for table in comparison_tables(found.record.summary):
-        names = [without_path(str(row[0])) for row in table.rows]
-        own = {index: name for index, name in enumerate(names) if index not in table.published}
-        yield from evaluation.page_tables(table, "Published results for models of the same shape", own)
-
-
-def _figures(found: ComparisonFound) -> Iterator[Block]:
-    summary, costs = found.record.summary, found.record.costs
-    for block in summary.blocks:
-        of = _on(summary, block)
-        lines: list[tuple[str, studies.ComparedScores]] = [("teacher", summary.teacher)]
-        lines += [(row.label, row) for row in block.rows]
-        if summary.columns:
-            scored = [(label, line) for label, line in lines if line.columns]
-            for bars in evaluation.task_bars(summary.columns, scored):
-                yield replace(bars, title=f"{bars.title}{of}")
-        for measure in summary.held_out:
-            held_out = bars_of(((label, line.held_out.get(measure.key)) for label, line in lines), measure.digits)
-            better = "lower is better" if measure.best == "lowest" else "higher is better"
-            yield from bars_figure(f"Held-out {measure.title}{of}", [plots.BarGroup(better, held_out)], measure.title)
-    if summary.main is None or costs is None or not costs.timings:
-        return
-    models = [
-        (f"{row.label}{_on(summary, block)}", costs.latency(block.student), evaluation.value_of(row.main), False)
-        for block in summary.blocks
-        for row in block.rows
-    ]
-    teacher = summary.teacher
-    models.append(
-        (short_model_name(teacher.title), costs.latency(teacher.name), evaluation.value_of(teacher.main), True)
-    )
-    lowest = summary.main.best == "lowest"
-    several = not has_one_seed(summary)
-    yield from quality_figures(
-        measured(models), summary.main.title, evaluation.pass_of(costs), lowest=lowest, front=several
-    )
-
-
-def _on(summary: ComparisonSummary, block: StudentBlock) -> str:
-    return f" on {block.student}" if len(summary.blocks) > 1 else ""
-
-
-def _layers(found: ComparisonFound) -> Iterator[Block]:
-    """Draw the layers that each method and mapping joins, from one run of each."""
-    drawn: set[str] = set()
-    for run in found.runs:
-        for stage in run.stages:
-            links = stage_links(run, stage)
-            if links is None or not links.joins:
-                continue
-            several = f", stage '{stage.title}'" if len(run.stages) > 1 else ""
-            figure = layers_figure(f"{_combination(found, run)}{several}", links)
-            if figure.description not in drawn and len(drawn) < _MOST_DIAGRAMS:
-                drawn.add(figure.description)
-                yield figure
-
-
-def _combination(found: ComparisonFound, run: RunFound) -> str:
-    """Name a run without its comparison and its seed."""
-    return run.title.removeprefix(f"{found.title}: ").rsplit(", seed", 1)[0]
-
-
-def _training(found: ComparisonFound) -> Iterator[Block]:
-    """Draw the courses of one run of each method and mapping beside each other."""
-    figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
-    yield from figures
-    if figures and len(found.runs) < len(found.record.cells):
-        yield Notes(("Of runs that differ only in their seed, only the first is drawn.",))
-
-
-def _runs(found: ComparisonFound) -> Iterator[Block]:
-    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
-        (
-            cell.title,
-            cell.status,
-            Cell(" + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None),
-            number(cell.tokens),
-            Cell(None if cell.seconds is None else blocks.duration(cell.seconds)),
-            number(cell.tokens / cell.seconds if cell.tokens and cell.seconds else None),
-            cell.folder,
-        )
-        for cell in found.record.cells
-    )
-    if rows:
-        headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")
-        yield Table("Runs", headings, rows, words=(1, 6))
-        yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
-
-
-def _plan(found: ComparisonFound) -> Iterator[Block]:
-    if plan := found.record.plan.to_dict():
-        yield blocks.Code("Resolved plan", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=100), "yaml")
-
-
-SECTIONS: dict[str, Callable[[ComparisonFound], Iterable[Block]]] = {
-    "Overview": _flow,
-    "Results": _results,
-    "Figures": _figures,
-    "Cost": lambda found: evaluation.cost_blocks(None if found.record.summary.is_empty else found.record.costs),
-    "Layers": _layers,
-    "Training": _training,
-    "Runs": _runs,
-    "Notes": lambda found: [Notes(tuple(_notes(found.record)))],
-    "Plan": _plan,
-    "Provenance": lambda found: provenance_blocks(found.record, found.folder),
-}
-"""Of a comparison; of one that is not finished its runs."""

@@ -1,42 +1,71 @@
-"""Declarations of plots: series over two axes, bars, heat maps, links between layers; `plot_drawing` draws them.
+"""The kinds of plots of reports, each a declaration that matplotlib draws: lines, boxes, bars, heat maps, layer links.
 
-A style is a number that stands for a colour, a marker and a dash; an ink is a name of the palette.
+Text on a plot comes from records, so all of it is passed through `label_text`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
-from limbeck.core import files
-from limbeck.core.yaml import read_document
-from limbeck.errors import OutputError, RecipeError, suggestion
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+from limbeck.core.escaping import one_line
 
 Point: TypeAlias = tuple[float, float]
+WIDTH = 5.6
+"""Of a plot, in inches."""
+SERIES = 6
+"""Series whose colour, marker and dash all differ."""
 SCORES = -1
 """Stands for a model's scores (logits), which are above its last layer."""
+_LONGEST_LABEL = 48
+_LETTERS_BELOW = 72
+_LETTERS_BESIDE = 40
+_MOST_MARKED_POINTS = 30
+_MOST_NUMBERED_COLUMNS = 14
 _LOG_FROM = 20.0
-"""How many times the least value the greatest has to be for a logarithmic scale."""
+_LEGEND_COLUMNS = 2
+_NUMBERS = StrMethodFormatter("{x:,.10g}")
+_HEAT = LinearSegmentedColormap.from_list("limbeck", ["#ffffff", "#0a3f7f"])
+_INK = "#16191d"
+_RULE = "#c8ced6"
 
 
-@dataclass(frozen=True)
-class Axis:
-    """The quantity along an axis.
+class Drawing(Protocol):
+    """A plot, or several plots in panels."""
 
-    Args:
-        label: The quantity, with its unit.
-        log: Logarithmic, where all values are positive.
-        whole: Only whole numbers are ticks.
-        from_zero: The axis begins at 0.
-        room: Free space at either end, as a share of the range of the values.
-    """
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
 
-    label: str
-    log: bool = False
-    whole: bool = False
-    from_zero: bool = False
-    room: float = 0.04
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw on a figure of matplotlib, or on a part of one."""
+
+
+def label_text(text: str, longest: int = _LONGEST_LABEL) -> str:
+    """Return a text as one printable line, cut in the middle where it is too long: names differ at both ends."""
+    line = one_line(text)
+    if len(line) <= longest:
+        return line
+    start = longest // 2
+    end = longest - start - 1
+    return f"{line[:start]}…{line[-end:]}"
+
+
+def wrapped_label(text: str, letters: int) -> str:
+    """Return the label of an axis in at most two lines of so many letters."""
+    return "\n".join(textwrap.wrap(label_text(text, 2 * letters - 2), letters))
+
+
+def spans_widely(values: Sequence[float]) -> bool:
+    """Return whether positive values span so wide a range that only a logarithmic scale shows all of it."""
+    return bool(values) and min(values) > 0 and max(values) > _LOG_FROM * min(values)
 
 
 @dataclass(frozen=True)
@@ -46,34 +75,132 @@ class Series:
     Args:
         label: The entry of the legend.
         points: (x, y) each, finite.
-        style: Colour, marker and dash.
         mark: A line through the points, the points alone, or steps from point to point.
         band: The least and the greatest value at each point, drawn as a band; empty for none.
-        boxes: The values behind each point, drawn as boxes: the middle half, with whiskers to the extremes.
-        names: The name of each point; written beside it where there is room.
-        numbers: Written beside each point instead of its name, in any case.
-        large: Drawn larger, to be seen first.
+        names: The name of each point, for the table below the plot.
     """
 
     label: str
     points: Sequence[Point]
-    style: int = 0
     mark: Literal["line", "points", "steps"] = "line"
     band: Sequence[Point] = ()
-    boxes: Sequence[Sequence[float]] = ()
     names: Sequence[str] = ()
-    numbers: Sequence[str] = ()
-    large: bool = False
 
 
 @dataclass(frozen=True)
-class Plot:
-    """Series over two axes; `limit` is a value of the horizontal one, drawn as a line."""
+class Lines:
+    """Series over two axes.
+
+    Args:
+        series: In the order of the legend.
+        x: The quantity of the horizontal axis, with its unit.
+        y: The quantity of the vertical axis, with its unit.
+        x_is_whole: The ticks of the horizontal axis are whole numbers.
+        x_from_zero: The horizontal axis begins at 0.
+        y_from_zero: The vertical axis begins at 0.
+        y_is_log: The vertical axis is logarithmic.
+        limit: A value of the horizontal axis, drawn as a line.
+    """
 
     series: Sequence[Series]
-    x: Axis
-    y: Axis
+    x: str
+    y: str
+    x_is_whole: bool = False
+    x_from_zero: bool = False
+    y_from_zero: bool = False
+    y_is_log: bool = False
     limit: float | None = None
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches; each row of the legend adds to the height."""
+        rows = math.ceil(len(self.series) / _LEGEND_COLUMNS)
+        return WIDTH, 3.0 + 0.2 * rows
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw all series, the limit, and a legend where there are several entries."""
+        axes = sheet.subplots()
+        for series in self.series:
+            _draw_series(axes, series)
+        if self.limit is not None:
+            axes.axvline(self.limit, label="limit", color=_INK, linewidth=1, linestyle="--", marker="")
+
+        axes.set_xlabel(wrapped_label(self.x, _LETTERS_BELOW))
+        axes.set_ylabel(wrapped_label(self.y, _LETTERS_BESIDE))
+        axes.xaxis.set_major_formatter(_NUMBERS)
+        if self.x_is_whole:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if self.x_from_zero:
+            axes.set_xlim(left=0)
+        if self.y_is_log:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_minor_locator(NullLocator())
+        elif self.y_from_zero:
+            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if _lowest(self.series) < 0 else 0.0)
+        axes.yaxis.set_major_formatter(_NUMBERS)
+        _draw_legend(axes)
+
+
+def _lowest(series: Sequence[Series]) -> float:
+    values = [y for each in series for _, y in each.points]
+    return min(values, default=0.0)
+
+
+def _draw_series(axes: Axes, series: Series) -> None:
+    """Draw one series; many points of a line have no markers, which would hide it."""
+    xs = [x for x, _ in series.points]
+    ys = [y for _, y in series.points]
+    look: dict[str, str] = {}
+    if series.mark == "points":
+        look = {"linestyle": "none"}
+    elif len(xs) > _MOST_MARKED_POINTS:
+        look = {"marker": ""}
+    if series.mark == "steps":
+        look["drawstyle"] = "steps-post"
+    [line] = axes.plot(xs, ys, label=label_text(series.label), **look)  # type: ignore[arg-type]
+    if series.band:
+        low = [least for least, _ in series.band]
+        high = [greatest for _, greatest in series.band]
+        axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
+
+
+def _draw_legend(axes: Axes) -> None:
+    """Draw a legend above the plot, where it hides nothing, if there is more than one entry."""
+    handles, labels = axes.get_legend_handles_labels()
+    if len(handles) > 1:
+        axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=_LEGEND_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The distribution of values at each place of the horizontal axis, as box plots with whiskers to the extremes.
+
+    Args:
+        groups: A whole number of the horizontal axis each, and the values there.
+        x: The quantity of the horizontal axis.
+        y: The quantity of the values, with its unit.
+    """
+
+    groups: Sequence[tuple[int, Sequence[float]]]
+    x: str
+    y: str
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        return WIDTH, 3.0
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw a box a group."""
+        axes = sheet.subplots()
+        places = [place for place, _ in self.groups]
+        values = [list(numbers) for _, numbers in self.groups]
+        axes.boxplot(values, positions=places, whis=(0, 100), widths=0.5, manage_ticks=False)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter(_NUMBERS)
+        axes.set_xlabel(wrapped_label(self.x, _LETTERS_BELOW))
+        axes.set_ylabel(wrapped_label(self.y, _LETTERS_BESIDE))
 
 
 @dataclass(frozen=True)
@@ -83,23 +210,16 @@ class Bar:
     Args:
         label: Its name.
         value: Its length.
-        deviation: Of the value, where there is one.
-        style: Its colour.
-        text: The value as it stands beside the bar.
-        interval: The ends of its 95 % interval, drawn where there is no deviation.
+        text: The value as it is written beside the bar.
+        style: The number of its colour.
+        ends: The ends of its whisker, if it has one.
     """
 
     label: str
     value: float
-    deviation: float | None
-    style: int
     text: str
-    interval: tuple[float, float] | None = None
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """The ends of its whisker, if it has one."""
-        return self.interval if self.deviation is None else (self.value - self.deviation, self.value + self.deviation)
+    style: int = 0
+    ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,10 +232,44 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars over one scale that begins at 0; `label` is the quantity."""
+    """Groups of horizontal bars over one scale that begins at 0; `label` is the quantity."""
 
     groups: Sequence[BarGroup]
     label: str
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches: a line for each bar and for each heading."""
+        lines = sum(len(group.bars) + 1 for group in self.groups)
+        return WIDTH, 0.8 + 0.22 * lines
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw the groups from top to bottom."""
+        axes = sheet.subplots()
+        names: list[str] = []
+        for group in self.groups:
+            names.append(label_text(group.title, 36))
+            for bar in group.bars:
+                _draw_bar(axes, bar, place=len(names))
+                names.append(label_text(bar.label, 32))
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.xaxis.set_major_formatter(_NUMBERS)
+        axes.grid(visible=False)
+        axes.grid(visible=True, axis="x")
+        axes.margins(x=0.02)
+        axes.set_xlabel(wrapped_label(self.label, _LETTERS_BELOW))
+
+
+def _draw_bar(axes: Axes, bar: Bar, place: int) -> None:
+    """Draw a bar with its whisker, and its value to the right of both."""
+    axes.barh(place, bar.value, height=0.7, color=f"C{bar.style % SERIES}")
+    end = max(bar.value, 0.0)
+    if bar.ends is not None:
+        end = max(end, bar.ends[1])
+        axes.plot(bar.ends, [place, place], color=_INK, marker="|", linestyle="-", linewidth=1.2)
+    text = label_text(bar.text, 20)
+    axes.annotate(text, (end, place), xytext=(5, 0), textcoords="offset points", va="center")
 
 
 @dataclass(frozen=True)
@@ -128,8 +282,8 @@ class Heat:
         column_names: One a column.
         row_title: The quantity along the rows.
         column_title: The quantity along the columns.
-        low: The value drawn as paper.
-        high: The value drawn darkest (lightest on a dark page).
+        low: The value drawn white.
+        high: The value drawn darkest.
         label: The quantity of the cells, with its unit.
         upwards: Whether the first row is at the bottom, as layers are.
     """
@@ -144,13 +298,65 @@ class Heat:
     label: str
     upwards: bool = False
 
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        share = len(self.row_names) / max(len(self.column_names), 1)
+        return WIDTH, min(6.0, max(2.4, 1.2 + 3.6 * share))
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw cells, names and the scale; numbers in the cells where these are large enough."""
+        axes = sheet.subplots()
+        matrix = self._matrix()
+        origin: Literal["lower", "upper"] = "lower" if self.upwards else "upper"
+        image = axes.imshow(matrix, cmap=_HEAT, vmin=self.low, vmax=self.high, origin=origin, aspect="auto")
+        scale = sheet.colorbar(image, ax=axes, label=wrapped_label(self.label, 24))
+        scale.outline.set_visible(False)
+        scale.ax.yaxis.set_major_formatter(_NUMBERS)
+
+        _name_ticks(axes, "y", self.row_names)
+        _name_ticks(axes, "x", self.column_names)
+        axes.grid(visible=False)
+        axes.set_ylabel(wrapped_label(self.row_title, 24))
+        axes.set_xlabel(wrapped_label(self.column_title, _LETTERS_BELOW))
+        if len(self.column_names) <= _MOST_NUMBERED_COLUMNS:
+            self._write_numbers(axes, matrix)
+
+    def _matrix(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        """The values, NaN where there is none; rows of a damaged record may differ in length."""
+        matrix = np.full((len(self.row_names), len(self.column_names)), math.nan)
+        for row, values in enumerate(self.values[: len(self.row_names)]):
+            for column, value in enumerate(values[: len(self.column_names)]):
+                if value is not None:
+                    matrix[row, column] = value
+        return matrix
+
+    def _write_numbers(self, axes: Axes, matrix: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> None:
+        middle = (self.low + self.high) / 2
+        for (row, column), value in np.ndenumerate(matrix):
+            if math.isfinite(value):
+                colour = "white" if value > middle else "black"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+
+
+def _name_ticks(axes: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
+    """Name the rows or columns of a heat map; of many, as many as can be read."""
+    step = math.ceil(len(names) / 32) or 1
+    shown = [label_text(name, 16) for name in names[::step]]
+    places = range(0, len(names), step)
+    if axis == "y":
+        axes.set_yticks(places, shown)
+        return
+    is_turned = sum(map(len, shown)) > 50
+    axes.set_xticks(places, shown, rotation=90 if is_turned else 0)
+
 
 @dataclass(frozen=True)
-class LinkKind:
-    """Pairs of layers that the same kind of term joins.
+class LinkGroup:
+    """Pairs of layers that one kind of term joins.
 
     Args:
-        label: The kind.
+        label: The kind of term.
         pairs: (student layer, teacher layer); 0 is the embedding output, `SCORES` the head's scores.
     """
 
@@ -160,116 +366,81 @@ class LinkKind:
 
 @dataclass(frozen=True)
 class Links:
-    """Teacher and student as columns of layers, of these depths, and lines between the layers that terms join."""
+    """Student and teacher as columns of layers, of these depths, and lines between the layers that terms join."""
 
     student: int
     teacher: int
-    kinds: Sequence[LinkKind]
+    groups: Sequence[LinkGroup]
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches: a line for each layer of the deeper model, and the legend."""
+        layers = max(self.student, self.teacher) + 2
+        return WIDTH, 0.8 + 0.2 * layers + 0.1 * len(self.groups)
+
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw both models from the embedding output at the bottom upwards, the student over its teacher's height."""
+        axes = sheet.subplots()
+        pairs = [pair for group in self.groups for pair in group.pairs]
+        student = _layer_heights(self.student, has_scores=any(layer == SCORES for layer, _ in pairs))
+        teacher = _layer_heights(self.teacher, has_scores=any(layer == SCORES for _, layer in pairs))
+        for number, group in enumerate(self.groups):
+            # Groups that join the same layers are drawn side by side.
+            shift = 0.012 * number
+            label: str | None = label_text(group.label)
+            for student_layer, teacher_layer in group.pairs:
+                ends = [student[student_layer] + shift, teacher[teacher_layer] + shift]
+                axes.plot([0, 1], ends, color=f"C{number % SERIES}", linewidth=1.2, marker="", label=label)
+                label = None
+
+        for place, heights in ((0, student), (1, teacher)):
+            axes.plot([place] * len(heights), list(heights.values()), "o", color=_INK, linestyle="none", zorder=3)
+        axes.set_yticks(list(student.values()), [layer_name(layer) for layer in student])
+        beside = axes.secondary_yaxis("right")
+        beside.set_yticks(list(teacher.values()), [layer_name(layer) for layer in teacher])
+        beside.spines["right"].set_visible(False)
+        axes.set_xticks([0, 1], ["student", "teacher"])
+        axes.set_xlim(-0.05, 1.05)
+        axes.grid(visible=False)
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
+
+
+def _layer_heights(depth: int, *, has_scores: bool) -> dict[int, float]:
+    """The height of each layer between 0 and 1, from the embedding output to the scores."""
+    layers = list(range(depth + 1))
+    if has_scores:
+        layers.append(SCORES)
+    heights = np.linspace(0, 1, len(layers) + 2)[1:-1]
+    return {layer: float(height) for layer, height in zip(layers, heights, strict=True)}
+
+
+def layer_name(layer: int) -> str:
+    """Return the name of a layer by its number: 0 is the embedding output."""
+    return {SCORES: "scores", 0: "embedding"}.get(layer, str(layer))
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Titled plots in rows of so many."""
+    """Titled plots in rows of so many columns."""
 
-    panels: Sequence[tuple[str, Plot | Heat]]
+    panels: Sequence[tuple[str, Drawing]]
     columns: int
 
+    @property
+    def _rows(self) -> int:
+        return math.ceil(len(self.panels) / self.columns)
 
-Drawing: TypeAlias = Plot | Bars | Heat | Links | Panels
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        tallest = max(drawing.size[1] for _, drawing in self.panels)
+        return WIDTH * self.columns, (tallest + 0.3) * self._rows
 
-
-def spans_widely(values: Iterable[float]) -> bool:
-    """Return whether positive values span so wide a range that only a logarithmic scale shows all of it."""
-    known = list(values)
-    return bool(known) and min(known) > 0 and max(known) > _LOG_FROM * min(known)
-
-
-def show(value: float | None) -> str:
-    """Write a number with four significant digits and thousands separators; nothing as a dash."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    if value == int(value) and abs(value) < 1e15:
-        return f"{value:,.0f}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-# Colours in both themes, with the contrast that makes them readable.
-
-HEAT_LEVELS = 20
-SERIES = 6
-"""Styles that are told apart."""
-
-
-def contrast(first: str, second: str) -> float:
-    """Return the contrast of two colours, 1 to 21.
-
-    Args:
-        first: As `#rrggbb`.
-        second: The same.
-
-    Source:
-        Web Content Accessibility Guidelines 2.2, "contrast ratio": (L1 + 0.05) / (L2 + 0.05).
-    """
-    darker, lighter = sorted((_luminance(first), _luminance(second)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def heat_colour(theme: dict[str, str], level: int) -> str:
-    """Return the colour of a cell of a heat map: paper at level 0, the heat colour at `HEAT_LEVELS`."""
-    share = level / HEAT_LEVELS
-    channels = zip(_channels(theme["paper"]), _channels(theme["heat"]), strict=True)
-    return "#" + "".join(f"{round(paper + share * (heat - paper)):02x}" for paper, heat in channels)
-
-
-def _luminance(colour: str) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour))]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _channels(colour: str) -> list[int]:
-    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
-
-
-def _with_inks(theme: dict[str, str]) -> dict[str, str]:
-    """Add the inks of numbers on a heat map: black or white, whichever reads better on the level."""
-    cells = [heat_colour(theme, level) for level in range(HEAT_LEVELS + 1)]
-    better = ["#000000" if contrast("#000000", cell) > contrast("#ffffff", cell) else "#ffffff" for cell in cells]
-    return theme | {f"on-{level}": ink for level, ink in enumerate(better)}
-
-
-_PALETTE = Path(__file__).with_name("templates") / "palette.yaml"
-_INKS = read_document(_PALETTE, f"'{_PALETTE}'", "install limbeck again.")
-THEMES = {
-    theme: _with_inks({role: inks[place] for role, inks in _INKS.items()})
-    for place, theme in enumerate(("light", "dark"))
-}
-
-
-# The files that figures and their data are written to.
-
-
-FILE_SUFFIXES = (".png", ".svg", ".pdf")
-DATA_SUFFIX = ".json"
-
-
-def check_output(path: Path | None) -> None:
-    """Refuse a place that could not be written, before anything is measured.
-
-    Raises:
-        RecipeError: for a file of another kind than data or a picture.
-        OutputError: for a file where a folder is meant, or where nothing can be written.
-    """
-    if path is None:
-        return
-    if not path.suffix and not path.is_dir():
-        if path.exists():
-            raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
-    elif not path.is_dir() and path.suffix not in (DATA_SUFFIX, *FILE_SUFFIXES):
-        raise RecipeError(
-            f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
-            "or a file."
-            f"{suggestion(path.suffix, (DATA_SUFFIX, *FILE_SUFFIXES))}"
-        )
-    files.check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
+    def draw(self, sheet: FigureBase) -> None:
+        """Draw each plot on its part of the figure."""
+        parts = sheet.subfigures(self._rows, self.columns, squeeze=False)
+        for part, (title, drawing) in zip(parts.flat, self.panels, strict=False):
+            part.suptitle(label_text(title))
+            drawing.draw(part)

@@ -1,0 +1,183 @@
+"""Model cards: the parts that all of them share, on the Hub's own types: front matter, text and usage.
+
+Everything in a card comes from records, so nothing in it is trusted: text is escaped by the filters of its template,
+and front matter is written by a YAML library, on one line a value.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from huggingface_hub import EvalResult, ModelCardData
+from jinja2 import Environment, PackageLoader
+
+from limbeck.core.blocks import mean
+from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line, printable_values
+from limbeck.core.kinds import kind_of
+from limbeck.core.paths import MODEL_CARD, short_model_name
+from limbeck.core.yaml import read_document
+from limbeck.evaluation.tasks import DEFINITIONS
+from limbeck.report.export_text import export_part
+from limbeck.report.names import metric_name
+from limbeck.report.quality import format_count
+
+_HEADS_FILE = Path(__file__).with_name("templates") / "heads.yaml"
+HEADS: Mapping[str, Mapping[str, str]] = read_document(_HEADS_FILE, f"'{_HEADS_FILE}'", "install limbeck again.")
+"""By the head's kind, as records have it: the student in a word or two (`noun`), the Hub's name of the task
+(`pipeline_tag`), and the class that loads it (`model_class`); the code that uses each is in the templates."""
+_HUB_METRICS = {
+    "micro_f1": "f1",
+    "macro_f1": "f1",
+    "f1_answer": "f1",
+    "f1_entity": "f1",
+    "precision_entity": "precision",
+    "recall_entity": "recall",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
+
+
+def write_card(folder: Path, front_matter: str, template: str, **context: Any) -> Path:
+    """Write the card of a model from a template; see `card_text`.
+
+    Returns:
+        The path of `README.md`.
+    """
+    path = folder / MODEL_CARD
+    path.write_text(card_text(front_matter, template, **context), encoding="utf-8")
+    return path
+
+
+def card_text(front_matter: str, template: str, **context: Any) -> str:
+    """Return the text of a card.
+
+    Args:
+        front_matter: As `front_matter` gives it.
+        template: One of those that extend `card.md.j2`.
+        **context: What the template reads.
+    """
+    body = card_templates().get_template(template).render(**context)
+    body = re.sub(r"\n{3,}", "\n\n", body).strip()
+    return f"{front_matter}\n{body}\n"
+
+
+def front_matter(data: ModelCardData) -> str:
+    """Return the front matter of a card, `---` lines included; what is not known is left out."""
+    return dump_front_matter(data.to_dict())
+
+
+def dump_front_matter(fields: Mapping[str, Any]) -> str:
+    """Return fields as the YAML block at the head of a card."""
+    known = {name: value for name, value in fields.items() if value}
+    # A width without end keeps every value on one line, so that none can look like the closing `---`.
+    text = yaml.safe_dump(printable_values(known), sort_keys=False, allow_unicode=True, width=float("inf"))
+    return f"---\n{text}---\n"
+
+
+def usage_fields(*, pooled: bool, head: str) -> dict[str, Any]:
+    """Return the Hub's names of the library and the task of a model.
+
+    Args:
+        pooled: Whether it makes sentence vectors.
+        head: The kind of its head; empty for none.
+    """
+    if head in HEADS:
+        return {"library_name": "transformers", "pipeline_tag": HEADS[head]["pipeline_tag"]}
+    if pooled:
+        return {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+    return {"library_name": "transformers", "pipeline_tag": "feature-extraction"}
+
+
+def base_model_fields(hub_name: str | None) -> dict[str, Any]:
+    """Return the fields that name the model that this one was made from."""
+    if not hub_name:
+        return {}
+    # The Hub has no word for a distilled model; of those it has, this is the one for weights that were trained on.
+    return {"base_model": hub_name, "base_model_relation": "finetune"}
+
+
+def result_fields(results: list[EvalResult], name: str) -> dict[str, Any]:
+    """Return the fields of measured results: the names of their metrics, and the Hub's `model-index`."""
+    if not results:
+        return {}
+    metrics = list(dict.fromkeys(result.metric_type for result in results))
+    return {"metrics": metrics, "eval_results": results, "model_name": one_line(name)}
+
+
+def hub_metric(metric: str) -> str:
+    """Return the Hub's name of a metric."""
+    return _HUB_METRICS.get(metric, metric)
+
+
+def reads_pairs(task: Mapping[str, Any]) -> bool | None:
+    """Return whether the rows of a task are pairs of texts; None where nothing tells.
+
+    Args:
+        task: As a recipe describes it, or its `name` alone.
+    """
+    name = task.get("name")
+    if name is not None:
+        return DEFINITIONS[name].columns.pair is not None if name in DEFINITIONS else None
+    if kind_of(task.get("kind")).has_queries:
+        return True
+    return task.get("pair_column") is not None if "kind" in task else None
+
+
+def onnx_usage(export: Any) -> str:
+    """Return Python that runs an exported graph on a line of text, by its outputs."""
+    return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
+
+
+def router_usage(export: Any) -> str:
+    """Return how a router is used, as Markdown: queries, documents, and an index that is there already."""
+    return card_templates().get_template("router_usage.md.j2").render(export=export).strip()
+
+
+@cache
+def card_templates() -> Environment:
+    """Return the templates of cards, which are Markdown: the filters escape what a record holds."""
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {
+        "text": escape_markdown,
+        "code": inline_code,
+        "block": code_block,
+        "link": web_address,
+        "count": format_count,
+        "short": short_name,
+        "mean": mean,
+        "metric": metric_name,
+        "kind": kind_of,
+        "exported": export_part,
+        "graph_usage": onnx_usage,
+        "router_usage": router_usage,
+    }
+    return environment
+
+
+def web_address(value: Any) -> str:
+    """Return an http(s) address that cannot end the link it stands in; empty for anything else."""
+    line = one_line(value)
+    if not re.match(r"https?://[^/\s]", line):
+        return ""
+    return quote(line, safe=":/?#@!$&=+,;%~-._")
+
+
+def short_name(value: Any) -> str:
+    """Return a path's last part; Hub names and `package:` or `hub:` sources as they are."""
+    line = one_line(value)
+    if line.startswith(("package:", "hub:")):
+        return line
+    is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
+    return folder_name(line) if is_path else line
+
+
+def folder_name(path: str) -> str:
+    """Return a path's last part, on whatever system it was written, or of a model in a run's folder the run's."""
+    return short_model_name(path.replace("\\", "/"))

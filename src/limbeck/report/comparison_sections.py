@@ -1,0 +1,245 @@
+"""Sections of a comparison: tables, bars by task and measure, layers of each method, costs, runs."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import yaml
+
+from limbeck.core.blocks import AnyCell, Block, Cell, Code, Notes, Steps, Table, counted, duration, interval, number
+from limbeck.core.paths import short_model_name
+from limbeck.core.studies import ComparedRow, ComparedScores, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
+from limbeck.report.comparison import (
+    baseline_lines,
+    comparison_notes,
+    comparison_tables,
+    digits_of,
+    has_one_seed,
+)
+from limbeck.report.costs import conditions_of, cost_blocks
+from limbeck.report.curves import course_figures
+from limbeck.report.evaluation_sections import page_table, published_table, task_bars
+from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
+from limbeck.report.layers import layers_figure, links_of_stage
+from limbeck.report.names import without_path
+from limbeck.report.plots import BarGroup
+from limbeck.report.provenance import comparison_provenance
+from limbeck.report.quality import format_count
+from limbeck.report.sections import Summary, facts, section, summary
+from limbeck.report.statuses import run_statuses
+from limbeck.report.subjects import ComparisonFolder, RunFolder
+
+_MOST_DIAGRAMS = 12
+_MOST_WARNINGS = 20
+
+
+@summary(ComparisonFolder)
+def comparison_summary(comparison: ComparisonFolder) -> Summary:
+    """Describe a comparison in short."""
+    record = comparison.record
+    return Summary("comparison", record.status or "–", counted(len(record.cells), "run"))
+
+
+@facts(ComparisonFolder)
+def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
+    """Yield the rows of rank 1 of each student, or of one seed the range of the figures."""
+    record = comparison.record.summary
+    main = record.main
+    if main is None:
+        return
+    for block in record.blocks:
+        rows = [row for row in block.rows if row.main is not None]
+        best = [row for row in rows if row.place == 1]
+        for row in best:
+            place = f"rank 1 of {len(rows)} by {main.title}" if len(rows) > 1 else main.title
+            yield f"On {block.student}, {place}: {_row_words(row, main)}."
+        values = sorted(row.main.mean for row in rows if row.main is not None)
+        if values and not best:
+            digits = digits_of(main)
+            spread = f"{values[0]:.{digits}f}"
+            if len(values) > 1:
+                spread += f" to {values[-1]:.{digits}f}"
+            yield f"On {block.student}, {main.title} of {counted(len(rows), 'combination')}: {spread}."
+    if has_one_seed(record):
+        yield from baseline_lines(record, main)
+        yield "With one seed, differences may be due to chance, so nothing is ranked."
+
+
+def _row_words(row: ComparedRow, main: MainFigure) -> str:
+    """Return a row with its main figure and the figure's interval over seeds."""
+    digits = digits_of(main)
+    value = "" if row.main is None else f"{row.main.mean:.{digits}f}"
+    if row.over_seeds is None:
+        return f"{row.label} {value}"
+    return f"{row.label} {value} (95 %: {interval(row.over_seeds, digits)}, over {row.finished} seeds)"
+
+
+@section(ComparisonFolder, "Overview")
+def overview(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Show teacher, students, methods and budget, warnings, and the state of unfinished runs."""
+    record = comparison.record
+    budget = "not recorded"
+    if record.plan.budget.tokens is not None:
+        budget = f"{format_count(record.plan.budget.tokens)} tokens per run"
+    if record.corpus.tokens is not None:
+        budget += f" from a corpus of {format_count(record.corpus.tokens)}"
+    seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in record.cells)
+    steps = {
+        "Teacher": f"{without_path(record.teacher.title)}, {record.teacher.shape}",
+        "Students": ", ".join(dict.fromkeys(cell.student for cell in record.cells)),
+        "Methods": ", ".join(dict.fromkeys(cell.method for cell in record.cells)),
+        "Budget": f"{budget}; seeds {', '.join(seeds)}",
+    }
+    yield Steps(tuple(steps.items()))
+    yield Notes(tuple(_warnings(comparison))[:_MOST_WARNINGS], warning=True)
+    if comparison.unfinished:
+        yield run_statuses(comparison.unfinished)
+
+
+def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
+    record = comparison.record
+    yield from comparison.problems
+    if not record.is_finished:
+        yield f"The comparison is not finished ({record.status or 'status not recorded'})."
+    finished = sum(cell.status == "finished" for cell in record.cells)
+    if finished < len(record.cells):
+        yield f"{finished} of {len(record.cells)} runs are finished."
+    for cell in record.cells:
+        if cell.problem:
+            yield f"{cell.title} failed: {cell.problem}"
+    if record.summary.is_empty:
+        yield "There is no table yet: the students have not been measured."
+
+
+@section(ComparisonFolder, "Results")
+def results(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Show the tables, published rows apart."""
+    for table in comparison_tables(comparison.record.summary):
+        names = {}
+        for index, row in enumerate(table.rows):
+            if index not in table.published:
+                names[index] = without_path(str(row[0]))
+        yield page_table(table, names)
+        yield from published_table(table, "Published results for models of the same shape")
+
+
+@section(ComparisonFolder, "Figures")
+def figures(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Draw bars by task and measure of each student, then quality against latency."""
+    record = comparison.record.summary
+    costs = comparison.record.costs
+    for block in record.blocks:
+        yield from _bars(record, block)
+    if record.main is not None and costs is not None and costs.timings:
+        yield from _quality(record, record.main, costs)
+
+
+def _bars(record: ComparisonSummary, block: StudentBlock) -> Iterator[Block]:
+    rows: list[tuple[str, ComparedScores]] = [("teacher", record.teacher)]
+    rows += [(row.label, row) for row in block.rows]
+    on_student = _on_student(record, block)
+    scored = [(label, row) for label, row in rows if row.columns]
+    for figure in task_bars(record.columns, scored):
+        yield replace(figure, title=f"{figure.title}{on_student}")
+    for measure in record.held_out:
+        bars = bars_of([(label, row.held_out.get(measure.key)) for label, row in rows], measure.digits)
+        better = "lower is better" if measure.best == "lowest" else "higher is better"
+        yield from bars_figure(f"Held-out {measure.title}{on_student}", [BarGroup(better, bars)], measure.title)
+
+
+def _quality(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
+    """Draw the main figure of all rows against the latency of their students."""
+    models = []
+    for block in record.blocks:
+        for row in block.rows:
+            name = f"{row.label}{_on_student(record, block)}"
+            models += measured(name, costs.latency(block.student), _mean_of(row.main))
+    teacher = record.teacher
+    name = short_model_name(teacher.title)
+    models += measured(name, costs.latency(teacher.name), _mean_of(teacher.main), teacher=True)
+    is_lowest = main.best == "lowest"
+    front = not has_one_seed(record)
+    yield from quality_figures(models, main.title, conditions_of(costs), lowest=is_lowest, front=front)
+
+
+def _mean_of(figure: Figure | None) -> float | None:
+    return None if figure is None else figure.mean
+
+
+def _on_student(record: ComparisonSummary, block: StudentBlock) -> str:
+    return f" on {block.student}" if len(record.blocks) > 1 else ""
+
+
+@section(ComparisonFolder, "Cost")
+def cost(comparison: ComparisonFolder) -> Iterable[Block]:
+    """Show sizes and speed, where they were measured."""
+    if comparison.record.summary.is_empty:
+        return ()
+    return cost_blocks(comparison.record.costs)
+
+
+@section(ComparisonFolder, "Layers")
+def layers(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Draw the layers that each method and mapping joins, from one run of each."""
+    drawn: set[str] = set()
+    for run in comparison.runs:
+        for stage in run.stages:
+            links = links_of_stage(run, stage)
+            if links is None or not links.joins or len(drawn) == _MOST_DIAGRAMS:
+                continue
+            title = _combination(comparison, run)
+            if len(run.stages) > 1:
+                title += f", stage '{stage.title}'"
+            figure = layers_figure(title, links)
+            if figure.description not in drawn:
+                drawn.add(figure.description)
+                yield figure
+
+
+def _combination(comparison: ComparisonFolder, run: RunFolder) -> str:
+    """Name a run without its comparison and its seed."""
+    return run.title.removeprefix(f"{comparison.title}: ").rsplit(", seed", 1)[0]
+
+
+@section(ComparisonFolder, "Training")
+def training(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Draw the courses of one run of each method and mapping beside each other."""
+    named_runs = [(_combination(comparison, run), run) for run in comparison.runs]
+    drawn = list(course_figures(named_runs))
+    yield from drawn
+    if drawn and len(comparison.runs) < len(comparison.record.cells):
+        yield Notes(("Of runs that differ only in their seed, only the first is drawn.",))
+
+
+@section(ComparisonFolder, "Runs")
+def runs(comparison: ComparisonFolder) -> Iterator[Block]:
+    """List all runs."""
+    rows: list[tuple[AnyCell, ...]] = []
+    for cell in comparison.record.cells:
+        steps = " + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None
+        time = None if cell.seconds is None else duration(cell.seconds)
+        rate = cell.tokens / cell.seconds if cell.tokens and cell.seconds else None
+        rows.append((cell.title, cell.status, Cell(steps), number(cell.tokens), Cell(time), number(rate), cell.folder))
+    if rows:
+        headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")
+        yield Table("Runs", headings, tuple(rows), words=(1, 6))
+        yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
+
+
+@section(ComparisonFolder, "Notes")
+def notes(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Show all notes."""
+    yield Notes(tuple(comparison_notes(comparison.record)))
+
+
+@section(ComparisonFolder, "Plan")
+def plan(comparison: ComparisonFolder) -> Iterator[Block]:
+    """Show the plan with all its defaults."""
+    document = comparison.record.plan.to_dict()
+    if document:
+        yield Code("Resolved plan", yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100), "yaml")
+
+
+@section(ComparisonFolder, "Provenance")
+def provenance(comparison: ComparisonFolder) -> Iterable[Block]:
+    """Describe how the comparison was made."""
+    return comparison_provenance(comparison.record, comparison.folder)

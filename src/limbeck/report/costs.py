@@ -1,0 +1,103 @@
+"""Costs of models: sizes and speed, as MiniLM's table 4 and MLKD-BERT's table 3 have them, beside published ones."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rich.console import RenderableType
+
+from limbeck.core import studies
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Table, console
+from limbeck.core.paths import short_model_name
+from limbeck.report.scores import PAPERS
+
+_LAYOUT = Layout(whole_from=2)
+
+
+def costs_table(costs: Mapping[str, Any] | studies.Costs) -> RenderableType:
+    """Return the tables of costs for the terminal."""
+    return console(*cost_tables(studies.Costs.read(costs)))
+
+
+def cost_tables(costs: studies.Costs) -> Iterator[Table]:
+    """Lay out sizes, speed, and the speeds that papers published of models of the same shapes."""
+    yield _sizes_table(costs)
+    yield _speeds_table(costs)
+    yield from _published_tables(costs)
+
+
+def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
+    """Show sizes and speed, where they were measured."""
+    if costs is not None:
+        for table in cost_tables(costs):
+            yield replace(table, words=(1,))
+
+
+def conditions_of(costs: studies.Costs) -> str:
+    """Describe the pass whose latency was measured first."""
+    row = costs.timings[0]
+    return f"latency, ms (batch {row.batch}, {row.length} tokens, {costs.machine['device']})"
+
+
+def _title_of(costs: studies.Costs, model: str) -> str:
+    """Return the name of a model in tables."""
+    for row in costs.models:
+        if row.model == model and row.title:
+            return row.title
+    return short_model_name(model)
+
+
+def _sizes_table(costs: studies.Costs) -> Table:
+    lengths = list(costs.models[0].megaflops_per_token)
+    rows: list[tuple[AnyCell, ...]] = []
+    for model in costs.models:
+        counts = (model.embedding_parameters, model.transformer_parameters, model.parameters)
+        flops = [Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths]
+        title = _title_of(costs, model.model)
+        rows.append((title, model.shape, *map(_millions, counts), Cell(model.megabytes, "{:.1f}"), *flops))
+    headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "Total (M)", "Weights (MB)")
+    flops_headings = [f"Mflop per token, {length} tokens" for length in lengths]
+    return Table("Size", (*headings, *flops_headings), tuple(rows), words=(0,), layout=_LAYOUT)
+
+
+def _millions(count: float | None) -> Cell:
+    return Cell(None if count is None else count / 1e6, "{:.2f}")
+
+
+def _speeds_table(costs: studies.Costs) -> Table:
+    headings = ("", "Batch", "Tokens", "Median (ms)", "10th–90th (ms)", "Sentences per s", "Tokens per s", "Speedup")
+    rows = tuple((_title_of(costs, timing.model), *_speed_cells(timing)) for timing in costs.timings)
+    return Table(f"Speed on {costs.machine['device']}", headings, rows, words=(0,), layout=_LAYOUT)
+
+
+def _speed_cells(timing: studies.Timing) -> tuple[AnyCell, ...]:
+    return (
+        str(timing.batch),
+        str(timing.length),
+        Cell(timing.median_ms, "{:.2f}"),
+        f"{timing.p10_ms:.2f}–{timing.p90_ms:.2f}",
+        Cell(timing.sentences_per_second, "{:.0f}"),
+        Cell(timing.tokens_per_second, "{:.0f}"),
+        Cell(timing.speedup, "{:.2f}x"),
+    )
+
+
+def _published_tables(costs: studies.Costs) -> Iterator[Table]:
+    """Lay out the tables of papers that have a shape of a compared model; the first model is what others compare to."""
+    compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
+    rows_by_title: dict[str, list[studies.PublishedCost]] = {}
+    for row in costs.published:
+        title = f"{PAPERS[row.paper]}, table {row.table} ({row.device})"
+        rows_by_title.setdefault(title, []).append(row)
+    for title, published in rows_by_title.items():
+        if all(row.shape not in compared for row in published):
+            continue
+        names = list(published[0].values)
+        has_tasks = any(row.task for row in published)
+        rows: list[tuple[AnyCell, ...]] = []
+        for row in published:
+            values = [f"{row.values[name]:g}" for name in names]
+            task = [row.task or NOTHING] if has_tasks else []
+            rows.append((row.shape, *task, *values))
+        headings = ("", *(["Texts from"] if has_tasks else []), *names)
+        yield Table(title, headings, tuple(rows), words=(0,), layout=_LAYOUT)

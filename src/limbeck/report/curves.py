@@ -1,0 +1,173 @@
+"""Figures of training: the curves of a stage, and those of several runs beside each other."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+from limbeck.core.blocks import Block, Figure, Notes, counted
+from limbeck.report.figures import lines_figure
+from limbeck.report.layers import without_layers
+from limbeck.report.logs import RATE, Curve, StageLog
+from limbeck.report.plots import SERIES, Lines, Series, spans_widely
+from limbeck.report.subjects import RunFolder, StageFolder
+
+T = TypeVar("T")
+NamedCurves: TypeAlias = Sequence[tuple[str, Curve]]
+"""Curves with their labels."""
+StagesByRun: TypeAlias = list[tuple[str, StageFolder]]
+_TERMS_IN_A_FIGURE = 4
+_COMPARE = "Losses are comparable only where terms, weights and text are the same."
+_SHARES = (
+    "Losses of different terms have no common scale: each is divided by its first logged value, so only the shapes "
+    "of the curves can be compared."
+)
+
+
+def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
+    """Draw loss, development scores, tokens a second, then the terms in groups, then note how they were logged.
+
+    Args:
+        stage: A stage.
+        heading: The beginning of the titles of its figures.
+    """
+    log = stage.log
+    if not log.curves:
+        reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
+        yield Notes((f"{heading}: {reason}.",))
+
+    yield from _log_figure(log, f"{heading}: Loss", {"training": "loss", "held-out text": "eval_loss"})
+    scores = [(label, curve) for label, curve in log.scores().items() if len(curve.points) > 1]
+    if scores:
+        label = "score of the student without fine-tuning"
+        yield _curves_figure(f"{heading}: Scores on development rows", scores, label)
+    rate = log.curves.get(RATE)
+    if rate is not None and len(rate.points) > 1:  # A single value is in the table of stages.
+        label = "tokens per second since the last log, excluding padding and evaluation"
+        yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, from_zero=True)
+    yield from _term_figures(log, heading)
+    yield from _log_notes(stage, heading)
+
+
+def _term_figures(log: StageLog, heading: str) -> Iterator[Figure]:
+    """Draw the terms of a loss that has several; terms that differ in their layers only share figures."""
+    terms = log.terms()
+    if len(terms) < 2:
+        return
+    terms_by_stem: dict[str, list[str]] = {}
+    for term in terms:
+        terms_by_stem.setdefault(without_layers(term), []).append(term)
+
+    for stem, alike in terms_by_stem.items():
+        for title, group in _split(f"{heading}: Term {stem}", alike, _TERMS_IN_A_FIGURE):
+            if len(group) == 1:
+                term = group[0]
+                labels = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": f"eval_{term}"}
+                yield from _log_figure(log, title, labels)
+                continue
+            yield from _log_figure(log, title, {term: f"loss_{term}" for term in group})
+            held_out = {term: f"eval_{term}" for term in group}
+            curves = [log.curves[name] for name in held_out.values() if name in log.curves]
+            if any(len(curve.points) > 1 for curve in curves):
+                yield from _log_figure(log, f"{title}, held-out text", held_out)
+
+
+def _log_notes(stage: StageFolder, heading: str) -> Iterator[Notes]:
+    """Note how far an unfinished stage is, and the values that could not be drawn."""
+    log = stage.log
+    if not stage.is_finished and log.lines:
+        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
+        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
+    problems = []
+    if log.not_finite:
+        problems.append(f"{heading}: {counted(log.not_finite, 'infinite or NaN value')} not drawn.")
+    if log.damaged:
+        problems.append(f"{heading}: {counted(log.damaged, 'damaged line')} of {log.source} skipped.")
+    if problems:
+        yield Notes(tuple(problems), warning=True)
+
+
+def _log_figure(log: StageLog, title: str, names: Mapping[str, str]) -> Iterator[Figure]:
+    """Draw those of the curves of a log that are there, by their labels."""
+    curves = [(label, log.curves[name]) for label, name in names.items() if name in log.curves]
+    if curves:
+        yield _curves_figure(title, curves, "mean over the steps since the last log")
+
+
+def _split(title: str, items: Sequence[T], most: int) -> Iterator[tuple[str, Sequence[T]]]:
+    """Divide what is too much for one figure evenly; the titles are numbered."""
+    count = math.ceil(len(items) / most)
+    if count == 1:
+        yield title, items
+        return
+    size = math.ceil(len(items) / count)
+    for part in range(count):
+        yield f"{title} ({part + 1} of {count})", items[part * size : (part + 1) * size]
+
+
+def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
+    """Draw the courses of runs beside each other: as they are where stages are alike, else as shares of their start.
+
+    Args:
+        runs: Each with its label.
+    """
+    stages_alike: dict[tuple[str, str], StagesByRun] = {}
+    stages_by_place: dict[int, StagesByRun] = {}
+    for label, run in runs:
+        for place, stage in enumerate(run.stages, start=1):
+            if "loss" in stage.log.curves:
+                stages_alike.setdefault((stage.title, stage.method), []).append((label, stage))
+                stages_by_place.setdefault(place, []).append((label, stage))
+
+    for (title, method), stages in stages_alike.items():
+        heading = f"Stage '{title}' ({method}) of the runs"
+        yield from _beside(heading, _curves_of(stages, "loss"), "training loss", _COMPARE)
+        held_out = _curves_of(stages, "eval_loss")
+        yield from _beside(f"{heading}, held-out text", held_out, "loss on held-out text", _COMPARE)
+    for place, stages in stages_by_place.items():
+        are_alike = len({(stage.title, stage.method) for _, stage in stages}) == 1
+        if not are_alike:
+            heading = f"Stage {place} of the runs, relative to the first loss"
+            curves = _curves_of(stages, "loss")
+            shares = [(label, _share_of_start(curve)) for label, curve in curves if curve.points[0][1] > 0]
+            yield from _beside(heading, shares, "training loss relative to the first logged value", _SHARES)
+        rates = _curves_of(stages, RATE)
+        yield from _beside(f"Tokens/s in stage {place} of the runs", rates, "tokens per second", from_zero=True)
+
+
+def _curves_of(stages: StagesByRun, name: str) -> NamedCurves:
+    return [(label, stage.log.curves[name]) for label, stage in stages if name in stage.log.curves]
+
+
+def _share_of_start(curve: Curve) -> Curve:
+    """Divide a curve by its first value."""
+    first = curve.points[0][1]
+    points = tuple((x, y / first) for x, y in curve.points)
+    ranges = tuple((low / first, high / first) for low, high in curve.ranges)
+    return Curve(points, ranges, curve.logged)
+
+
+def _beside(
+    title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
+) -> Iterator[Figure]:
+    """Draw the same curve of several runs, few enough in a figure to be distinguished; nothing of one run."""
+    if len(curves) < 2 or all(len(curve.points) < 2 for _, curve in curves):
+        return
+    for numbered, part in _split(title, curves, SERIES):
+        yield _curves_figure(numbered, part, label, caption, from_zero=from_zero)
+
+
+def _curves_figure(
+    title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
+) -> Figure:
+    """Draw curves over the step, on a logarithmic scale where they span widely; the caption notes thinned curves."""
+    series = [Series(name, curve.points, band=curve.ranges) for name, curve in curves]
+    values = [y for each in series for _, y in each.points]
+    is_log = not from_zero and spans_widely(values)
+    if is_log:
+        label = f"{label}, logarithmic"
+    most_logged = max((curve.logged for _, curve in curves if curve.ranges), default=0)
+    if most_logged:
+        thinned = f"Thinned from {most_logged:,} points: lines show means of neighbouring points, "
+        caption = f"{caption} {thinned}bands their minimum and maximum.".strip()
+    plot = Lines(series, "step", label, x_is_whole=True, y_from_zero=from_zero, y_is_log=is_log)
+    return lines_figure(title, plot, caption)

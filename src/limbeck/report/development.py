@@ -1,0 +1,86 @@
+"""Development rows of a run one by one: confused classes, F1 by label, and where student and teacher disagree."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from limbeck.core import records
+from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Table, counted, number
+from limbeck.core.escaping import one_line
+from limbeck.report.figures import heat_figure
+from limbeck.report.plots import Heat
+from limbeck.report.quality import rows_title
+
+_MOST_CLASSES = 30
+"""Classes of a drawn confusion matrix; of more each cell is too small to be seen."""
+_MOST_LETTERS = 240
+
+
+def disagreement_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
+    """List the rows of tasks, or else the pairs of sentences, that student and teacher are furthest apart on."""
+    for scores in evaluation.development:
+        title = rows_title(scores)
+        if scores.disagreements is not None and scores.rows:
+            rows = counted(scores.disagreements, "row")
+            share = scores.disagreements / scores.rows
+            yield Notes((f"{title}: student and teacher disagree on {rows} ({share:.1%}).",))
+        if scores.examples:
+            caption = f"{title}: rows on which student and teacher disagree most"
+            yield _examples(caption, ("Row", "Label"), scores.examples)
+    if evaluation.agreement is not None and evaluation.agreement.examples:
+        caption = "Held-out sentence pairs whose similarity student and teacher rank most differently"
+        yield _examples(caption, ("Pair", "From"), evaluation.agreement.examples)
+
+
+def _examples(caption: str, headings: tuple[str, str], examples: Sequence[records.Disagreement]) -> Table:
+    rows: list[tuple[AnyCell, ...]] = []
+    for example in examples:
+        texts = [_cut(part) for part in (example.text, example.pair) if part]
+        answers = [_cut(example.label), _cut(example.teacher), _cut(example.student)]
+        rows.append((" ‖ ".join(texts), *answers, _score(example.distance)))
+    return Table(caption, (*headings, "Teacher", "Student", "Distance"), tuple(rows), words=(1, 2, 3))
+
+
+def _cut(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _MOST_LETTERS else f"{line[: _MOST_LETTERS - 1]}…"
+
+
+def _score(value: float | None) -> Cell:
+    return Cell(value, "{:.3f}")
+
+
+def answer_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
+    """Show confusions and classes of each task; its scores are in the table of teacher and student."""
+    for scores in evaluation.development:
+        if scores.confusion and len(scores.labels) <= _MOST_CLASSES:
+            yield _confusions(scores)
+        if scores.by_label:
+            yield _labels(scores)
+
+
+def _confusions(scores: records.DevelopmentFigures) -> Figure:
+    """Draw the classes that rows of each class are taken for, as shares of these rows."""
+    names = scores.labels
+    shares: list[list[float | None]] = []
+    words = []
+    rows: list[tuple[AnyCell, ...]] = []
+    for place, (name, counts) in enumerate(zip(names, scores.confusion, strict=True)):
+        total = sum(counts)
+        shares.append([count / total if total else None for count in counts])
+        words.append(f"{name}: {counts[place]:,.0f} of {total:,.0f} right")
+        rows.append((name, *map(number, counts)))
+
+    heat = Heat(shares, names, names, "true class", "predicted class", 0.0, 1.0, "share of the true class")
+    title = f"{rows_title(scores)}: confusion matrix of the student"
+    figure = heat_figure(title, heat, f"Confusion matrix of {len(names)} classes. {'; '.join(words)}.")
+    data = Table("Rows of each true class, by predicted class", ("", *names), tuple(rows))
+    return replace(figure, data=data)
+
+
+def _labels(scores: records.DevelopmentFigures) -> Table:
+    rows = tuple(
+        (label.label, number(label.rows), _score(label.teacher), _score(label.student)) for label in scores.by_label
+    )
+    headings = ("", "Count", "Teacher's F1", "Student's F1")
+    caption = f"{rows_title(scores)}, label by label"
+    return Table(caption, headings, rows, folded=len(rows) > _MOST_CLASSES)

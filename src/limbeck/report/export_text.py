@@ -1,0 +1,172 @@
+"""An export in words: size, differences from its source, and what int8 gains or costs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from rich.console import RenderableType
+
+from limbeck.core import timing
+from limbeck.core.blocks import NOTHING, Block, Facts, Layout, Notes, Paragraph, Table, console, counted
+from limbeck.core.escaping import escape_markdown
+from limbeck.core.exports import Differences, Export, Int8, Int8Latency
+from limbeck.core.markdown import plain_table
+from limbeck.report.quality import speed_words
+
+ExportRecord: TypeAlias = Mapping[str, Any] | Export
+"""The record of an export, typed or as plain values."""
+_TITLES = {
+    "onnx": "ONNX",
+    "onnx-int8": "ONNX with int8 weights",
+    "sentence-transformers": "a sentence-transformers folder",
+    "router": "a sentence-transformers router",
+    "safetensors": "safetensors",
+}
+
+
+def export_title(record: ExportRecord) -> str:
+    """Return an export in a few words: `ONNX in float32, operator set 17`."""
+    export = Export.read(record)
+    title = _TITLES[export.format]
+    if export.dtype != "int8":
+        title += f" in {export.dtype}"
+    if export.opset:
+        title += f", operator set {export.opset}"
+    return title
+
+
+def export_blocks(record: ExportRecord, folder: str) -> list[Block]:
+    """Return an export and its measurements as blocks."""
+    export = Export.read(record)
+    title = Paragraph(f"{export.source} as {export_title(export)}")
+    return [title, Notes(tuple(export_lines(export))), Facts((("Folder", folder),))]
+
+
+def export_part(export: Export) -> str:
+    """Return the section of a card on an export: its format, how far from its source, and what int8 gains or costs."""
+    lines = [f"{escape_markdown(export.source)} as {escape_markdown(export_title(export))}.", ""]
+    lines += [f"- {escape_markdown(line)}" for line in export_lines(export)]
+    if export.int8:
+        lines += ["", latency_markdown(export.int8.latency)]
+    return "\n".join(lines)
+
+
+def export_lines(record: ExportRecord) -> list[str]:
+    """Return the measurements of an export, a plain sentence an entry."""
+    return list(_lines(Export.read(record)))
+
+
+def _lines(export: Export) -> Iterator[str]:
+    if export.int8 is None:
+        yield f"Weights: {export.megabytes:.1f} MB."
+    if export.documents:
+        yield f"Queries are encoded by {export.source}, documents by {export.documents}."
+    if export.found is not None:
+        yield f"As queries, {export.found:.0%} of the sample texts have their own document vector as nearest neighbour."
+    yield _largest_difference(export.differences)
+    if export.dtype != "float32":
+        yield from _quality_lines(export.differences)
+    if export.int8 is not None:
+        yield from _int8_lines(export.int8, export.weight_bits)
+    if export.dtype == "float16" and export.format == "onnx":
+        yield "Meant for a GPU: on a CPU, ONNX Runtime computes many float16 operators in float32 with casts."
+    if export.verified:
+        verified = export.verified
+        yield f"Verified in a fresh process on {verified.texts} texts in {verified.batches} batches."
+
+
+def _largest_difference(differences: Differences) -> str:
+    outputs = []
+    for name, value in differences.largest.items():
+        if value is None:
+            outputs.append(f"none in {name}")
+        else:
+            outputs.append(f"{value:.2g} in {name} (largest value {differences.scale[name]:.2g})")
+    texts = counted(differences.texts or 0, "sample text")
+    batches = counted(differences.batches or 0, "batch")
+    tokens = counted(differences.tokens or 0, "token")
+    return f"Largest difference from the source, on {texts} in {batches} of up to {tokens}: {', '.join(outputs)}."
+
+
+def _quality_lines(differences: Differences) -> Iterator[str]:
+    cosine = differences.cosine
+    if cosine:
+        yield f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
+    if differences.equal_decisions is not None:
+        yield (
+            f"Decisions equal to the source's: {differences.equal_decisions:.1%}; KL of the probabilities "
+            f"{differences.mean_kl:.2g} nats."
+        )
+
+
+def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
+    yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
+    slower = [row for row in int8.latency if row.speedup < 0.97 and not _is_doubtful(row)]
+    if slower:
+        batches = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f}x slower)" for row in slower)
+        yield f"int8 is slower than float32 here, in texts x tokens: {batches}. Use --format onnx for such batches."
+    busy = busy_line(int8.latency)
+    if busy:
+        yield busy
+    if weight_bits == 7:
+        yield "Weights have 7 bits: the exporting processor has no VNNI, without which 8 bits could overflow."
+    else:
+        yield "Weights have 8 bits, which may overflow on x86 processors without VNNI; to serve on one, export on one."
+
+
+def latency_table(record: ExportRecord) -> RenderableType:
+    """Return the latencies of float32 and int8 for the terminal: medians, 10th and 90th percentile, in ms."""
+    export = Export.read(record)
+    headings = ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is")
+    rows = []
+    for row in export.int8.latency if export.int8 else ():
+        cells = []
+        for dtype in ("float32", "int8"):
+            median, low, high = _milliseconds(row, dtype)
+            cells += [median, f"{low}–{high}"]
+        rows.append((f"{row.batch} x {row.length}", str(row.rounds), *cells, speed_of(row)))
+    layout = Layout(fold=False, collapsed=False)
+    return console(Table("", headings, tuple(rows), words=(0,), layout=layout))
+
+
+def latency_markdown(latencies: Sequence[Int8Latency]) -> str:
+    """Return the latencies of float32 and int8 as a table."""
+    headings = ("Texts x tokens", "Rounds", "float32, ms (10th–90th)", "int8, ms (10th–90th)", "int8 is")
+    rows = []
+    for row in latencies:
+        cells = []
+        for dtype in ("float32", "int8"):
+            median, low, high = _milliseconds(row, dtype)
+            cells.append(f"{median} ({low}–{high})")
+        rows.append((f"{row.batch} x {row.length}", str(row.rounds), *cells, speed_of(row)))
+    return plain_table(Table("", headings, tuple(rows), words=(0, 4)))
+
+
+def _milliseconds(row: Int8Latency, dtype: str) -> list[str]:
+    """Return median, 10th and 90th percentile of `"float32"` or `"int8"`, in three digits or more."""
+    values: list[float] = [getattr(row, f"{dtype}{part}_ms") for part in ("", "_p10", "_p90")]
+    return [f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in values]
+
+
+def speed_of(row: Int8Latency) -> str:
+    """Return how fast int8 is in a row of the latencies; nothing where that is unreliable, see `busy_line`."""
+    if _is_doubtful(row):
+        return NOTHING
+    if 0.97 <= row.speedup <= 1.03:
+        return "as fast"
+    return speed_words(row.speedup)
+
+
+def busy_line(rows: Sequence[Int8Latency]) -> str:
+    """Return which rows have no speed, and why; empty where all have."""
+    doubtful = [f"{row.batch} x {row.length}" for row in rows if _is_doubtful(row)]
+    if not doubtful:
+        return ""
+    return (
+        f"The machine was busy: at {', '.join(doubtful)} tokens there were fewer than {timing.FEWEST_ROUNDS} rounds, "
+        f"or the median ratio disagrees with the ratio of medians, so no speedup is given ({NOTHING}); export again "
+        "with more --seconds."
+    )
+
+
+def _is_doubtful(row: Int8Latency) -> bool:
+    return timing.is_doubtful(row.float32_ms, row.int8_ms, row.speedup, row.rounds)

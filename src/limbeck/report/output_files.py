@@ -1,0 +1,30 @@
+"""The files that figures and their data are written to, checked before anything is measured."""
+
+from pathlib import Path
+
+from limbeck.core import files
+from limbeck.errors import OutputError, RecipeError, suggestion
+
+FILE_SUFFIXES = (".png", ".svg", ".pdf")
+DATA_SUFFIX = ".json"
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a place that could not be written, before anything is measured.
+
+    Raises:
+        RecipeError: for a file of another kind than data or a picture.
+        OutputError: for a file where a folder is meant, or where nothing can be written.
+    """
+    if path is None:
+        return
+    suffixes = (DATA_SUFFIX, *FILE_SUFFIXES)
+    is_folder = path.is_dir() or not path.suffix
+    if is_folder and path.exists() and not path.is_dir():
+        raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
+    if not is_folder and path.suffix not in suffixes:
+        raise RecipeError(
+            f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
+            f"or a file.{suggestion(path.suffix, suffixes)}"
+        )
+    files.check_writable(path, path if is_folder else path.parent)

@@ -1,0 +1,95 @@
+"""A report as HTML and as Markdown: blocks are rendered by one template and by `limbeck.core.markdown`."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from limbeck.core import yaml
+from limbeck.core.blocks import Block, Cell, Figure, counted
+from limbeck.core.escaping import escape_markdown, printable
+from limbeck.core.markdown import escaped_blocks
+from limbeck.report.page import Page
+from limbeck.report.pictures import picture_address
+from limbeck.version import __version__
+
+_PALETTE = Path(__file__).with_name("templates") / "palette.yaml"
+
+
+def render_html(page: Page) -> str:
+    """Return a report as HTML; whatever the folders hold is escaped."""
+    return _template().render(page=page, generator=f"limbeck {__version__}", themes=read_themes())
+
+
+@cache
+def read_themes() -> dict[str, dict[str, str]]:
+    """Return the colours of both themes, by role."""
+    palette = yaml.read_document(_PALETTE, f"'{_PALETTE}'", "install limbeck again.")
+    light = {role: colours[0] for role, colours in palette.items()}
+    dark = {role: colours[1] for role, colours in palette.items()}
+    return {"light": light, "dark": dark}
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["kind"] = lambda block: type(block).__name__
+    environment.filters["runs_of_figures"] = _runs_of_figures
+    environment.filters["with_code"] = _with_code
+    environment.filters["counted"] = counted
+    environment.filters["picture_address"] = picture_address
+    return environment.get_template("report_page.html.j2")
+
+
+def _printable(value: Any) -> Any:
+    """Replace control characters in all text that is not the template's own, which is Markup."""
+    return printable(str(value)) if type(value) in (str, Cell) else value
+
+
+def _with_code(text: str) -> Markup:
+    """Set text between backticks as code, everything escaped."""
+    html = Markup("")
+    for number, part in enumerate(text.split("`")):
+        escaped = escape(printable(part))
+        is_code = number % 2 == 1
+        html += Markup("<code>{}</code>").format(escaped) if is_code else escaped
+    return html
+
+
+def _runs_of_figures(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
+    """Part blocks into figures that follow one another, which stand side by side, and what is between them."""
+    for are_figures, run in groupby(blocks, key=lambda block: isinstance(block, Figure)):
+        yield are_figures, list(run)
+
+
+def render_markdown(page: Page, figures: str) -> str:
+    """Return a report as Markdown.
+
+    Args:
+        page: The report.
+        figures: Where its figures lie, as seen from the file: a relative path with forward slashes.
+    """
+    texts = [f"# {escape_markdown(page.title)}"]
+    has_parts = len(page.parts) > 1
+    for part in page.parts:
+        if has_parts:
+            texts.append(f"## {escape_markdown(part.title)}")
+        texts.append(escape_markdown(part.subtitle))
+        if part.facts:
+            texts.append("\n".join(f"- {escape_markdown(fact)}" for fact in part.facts))
+        for section in part.sections:
+            level = "###" if has_parts else "##"
+            texts.append(f"{level} {escape_markdown(section.title)}")
+            texts += escaped_blocks(section.blocks, figures)
+    return "\n\n".join(texts) + "\n"

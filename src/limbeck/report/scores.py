@@ -1,0 +1,180 @@
+"""Scores of models on tasks in tables: names, cells, intervals, marks and CSV rows, of evaluations and comparisons."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from limbeck.core import blocks, studies
+from limbeck.core.blocks import AnyCell, Cell
+from limbeck.core.intervals import Interval, of_mean
+from limbeck.core.paths import short_model_name
+from limbeck.report.names import metric_name
+from limbeck.report.quality import ends_of
+
+ONE_ANSWER = " ‡"
+"""After a score of a model that gives all rows one answer."""
+ONE_RUN = "one run each with one seed, so"
+_COMPUTED = " †"
+"""After an average of published figures that is not printed in their paper."""
+_AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
+_SPLITS = {"development": ", dev", "test": ", test"}
+PAPERS = {
+    "minilm": "MiniLM",
+    "minilmv2": "MiniLMv2",
+    "elm": "ELM",
+    "mlkd_bert": "MLKD-BERT",
+    "comparative_study": "Comparative study",
+}
+
+
+def name_of(model: studies.EvaluatedModel) -> str:
+    """Return the name of a model in tables."""
+    return model.title or short_model_name(model.name)
+
+
+def is_meaningless(key: str, model: studies.Scores) -> bool:
+    """Return whether a score, or one that an average is of, is of a model that gives all rows one answer."""
+    average = model.averages.by_name.get(key)
+    keys = [key] if average is None else average.of
+    columns = [model.columns.get(name) for name in keys]
+    return any(column is not None and column.is_meaningless for column in columns)
+
+
+def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) -> float | None:
+    """Return the share of a teacher's score that is kept, in percent; None where either is meaningless."""
+    if is_meaningless(key, model):
+        return None
+    if teacher is not None and is_meaningless(key, teacher):
+        return None
+    return model.retention.get(key)
+
+
+def only_answer_notes(summary: studies.Evaluation) -> list[str]:
+    """Return a line for each model and task whose score says nothing, since all rows get one answer."""
+    return one_answer_lines(summary.columns, [(name_of(model), model) for model in summary.models])
+
+
+def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[str, studies.Scores]]) -> list[str]:
+    """Return the lines of `only_answer_notes` for models by their names."""
+    lines = []
+    for name, model in models:
+        for column in columns:
+            figure = model.columns.get(column.key)
+            if column.detail or figure is None or not figure.is_meaningless:
+                continue
+            answer = "" if figure.only_answer is None else f" ('{figure.only_answer}')"
+            lines.append(
+                f"‡ {name} on {column.title}: every row gets the same answer{answer}, so the score is meaningless."
+            )
+    return lines
+
+
+def over_runs(figure: studies.Figure) -> Interval | None:
+    """Return the interval of a mean over runs; None of one run."""
+    return of_mean(figure.runs)
+
+
+def interval_of(key: str, model: studies.Scores) -> Interval | None:
+    """Return the interval of a model's figure: over the rows of one run, or over the seeds of several."""
+    if is_meaningless(key, model):
+        return None
+    column = model.columns.get(key)
+    ends = ends_of(column.interval) if column is not None else None
+    figure = model.figures.get(key)
+    if ends is None and figure is not None:
+        return over_runs(figure)
+    return ends
+
+
+def interval_note(models: Iterable[studies.Scores]) -> list[str]:
+    """Return what the 95 % intervals of a table are over; nothing where there are none."""
+    columns = [column for model in models for column in model.columns.values()]
+    over = []
+    if any(column.interval for column in columns):
+        over.append("the rows of a task (one run)")
+    if any(len(column.runs) > 1 for column in columns):
+        over.append("seeds (Student's t)")
+    if not over:
+        return []
+    return [f"95 % intervals are over {' or over '.join(over)}."]
+
+
+def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.Scores]) -> dict[str, str]:
+    """Return the headings of the columns that are shown: all but details, and averages of any model.
+
+    Returns:
+        The headings by key, with the metric, or the number of tasks, in the second line.
+    """
+    headings = {}
+    for column in columns:
+        if not column.detail:
+            headings[column.key] = f"{column.title}\n{metric_name(column.metric)}"
+    for key, title in _AVERAGES.items():
+        averages = [model.averages.by_name[key] for model in models]
+        known = [average for average in averages if average is not None]
+        if known:
+            counts = sorted({len(average.of) for average in known})
+            only = "" if all(average.complete for average in known) else " only"
+            headings[key] = f"{title}\nof {'–'.join(map(str, counts))}{only}"
+    return headings
+
+
+def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
+    """Yield the scores and averages of a model; those with a single answer to all rows are marked."""
+    figures = model.figures
+    for key in keys:
+        cell = blocks.mean(figures.get(key))
+        yield Cell(f"{cell}{ONE_ANSWER}") if is_meaningless(key, model) else cell
+
+
+def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
+    """Yield the label and the scores of a row that a paper published."""
+    model = row.model
+    if row.teacher:
+        model += f" from {row.teacher}"
+    if row.distilled:
+        model += f", distilled on the {row.distilled}"
+    split = _SPLITS.get(row.split, "")
+    yield f"{model}, {row.shape} ({PAPERS[row.paper]}, table {row.table}{split})"
+    averages = {"average": row.average, "without_cola": row.without_cola}
+    for key in keys:
+        cell = Cell(averages.get(key, row.columns.get(key)), "{:.1f}")
+        yield Cell(f"{cell}{_COMPUTED}") if key in row.computed else cell
+
+
+def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
+    """Return key and title of the first average, else score, that models have."""
+    titles = {"without_cola": "average without CoLA", "average": "average"}
+    for column in summary.columns:
+        if not column.detail:
+            titles[column.key] = f"{column.title} ({metric_name(column.metric)})"
+    for key, title in titles.items():
+        if any(model.figures.get(key) is not None for model in summary.models):
+            return key, title
+    return next(iter(titles.items()))
+
+
+def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
+    """Yield every metric of every column, then averages; main figures have their share of the first model's."""
+    for column in columns:
+        cell = scores.columns.get(column.key)
+        if cell is None:
+            continue
+        for metric, figure in cell.metrics.items():
+            row = {"key": column.key, "metric": metric, **numbers(figure)}
+            if metric == column.metric:
+                row["retention"] = scores.retention.get(column.key)
+                if cell.interval is not None:
+                    row["low"], row["high"] = cell.interval
+            yield row
+    for name, average in scores.averages.by_name.items():
+        if average is not None:
+            yield {"key": name, **numbers(average), "retention": scores.retention.get(name)}
+
+
+def numbers(figure: studies.Figure) -> dict[str, Any]:
+    """Return a figure as cells of a CSV table."""
+    row: dict[str, Any] = {"mean": figure.mean, "deviation": figure.deviation, "runs": len(figure.runs)}
+    ends = over_runs(figure)
+    if ends is not None:
+        row["low"], row["high"] = ends
+    return row

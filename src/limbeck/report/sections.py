@@ -1,0 +1,104 @@
+"""The sections of a page, registered by the kind of folder that they are about.
+
+A new section is a function with the decorator `section`, in the file of its kind of folder. `summary` and `facts`
+register a kind of folder in short.
+
+Example:
+    @section(RunFolder, "Memory", after="Training")
+    def memory(run: RunFolder) -> Iterator[Block]:
+        yield Facts((("Peak", f"{run.record.peak_memory_bytes} bytes"),))
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from limbeck.core.blocks import DAMAGED, Block, Section, build_sections
+from limbeck.report.subjects import Subject
+
+S = TypeVar("S", bound=Subject)
+_SECTIONS: dict[type[Subject], dict[str, Callable[[Any], Iterable[Block]]]] = {}
+_SUMMARIES: dict[type[Subject], Callable[[Any], "Summary"]] = {}
+_FACTS: dict[type[Subject], Callable[[Any], Iterable[str]]] = {}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A folder in short.
+
+    Args:
+        kind: Such as `run` or `mapping search`.
+        status: Such as `finished`.
+        result: In a few words; empty where there is none.
+        subject: Its models, for the line below the title; empty where the title says enough.
+    """
+
+    kind: str
+    status: str
+    result: str = ""
+    subject: str = ""
+
+
+def section(
+    of: type[S], title: str, *, after: str = ""
+) -> Callable[[Callable[[S], Iterable[Block]]], Callable[[S], Iterable[Block]]]:
+    """Register a function that makes the blocks of a section; sections stand in the order of their registration.
+
+    Args:
+        of: The kind of folder.
+        title: Of the section; without blocks there is no section.
+        after: The title of the section that it follows, in place of the last one.
+    """
+
+    def register(build: Callable[[S], Iterable[Block]]) -> Callable[[S], Iterable[Block]]:
+        builders = _SECTIONS.setdefault(of, {})
+        titles = list(builders)
+        builders[title] = build
+        if after:
+            titles.insert(titles.index(after) + 1, title)
+            _SECTIONS[of] = {name: builders[name] for name in titles}
+        return build
+
+    return register
+
+
+def summary(of: type[S]) -> Callable[[Callable[[S], Summary]], Callable[[S], Summary]]:
+    """Register the function that describes a kind of folder in short."""
+
+    def register(describe: Callable[[S], Summary]) -> Callable[[S], Summary]:
+        _SUMMARIES[of] = describe
+        return describe
+
+    return register
+
+
+def facts(of: type[S]) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S], Iterable[str]]]:
+    """Register the function that yields what came out, a plain sentence each: how good, how certain, how fast."""
+
+    def register(describe: Callable[[S], Iterable[str]]) -> Callable[[S], Iterable[str]]:
+        _FACTS[of] = describe
+        return describe
+
+    return register
+
+
+def sections_of(subject: Subject) -> list[Section]:
+    """Return the sections of a folder, as far as its record allows."""
+    return build_sections(subject, _SECTIONS[type(subject)])
+
+
+def summary_of(subject: Subject) -> Summary:
+    """Return a folder in short."""
+    return _SUMMARIES[type(subject)](subject)
+
+
+def facts_of(subject: Subject) -> Iterator[str]:
+    """Yield the facts that head the page of a folder, as far as its record allows; another section names the damage."""
+    try:
+        yield from _FACTS.get(type(subject), _no_facts)(subject)
+    except DAMAGED:
+        return
+
+
+def _no_facts(subject: Subject) -> Iterable[str]:
+    return ()

@@ -1,0 +1,147 @@
+"""The subjects of a report: folders of runs, comparisons, searches, evaluations and inspections, as they were read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.records import PlannedStage, Run, Stage
+from limbeck.core.run_status import RunStatus
+from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest, Search
+from limbeck.report.logs import StageLog
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """A stage of a run.
+
+    Args:
+        title: Its name.
+        record: Its record, empty where it is not finished.
+        plan: The recipe's stage.
+        log: Its course.
+        layer_cosines: Measured cosines of its teacher's layers, for the mapping "contribution".
+    """
+
+    title: str
+    record: Stage
+    plan: PlannedStage
+    log: StageLog
+    layer_cosines: Sequence[float] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a record of its end."""
+        return not self.record.is_empty
+
+    @property
+    def method(self) -> str:
+        """The name of its method."""
+        return self.record.method or self.plan.method_name
+
+    @property
+    def steps(self) -> float | None:
+        """Trained steps; of a stage that is not finished those of its log, as far as they are known."""
+        return self.record.steps if self.is_finished else self.log.reached.get("step")
+
+    @property
+    def tokens(self) -> float | None:
+        """Tokens that the student read, likewise."""
+        return self.record.tokens if self.is_finished else self.log.reached.get("tokens")
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of training, likewise."""
+        return self.record.seconds if self.is_finished else self.log.reached.get("seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A folder of any kind.
+
+    Args:
+        folder: The folder.
+        title: Its name.
+        problems: What could not be read.
+    """
+
+    folder: Path
+    title: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolder(Subject):
+    """A run.
+
+    Args:
+        record: `run.json`.
+        status: Its status.
+        stages: In order.
+        recipe: `recipe.yaml`, as it is.
+        inside: Evaluations, searches and inspections in its folder.
+    """
+
+    record: Run
+    status: RunStatus
+    stages: tuple[StageFolder, ...]
+    recipe: str
+    inside: tuple[Subject, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonFolder(Subject):
+    """A comparison.
+
+    Args:
+        record: `comparison.json`.
+        runs: One of each method, mapping and student.
+        unfinished: Statuses of runs that were begun and are not finished, unless the comparison is.
+    """
+
+    record: Comparison
+    runs: tuple[RunFolder, ...]
+    unfinished: tuple[RunStatus, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchFolder(Subject):
+    """A search of one of the three kinds.
+
+    Args:
+        record: `search.json`.
+        so_far: The content of its study before it is finished, as the record will have it.
+        progress: Its progress until then, as names and values; `Status` is one of them.
+    """
+
+    record: Search
+    so_far: Search | None = None
+    progress: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def status(self) -> str:
+        """`finished`, `running`, `interrupted`, `dead` or, where nothing tells, `not finished`."""
+        if self.record.is_finished:
+            return "finished"
+        return dict(self.progress).get("Status", "not finished")
+
+    @property
+    def content(self) -> Search:
+        """The record of a finished search, else the content of its study where that could be read."""
+        return self.so_far or self.record
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationFolder(Subject):
+    """An evaluation: its tables, its cells, and its request."""
+
+    summary: Evaluation
+    cells: tuple[EvaluationCell, ...]
+    request: EvaluationRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionFolder(Subject):
+    """The results of inspections in a folder, plain values by the inspections' names."""
+
+    results: Mapping[str, Any] = field(default_factory=dict)
