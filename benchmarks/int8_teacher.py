@@ -49,6 +49,7 @@ from embedding_ablation import (
 from limbeck.benchmark.model import read_config
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.memory import keep_freed_memory
+from limbeck.corpus.batch import read_batch
 from limbeck.kernels.int8_linear import int8_linear, int8_problem, multiply, pack, quantise
 from limbeck.methods.term import Term
 from limbeck.models.families import depth
@@ -147,7 +148,13 @@ def forward(title: str, load: Callable[[], Any], rows: int) -> dict[str, Any]:
         model = load()
         keys = [StreamKey(kind, depth(model.config)) for kind in ("query", "key", "value")]
         readers[name] = reader(model, name, keys)
-    times = in_turns({name: (lambda own=own: own.read(ids, mask)) for name, own in readers.items()}, repeats=1)
+    times = in_turns(
+        {
+            name: (lambda own=own: own.read(read_batch({"input_ids": ids, "attention_mask": mask})))
+            for name, own in readers.items()
+        },
+        repeats=1,
+    )
     return {"kind": "forward", "teacher": title, "tokens": int(mask.sum())} | ratios(times)
 
 
@@ -199,7 +206,7 @@ def measure_streams(data: Path) -> Iterator[dict[str, Any]]:
 
     def read(name: str) -> dict[StreamKey, Tensor]:
         teacher = reader(load_model(TEACHER), name, keys, head)
-        streams: list[Streams] = [teacher.read(**batch) for batch in batches]
+        streams: list[Streams] = [teacher.read(read_batch(batch)) for batch in batches]
         masks = [batch["attention_mask"].bool() for batch in batches]
         return {
             key: torch.cat([s[key] if key.kind == "vector" else s[key][m] for s, m in zip(streams, masks, strict=True)])

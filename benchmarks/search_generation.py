@@ -33,6 +33,7 @@ import torch
 from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step import Step, StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.core.devices import synchronise
+from limbeck.corpus.batch import read_batch
 from limbeck.methods import METHODS
 from limbeck.methods.pairing import Pairing
 from limbeck.models.packing import send_batch
@@ -145,8 +146,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 starts[index].restore()
                 found["alone"] += timed(step.run, arguments.steps, device)
                 starts[index] = RandomStreams(device)
-                inputs = {name: x for name, x in step.batches[0].items() if name != "labels"}
-                found["teacher"] += timed(lambda: step.module.reader.read(**inputs), arguments.steps, device)  # noqa: B023
+                inputs = read_batch(step.batches[0])
+                found["teacher"] += timed(lambda: step.module.reader.read(inputs), arguments.steps, device)  # noqa: B023
 
         def run_together(found: dict[str, float] = found) -> None:
             nonlocal together

@@ -14,8 +14,8 @@ from optuna.trial import TrialState
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
-from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import Reading
+from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.evaluation.grid import ResultsFile
 from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.training.heartbeat import Heartbeat

@@ -16,8 +16,8 @@ from limbeck.core import cache
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
 from limbeck.corpus import MixSpec, store
 from limbeck.corpus import build as tokenising
-from limbeck.corpus.packing import TokenEncoder
-from limbeck.corpus.store import seen_keys
+from limbeck.corpus.seen_keys import seen_keys
+from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import build_text, make_texts, write_packed, write_texts

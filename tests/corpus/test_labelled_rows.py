@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
+from limbeck.corpus.first_rows import read_first_rows
 from limbeck.corpus.labelled import Example
-from limbeck.corpus.store import read_first_rows
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER
 from tests.support.streams import examples, write_packed

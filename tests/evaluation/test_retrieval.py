@@ -14,8 +14,9 @@ from limbeck.evaluation.results_file import ResultsFile
 from limbeck.models import loading, tokenizers
 from limbeck.models.heads import model_class
 from limbeck.models.inference import encode
+from limbeck.models.locating import MODULES
 from limbeck.models.sentence_files import write_sentence_transformers_files
-from limbeck.models.sentences import LIBRARY_CONFIG, MODULES, SentencePooling
+from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
 from tests.support.models import make_teacher
 from tests.support.tasks import WORDS
 

@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_the_drawn_or_joined_layers(mapping):
         student, teacher = (model(**batch, output_hidden_states=True).hidden_states for model in models)
         losses = {}
         for epoch in (0, 1):
-            module.reader.course = Course(epoch)
+            module.set_course(Course(epoch))
             for layer in (1, 2):
                 total, count = module(**batch)[f"hidden_{layer}"]
                 losses[epoch, layer] = float(total / count)
@@ -160,7 +160,7 @@ def test_a_drawn_mapping_is_the_same_when_resumed_and_beside_others(tiny_recipe,
     original = DistillationTrainer.training_step
 
     def note(self, *arguments):
-        courses.append((self.state.global_step, self.module.reader.course))
+        courses.append((self.state.global_step, self.module.course))
         return original(self, *arguments)
 
     monkeypatch.setattr(DistillationTrainer, "training_step", note)

@@ -20,7 +20,7 @@ import limbeck
 from limbeck.core import hashing
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
-from limbeck.corpus.packing import TokenEncoder
+from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import OutputError
 from limbeck.evaluation.cell import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.task_files import load_task

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import tests.support.alembic  # noqa: F401 - registers the family
+from limbeck.corpus.batch import read_batch
 from limbeck.errors import ModelError
 from limbeck.kernels.int8_linear import int8_problem
 from limbeck.methods.term import Term
@@ -39,7 +40,7 @@ def batch_of(model):
     ids = torch.randint(6, model.config.vocab_size, (3, 11), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[1, 7:] = 0
-    return ids, mask
+    return read_batch({"input_ids": ids, "attention_mask": mask})
 
 
 def reader(model, keys, **options):
@@ -54,18 +55,18 @@ def compute_naively(linear, x):
 def test_streams_are_those_of_maps_that_are_quantised_by_float64(family):
     model = tiny_model(family)
     keys, batch = keys_of(model), batch_of(model)
-    plain = reader(model, keys).read(*batch)
+    plain = reader(model, keys).read(batch)
     teacher = reader(tiny_model(family), keys, int8=True)
     teacher.move("cpu")
     called = []
     for linear in linear_maps(teacher.teacher):
         linear.register_forward_hook(lambda module, *_: called.append(module))
-    found = teacher.read(*batch)
+    found = teacher.read(batch)
     assert set(called) == set(linear_maps(teacher.teacher))
     for linear in linear_maps(model):
         linear.forward = lambda x, own=linear: compute_naively(own, x)
-    wanted = reader(model, keys).read(*batch)
-    valid = batch[1].bool()
+    wanted = reader(model, keys).read(batch)
+    valid = batch.student["attention_mask"].bool()
     for key in keys:
         ours, theirs, exact = (streams[key][valid].double() for streams in (found, wanted, plain))
         # A rounding of float32 may tip a code over, and what follows from that.
@@ -95,7 +96,7 @@ def test_only_linear_maps_of_blocks_are_quantised():
     own = {name for name, part in model.named_modules() if "forward" in part.__dict__ and isinstance(part, nn.Linear)}
     assert own == {name for name, part in model.named_modules() if ".layer." in name and type(part) is nn.Linear}
     assert not [part for part in model.modules() if isinstance(part, PackedLinear)]
-    assert teacher.read(*batch_of(model))[StreamKey("logits", depth(model.config))].dtype == torch.bfloat16
+    assert teacher.read(batch_of(model))[StreamKey("logits", depth(model.config))].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("family", ["alembic", "deberta-v2"])

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 import limbeck
 from limbeck.comparison.held_out import own_head
 from limbeck.core.records import RunEvaluation
+from limbeck.corpus.batch import read_batch
 from limbeck.errors import Interrupted
 from limbeck.evaluation import encode
 from limbeck.export import ExportRequest, export_model
@@ -132,7 +133,7 @@ def test_the_map_starts_by_least_squares():
     module.start_maps(lambda: batches)
     with torch.no_grad():
         pooled = torch.cat([module.student_tap(**batch)[vector[0]] for batch in batches]).double()
-        taught = torch.cat([module.reader.read(**batch)[hidden[0]] for batch in batches]).double()
+        taught = torch.cat([module.reader.read(read_batch(batch))[hidden[0]] for batch in batches]).double()
     ones = torch.nn.functional.pad(pooled, (0, 1), value=1.0)
     ridge = torch.diag(torch.cat([torch.full((16,), float(1e-3 * pooled.square().sum(0).mean())), torch.zeros(1)]))
     expected = torch.linalg.solve(ones.T @ ones + ridge, ones.T @ torch.nn.functional.normalize(taught, dim=-1))

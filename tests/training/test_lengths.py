@@ -123,7 +123,7 @@ def test_targets_are_drawn_anew_in_the_epochs_of_every_length(two_lengths, monke
 
         def step(self, *arguments, kind=kind, original=original, **keywords):
             result = original(self, *arguments, **keywords)
-            met[kind].append(self.module.reader.course.epoch)
+            met[kind].append(self.module.course.epoch)
             return result
 
         monkeypatch.setattr(DistillationTrainer, name, step)

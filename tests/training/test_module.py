@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from limbeck.core.records import RANGES
 from limbeck.corpus import PadCollator
+from limbeck.corpus.batch import FILLER
 from limbeck.errors import RecipeError
 from limbeck.kernels import soft_label_chunks
 from limbeck.methods import METHODS, Pairing
@@ -26,7 +27,7 @@ from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.read_rows import ReadRows, read_ranges, write_ranges
 from limbeck.training.sampler import LengthGroupedSampler
-from limbeck.training.units import FILLER, UNITS, count_units
+from limbeck.training.units import UNITS, count_units
 from tests.objectives import reference
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import ALL_FAMILIES, FAMILIES, tiny_config, tiny_model

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 import limbeck
 from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
+from limbeck.corpus.batch import read_batch
 from limbeck.errors import LimbeckError
 from limbeck.methods.term import Term
 from limbeck.models import packing
@@ -21,7 +22,6 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise
-from limbeck.training.module import student_inputs
 from limbeck.training.rows import training_rows
 from limbeck.training.teaching.live import TeacherReader
 from tests.support.models import HIDDEN, make_teacher, save_folder, tiny_model
@@ -110,9 +110,9 @@ def test_the_teacher_reads_what_sentence_transformers_reads(
         rows = training_rows(corpus, tokenizer, replace_tokens=0, mask_tokens=0, seed=0)
         assert len(rows) > len(expected), "the last text makes several blocks"
         batch = PadCollator(tokenizer.pad_token_id, side)([rows[index] for index in range(len(expected))])
-        found = reader.read(**batch)[StreamKey("pooled", 1)]
+        found = reader.read(read_batch(batch))[StreamKey("pooled", 1)]
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-        own = student_inputs(batch)
+        own = read_batch(batch).student
         prompts = [sentence.prompt(role) if student_prompts else "" for role in ROLES for _ in TEXTS[role]]
         written = [text for role in ROLES for text in TEXTS[role]]
         for ids, mask, prompt, text in zip(own["input_ids"], own["attention_mask"], prompts, written, strict=True):

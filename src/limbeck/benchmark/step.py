@@ -21,7 +21,8 @@ from limbeck.core.devices import bf16_is_fast, choose_device, synchronise
 from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.core.memory import keep_freed_memory
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
-from limbeck.corpus.batches import LABELS_OF_TASK
+from limbeck.corpus.batch import read_batch
+from limbeck.corpus.collating import LABELS_OF_TASK
 from limbeck.errors import RecipeError
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import METHODS, read_method
@@ -375,7 +376,7 @@ class Step:
         own, other = (forward_cost(tap, shape) for tap, shape in zip(taps, (student, teacher), strict=True))
         scored, unmade = 0, 0
         for batch in self.batches:
-            mask = self.module.scored_tokens(batch["attention_mask"], batch.get("labels"))
+            mask = self.module.scored_tokens(read_batch(batch))
             if taps[0].leaves_unmade(batch["input_ids"].numel() if mask is None else int(mask.sum())):
                 unmade += self._operations_from_hidden(batch, own.decoder, other.decoder)
             else:
@@ -408,18 +409,18 @@ class Step:
         return trained * (3 + moments + (3 if self.trainer.args.max_grad_norm else 0))
 
     def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
-        labels, groups, module = batch.get("labels"), batch.get("groups"), self.module
-        inputs = {name: x for name, x in batch.items() if name not in ("labels", "groups")}
-        scored = module.scored_tokens(batch["attention_mask"], labels)
+        module = self.module
+        sides = read_batch(batch)
+        scored = module.scored_tokens(sides)
         with self._clock(spent, "teacher forward"):
-            teacher = module.reader.read(**inputs, scored=scored)
+            teacher = module.reader.read(sides, scored)
         with self._clock(spent, "student forward"), self.trainer.accelerator.autocast():
-            student = module.student_tap(**inputs, scored=scored)
+            student = module.student_tap(**sides.student, scored=scored)
         # The loss ends at the streams, so that its backward pass is timed apart from the student's.
         cut = student.changed(_cut) if isinstance(student, RowStreams) else {key: _cut(x) for key, x in student.items()}
         pairs = list(zip(_tensors(student), _tensors(cut), strict=True))
         with self._clock(spent, "loss"):
-            terms = module.compute_terms(cut, teacher, batch["attention_mask"], labels, groups)
+            terms = module.compute_terms(sides, cut, teacher)
             given: Any = lambda **_: terms  # noqa: E731 - stands in for the model
             loss = self.trainer.compute_loss(given, batch, num_items_in_batch=window)
             scaler = getattr(self.trainer.accelerator, "scaler", None)

@@ -16,7 +16,7 @@ KindName: TypeAlias = Literal[
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
 LabelKind: TypeAlias = Literal["none", "token", "class", "classes", "value", "span", "relevance"]
-"""What the labels of a batch are; `corpus.batches.PadCollator` has their shapes."""
+"""What the labels of a batch are; `corpus.collating.PadCollator` has their shapes."""
 
 
 @dataclass(frozen=True)

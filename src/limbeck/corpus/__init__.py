@@ -2,7 +2,8 @@
 
 `sources` open what a string names as documents or labelled rows; `store` keeps them, once; `build` makes token rows of
 them by `packing`, `labelled` and `answers`, and opens the result as a `Corpus` or `LabelledCorpus`; `streaming` does
-the same while it is trained on; `batches` masks and pads.
+the same while it is trained on. `masking` changes tokens, `collating` pads them to a `batch`, and a `reading` says how
+student or teacher turn text into tokens.
 """
 
 from typing import TYPE_CHECKING
@@ -11,18 +12,14 @@ from limbeck.core import IGNORED_LABEL, import_when_used
 from limbeck.core.kinds import LabelKind
 
 if TYPE_CHECKING:
-    from limbeck.corpus.batches import (
-        GroupedRows,
-        MaskedTokens,
-        PadCollator,
-        ReplacedTokens,
-        mask_id_of,
-        padding_share,
-        word_ids,
-    )
-    from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
+    from limbeck.corpus.build import build_corpus, build_labelled_corpus
+    from limbeck.corpus.collating import PadCollator
     from limbeck.corpus.documents import Document
+    from limbeck.corpus.grouped_rows import GroupedRows
+    from limbeck.corpus.length_groups import padding_share
+    from limbeck.corpus.masking import MaskedTokens, ReplacedTokens, mask_id_of, word_ids
     from limbeck.corpus.mixing import RowMix
+    from limbeck.corpus.opened import Corpus, LabelledCorpus
     from limbeck.corpus.pieces import UNITS
     from limbeck.corpus.sentences import split_paragraphs, split_sentences
     from limbeck.corpus.settings import (
@@ -35,13 +32,18 @@ if TYPE_CHECKING:
     from limbeck.corpus.source_report import SourceReport
     from limbeck.corpus.sources import open_source
     from limbeck.corpus.store import Progress
-    from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
+    from limbeck.corpus.stream_source import Lane
+    from limbeck.corpus.streaming import StreamedCorpus, open_stream
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "batches": "GroupedRows MaskedTokens PadCollator ReplacedTokens mask_id_of padding_share word_ids",
-        "build": "Corpus LabelledCorpus build_corpus build_labelled_corpus",
+        "collating": "PadCollator",
+        "grouped_rows": "GroupedRows",
+        "length_groups": "padding_share",
+        "masking": "MaskedTokens ReplacedTokens mask_id_of word_ids",
+        "build": "build_corpus build_labelled_corpus",
+        "opened": "Corpus LabelledCorpus",
         "documents": "Document",
         "pieces": "UNITS",
         "sentences": "split_paragraphs split_sentences",
@@ -50,7 +52,8 @@ __getattr__, __dir__ = import_when_used(
         "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
         "sources": "open_source",
         "store": "Progress",
-        "streaming": "Lane StreamedCorpus open_stream",
+        "stream_source": "Lane",
+        "streaming": "StreamedCorpus open_stream",
     },
 )
 

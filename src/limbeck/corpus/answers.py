@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, EncodedRows, Example
-from limbeck.corpus.packing import PROBES, plain_backend
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.token_encoder import PROBES, plain_backend
 from limbeck.errors import CorpusError
 
 NO_SPAN = (0, 0)

@@ -30,14 +30,14 @@ from limbeck.core.kinds import KINDS
 from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
 from limbeck.corpus import store
-from limbeck.corpus.batches import PadCollator
+from limbeck.corpus.collating import PadCollator
 from limbeck.corpus.documents import Document
 from limbeck.corpus.labelled import TOKEN_TYPES, Example
 from limbeck.corpus.messages import safe_name
-from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.settings import Augmentation, LabelledSettings, ModelName
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.splitting import TRAINED, Roles
+from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.corpus.word_vectors import (
     WORD,
     ModelVectors,

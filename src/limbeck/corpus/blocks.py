@@ -13,13 +13,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.corpus import store
-from limbeck.corpus.batches import PROMPT, TEACHER_IDS
 from limbeck.corpus.documents import Document, next_batch
 from limbeck.corpus.labelled import TOKEN_TYPES
-from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder, segments_of
+from limbeck.corpus.packing import BlockPacker, PackingCounts, segments_of
 from limbeck.corpus.pieces import UNITS, Piece, split_pieces
+from limbeck.corpus.reading import PROMPT, TEACHER_IDS, Reading
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.token_encoder import TokenEncoder
 
 SPLITS = ("train", "held_out")
 UNIT = "unit"
@@ -42,31 +43,39 @@ class BlockEncoding:
     """Documents to token blocks; like `RowEncoding` it can be sent to another process.
 
     Args:
-        encoder: The tokenizer.
+        readings: How both sides read a text, or the student and behind it the teacher, which then cuts the blocks.
         unit: Name of the unit that a block never crosses.
         packing: Keyword arguments of `BlockPacker`; plain JSON values.
         held_below: Documents with a key below this are held out.
         uses: How each source is read; none: all alike, without prompts and kinds of pieces.
-        student_prompts: Whether the student reads the prompts.
         sources: Of each stored file the index of its source, where they are not alike.
     """
 
-    encoder: TokenEncoder
+    readings: tuple[Reading, ...]
     unit: str
     packing: dict[str, Any]
     held_below: int = 0
     uses: tuple[SourceUse, ...] = ()
-    student_prompts: bool = True
     sources: Mapping[Path, int] = field(default_factory=dict)
+
+    @property
+    def encoder(self) -> TokenEncoder:
+        """The tokenizer by which blocks are cut."""
+        return self.readings[-1].encoder
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the blocks."""
-        more = [SEGMENTS] if self._paired else []
-        more += [pa.field(UNIT, pa.int8())] if self._has_kinds else []
-        more += [pa.field(PROMPT, pa.int32())] if self._has_prompts else []
-        more += [pa.field(TEACHER_IDS, pa.list_(pa.int32()))] if self._has_prompts and not self.student_prompts else []
-        return pa.schema([*BLOCK_COLUMNS, *more])
+        columns = [*BLOCK_COLUMNS]
+        if self._paired:
+            columns.append(SEGMENTS)
+        if self._has_kinds:
+            columns.append(pa.field(UNIT, pa.int8()))
+        if self._has_prompts:
+            columns.append(pa.field(PROMPT, pa.int32()))
+        if self._reads_apart:
+            columns.append(pa.field(TEACHER_IDS, pa.list_(pa.int32())))
+        return pa.schema(columns)
 
     def packer(self, source: int) -> BlockPacker:
         """Return a packer for documents of a source."""
@@ -84,36 +93,64 @@ class BlockEncoding:
     ) -> Iterator[tuple[NDArray[np.int32], Columns]]:
         """Iterate over the blocks that are complete after some pieces of a source, each with its further columns.
 
-        The teacher reads the tokens of prompt and piece as one text, which a tokenizer may join at the seam.
-
         Args:
             pieces: As `split` gives them.
             packer: That of the source.
             source: Its index.
         """
         texts = [piece.text for piece in pieces]
-        if not (self._has_kinds or self._has_prompts):
-            encoded = self.encoder.encode_sentences(texts) if self._paired else self.encoder.encode(texts)
-            for ids in packer.pack(encoded):
-                yield ids, {TOKEN_TYPES: segments_of(ids, self.packing["separator"])} if self._paired else {}
+        if self._paired:
+            separator = self.packing["separator"]
+            for ids in packer.pack(self.encoder.encode_sentences(texts)):
+                yield ids, {TOKEN_TYPES: segments_of(ids, separator)}
             return
-        prompt, apart = self._use(source).prompt, self._has_prompts and not self.student_prompts
-        prompted = self.encoder.encode([prompt + text for text in texts])
-        plain = self.encoder.encode(texts) if apart and prompt else prompted
-        skipped = len(self.encoder.prefix) + len(packer.prompt) + max(len(self.encoder.suffix) - 1, 0)
-        for piece, whole, own in zip(pieces, prompted, plain, strict=True):
-            left = 0
-            for number, ids in enumerate(packer.pack([whole])):
-                columns: dict[str, Any] = {UNIT: _KINDS.index(piece.kind)} if self._has_kinds else {}
-                if self._has_prompts:
-                    columns[PROMPT] = skipped if prompt else 0
-                if apart:
-                    columns[TEACHER_IDS] = ids
-                    content = ids[len(packer.prefix) : len(ids) - len(packer.suffix)]
-                    left = len(whole) - len(content) if number == 0 else left
-                    content = own[: max(len(own) - left, 0)] if number == 0 else content[len(packer.prompt) :]
-                    ids = np.asarray([*packer.prefix, *content, *packer.suffix], dtype=np.int32)
+        if not (self._has_kinds or self._has_prompts):
+            for ids in packer.pack(self.encoder.encode(texts)):
+                yield ids, {}
+            return
+
+        # Where both sides read alike, one reading stands for both.
+        prompt = self._use(source).prompt
+        cut_ids = self.readings[-1].encode(texts, prompt)
+        student_ids = cut_ids
+        if self._reads_apart and prompt:
+            student_ids = self.readings[0].encode(texts, prompt, cut_ids)
+        for piece, cut, own in zip(pieces, cut_ids, student_ids, strict=True):
+            for ids, columns in self._blocks_of_piece(cut, own, packer, prompted=bool(prompt)):
+                if self._has_kinds:
+                    columns[UNIT] = _KINDS.index(piece.kind)
                 yield ids, columns
+
+    def _blocks_of_piece(
+        self, cut: NDArray[np.int32], own: NDArray[np.int32], packer: BlockPacker, *, prompted: bool
+    ) -> Iterator[tuple[NDArray[np.int32], dict[str, Any]]]:
+        """Iterate over the blocks of one piece, as the student reads them, each with its columns of prompts.
+
+        Args:
+            cut: Ids of the piece, as the side reads it that cuts the blocks.
+            own: Ids of the piece, as the student reads it.
+            packer: Cuts the blocks.
+            prompted: Whether the piece has a prompt.
+        """
+        # Pooling leaves out the prompt with the special tokens around it.
+        skipped = len(self.encoder.prefix) + len(packer.prompt) + max(len(self.encoder.suffix) - 1, 0)
+        behind_first = 0  # Ids of the piece behind its first block.
+        for number, ids in enumerate(packer.pack([cut])):
+            columns: dict[str, Any] = {}
+            if self._has_prompts:
+                columns[PROMPT] = skipped if prompted else 0
+            if not self._reads_apart:
+                yield ids, columns
+                continue
+            content = ids[len(packer.prefix) : len(ids) - len(packer.suffix)]
+            if number == 0:
+                # A tokenizer may join prompt and text, so the first block of the student is found from its end.
+                behind_first = len(cut) - len(content)
+                content = own[: max(len(own) - behind_first, 0)]
+            else:
+                content = content[len(packer.prompt) :]
+            columns[TEACHER_IDS] = ids
+            yield np.asarray([*packer.prefix, *content, *packer.suffix], dtype=np.int32), columns
 
     def _use(self, source: int) -> SourceUse:
         return self.uses[source] if self.uses else _PLAIN
@@ -121,6 +158,11 @@ class BlockEncoding:
     @property
     def _paired(self) -> bool:
         return "pairs" in self.packing
+
+    @property
+    def _reads_apart(self) -> bool:
+        """Whether student and teacher read different tokens."""
+        return len(self.readings) > 1
 
     @cached_property
     def _has_kinds(self) -> bool:
@@ -198,7 +240,10 @@ def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
     if settings.pairs:
         packing["pairs"] = True  # Only then, so that fingerprints without it are as they were.
     uses = settings.uses if settings.has_pieces else ()
-    encoding = BlockEncoding(encoder, settings.unit, packing, uses=uses, student_prompts=settings.student_reads_prompts)
+    readings = [Reading(encoder)]
+    if not settings.student_reads_prompts and any(use.prompt for use in uses):
+        readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
+    encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses)
     for source in range(max(len(uses), 1)):
         encoding.packer(source)
     return encoding

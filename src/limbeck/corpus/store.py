@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import sqlite3
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -22,42 +19,30 @@ from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, re
 from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS, LabelKind
 from limbeck.core.seals import HashedFile
-from limbeck.corpus.classes import ClassCounts, count_classes
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.documents import OTHER_COLUMN, Document, next_batch
-from limbeck.corpus.file_kinds import suffix_of
 from limbeck.corpus.labelled import Example, ExampleReader, example_reader
 from limbeck.corpus.messages import safe_name
-from limbeck.corpus.readers import read_rows
+from limbeck.corpus.seen_keys import AddKeys, seen_keys
 from limbeck.corpus.settings import CorpusSettings, ExampleSource, LabelledSettings
 from limbeck.corpus.source_kinds import RowSource, Source
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import local_files, open_rows, open_source
+from limbeck.corpus.sources import open_rows, open_source
 from limbeck.errors import CorpusError
 
 Progress: TypeAlias = Callable[[str, int, int | None, str], None]
 """Called with the name of the step, the amount done, the total or `None` if it is not known, and what is counted."""
-
 Keys: TypeAlias = Sequence[int] | npt.NDArray[np.uint64]
-
-AddKeys: TypeAlias = Callable[[Sequence[int]], list[bool]]
-"""Adds 64-bit keys to a set; returns of each whether it is new."""
-
 DOCUMENT_FORMAT = 2
 """Raise it when the same sources would give other documents: older caches are then built anew."""
 ROW_FORMAT = 1
 """Raise it when the same sources would give other rows: older caches are then built anew."""
-
 # Characters of one file: the shard of work of one tokenising process, and of what a killed build repeats.
 SHARD_CHARACTERS = 16_000_000
 ROW_SHARD_CHARACTERS = 4_000_000
 _BATCH_ITEMS = 1000
-_PROBED_ROWS = 100_000
 _BATCH_CHARACTERS = 4_000_000
-_CACHE_KIBIBYTES = 4 * 1024
 _SALT = 0x9E3779B97F4A7C15
-_KEY_OFFSET = 2**63  # SQLite's whole numbers are signed.
-
 LABEL_TYPES: dict[LabelKind, pa.DataType] = {
     "class": pa.int64(),
     "classes": pa.list_(pa.int8()),
@@ -138,70 +123,6 @@ def store_documents(
 def _apart(add_keys: AddKeys, times: int) -> AddKeys:
     """Add keys of documents of a source that was listed so often before apart from those that they had there."""
     return add_keys if not times else lambda keys: add_keys([key ^ (times * _SALT % 2**64) for key in keys])
-
-
-@dataclass(frozen=True)
-class FirstRows:
-    """What is known of labelled rows before they are built.
-
-    Attributes:
-        alike: Counts of their classes, where they are known to be all alike.
-        are_single: Whether they are known to have one document a query.
-        absent: Classes that are known to have no row.
-    """
-
-    alike: ClassCounts | None = None
-    are_single: bool = False
-    absent: tuple[str, ...] = ()
-
-
-def read_first_rows(settings: LabelledSettings, *, classes: bool = False, queries: bool = False) -> FirstRows:
-    """Read the first rows of files: one of each, and on while they are all alike, as far as that tells something.
-
-    Files that are read as a whole, Hub data sets and rows of tasks by name are left alone.
-
-    Args:
-        settings: Of the rows.
-        classes: Read on until every class was met, or 100,000 rows were read.
-        queries: Read on until a query has two documents, likewise.
-
-    Raises:
-        CorpusError: for a source without a row, a row without a column or a label, or a label that is none of the
-            task's.
-    """
-    kind, read = KINDS[settings.task], example_reader(settings)
-    labels: Counter[Any] = Counter()
-    asked: set[str] = set()
-    found, is_single, is_whole = 0, queries, True
-    most_labels = len(settings.labels) if kind.label == "class" else 2
-    most = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
-    for name in settings.sources:
-        files, report, before = local_files([name]), SourceReport(), found
-        is_whole &= bool(files)
-        for file in files:
-            if suffix_of(file) == ".json":
-                is_whole, found = False, found + 1
-                continue
-            for row in read_rows(file, report, of_words=kind.of_words, header=settings.header):
-                for example in read(row, report):
-                    found += 1
-                    own: Any = example.label
-                    if classes:
-                        labels.update(own if kind.of_words else [own])
-                    is_single &= example.text not in asked
-                    asked.update([example.text] if is_single else ())
-                wants_more = is_single or (classes and len(labels) < most_labels)
-                if found > before and (found >= most or not wants_more):
-                    break
-        if files and found == before:
-            raise CorpusError(no_text_in(name, "labelled row", report))
-    if not is_whole or found >= _PROBED_ROWS:
-        return FirstRows()
-    counts = count_classes([*labels.elements()], settings.labels, kind.label) if classes else None
-    if counts is None or counts.has_one or kind.label != "class":
-        return FirstRows(counts if counts is not None and counts.has_one else None, is_single)
-    absent = tuple(name for name, count in zip(counts.names, counts.counts, strict=True) if not count)
-    return FirstRows(None, is_single, absent)
 
 
 def store_rows(
@@ -524,37 +445,3 @@ def _write_shards(
                 if in_file >= most:
                     break
         yield path
-
-
-@contextmanager
-def seen_keys(path: Path) -> Iterator[AddKeys]:
-    """Yield the `AddKeys` of a new set of keys in a file, which is removed at the end.
-
-    A set in memory needs about 100 bytes a key: gigabytes where documents are lines. The file needs about 16 bytes a
-    key, of which 4 MiB are in memory; a key costs some microseconds.
-
-    Args:
-        path: The file; an old one there is removed.
-    """
-    path.unlink(missing_ok=True)
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as base:
-            # The file is of no use after a crash, so nothing is done to make it survive one.
-            for pragma in ("journal_mode=off", "synchronous=off", f"cache_size=-{_CACHE_KIBIBYTES}"):
-                base.execute(f"pragma {pragma}")
-            base.execute("create table seen (key integer primary key)")
-            yield partial(_add_keys, base)
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _add_keys(base: sqlite3.Connection, keys: Sequence[int]) -> list[bool]:
-    # The whole batch in one statement; it answers with those that were not there.
-    signed = json.dumps([key - _KEY_OFFSET for key in keys])
-    rows = base.execute("insert or ignore into seen select value from json_each(?) returning key", (signed,))
-    added = {key + _KEY_OFFSET for (key,) in rows}
-    new = []
-    for key in keys:
-        new.append(key in added)
-        added.discard(key)  # A key that comes twice in the batch is new once.
-    return new

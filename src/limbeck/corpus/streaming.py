@@ -6,305 +6,32 @@ hundred bytes is enough to go on behind any batch.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
-from limbeck.corpus import build, splitting, store
-from limbeck.corpus.batches import group_by_length
-from limbeck.corpus.blocks import BlockEncoding, Columns, block_encoding, block_identity
-from limbeck.corpus.build import Corpus
-from limbeck.corpus.cursor import Cursor
-from limbeck.corpus.documents import Document
+from limbeck.corpus import build, store
+from limbeck.corpus.blocks import BlockEncoding, block_encoding, block_identity
+from limbeck.corpus.length_groups import group_by_length
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.mixing import draw_counts
+from limbeck.corpus.opened import Corpus
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_kinds import ShardedSource
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import open_source, shards_of
+from limbeck.corpus.sources import open_source
 from limbeck.corpus.store import Progress
+from limbeck.corpus.stream_beginning import store_beginning
+from limbeck.corpus.stream_source import Block, Lane, NamedSource, SourceBlocks
 from limbeck.errors import CorpusError
 
 STREAM_FORMAT = 1
 """Raise it when the same sources would give other batches."""
-
-# Documents read to find those to hold out, all sources together, and how many others are kept.
-_BEGINNING_DOCUMENTS = 50_000
-_BEGINNING_CHARACTERS = 50_000_000
-_KEPT_DOCUMENTS = 1000
-# Documents that are tokenised at once; after a checkpoint as many are tokenised again.
-_CHUNK_DOCUMENTS = 32
-_CHUNK_CHARACTERS = 100_000
-
-
-def store_beginning(
-    settings: CorpusSettings,
-    sources: Sequence[NamedSource],
-    encoding: BlockEncoding,
-    folder: Path,
-    progress: Progress | None,
-) -> dict[str, Any]:
-    """Write blocks and held-out documents of the beginning of a stream; return the manifest's content.
-
-    Args:
-        settings: The sources, and how to cut them.
-        sources: The sources, opened.
-        encoding: How documents become blocks.
-        folder: Where the files go.
-        progress: Called as reading advances.
-
-    Raises:
-        CorpusError: if a source cannot be read or gives no document, or no block is left to train on.
-    """
-    aside = folder / "beginning"
-    aside.mkdir(parents=True)
-    report = SourceReport()
-    per_source: dict[str, int] = {}
-    content = [hashlib.blake2b(digest_size=12) for _ in sources]
-    read = store.write_documents(_beginnings(sources, per_source, content, report, progress), aside)
-    # One more than may be held out, and repeats of them.
-    lowest = np.unique(store.lowest_keys(aside, min(read.items, 2 * settings.held_out_documents + 1)))
-    held_below = splitting.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-    documents, of_file = store.read_documents(aside), dict[Path, int]()
-    parts = [aside / f"chosen-{source}" for source in range(len(sources) if encoding.uses else 1)]
-    for source, (part, count) in enumerate(zip(parts, per_source.values() if encoding.uses else [None], strict=True)):
-        part.mkdir()
-        store.write_documents(_choose(islice(documents, count), held_below), part)
-        of_file |= dict.fromkeys(store.stored_files(part), source)
-    splits, _, _, _ = build.tokenise(
-        list(of_file),
-        folder,
-        replace(encoding, held_below=held_below, sources=of_file),
-        f"The beginning of the stream, {counted(read.items, 'document')}, gives no block of text to train on: give "
-        f"more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
-        f"(now {settings.held_out}).",
-    )
-    held_out = chain.from_iterable(store.read_documents(part, held_below) for part in parts)
-    held = store.write_documents(held_out, folder)
-    shutil.rmtree(aside)
-    return {
-        "settings": settings.content(),
-        "tokenizer": {"fingerprint": encoding.encoder.fingerprint()},
-        "documents": read.items,
-        "held_out_documents": held.items,
-        "held_below": held_below,
-        "characters": read.characters,
-        "sources": per_source,
-        "content": [
-            store.digest_of([json.dumps(shards_of(named.source)), digest.hexdigest()])
-            for named, digest in zip(sources, content, strict=True)
-        ],
-        "report": report.to_dict(),
-        "splits": splits,
-    }
-
-
-def _beginnings(
-    sources: Sequence[NamedSource],
-    per_source: dict[str, int],
-    content: Sequence[hashlib.blake2b],
-    report: SourceReport,
-    progress: Progress | None,
-) -> Iterator[Document]:
-    """Iterate over the first documents of each source."""
-    for (name, source, _), digest in zip(sources, content, strict=True):
-        own = SourceReport()
-        read = characters = 0
-        for document in source.documents(own, store.bind_progress(progress, f"looking into {name}")):
-            yield document
-            digest.update(document.key.to_bytes(8, "little"))
-            read += 1
-            characters += len(document.text)
-            if read >= _BEGINNING_DOCUMENTS // len(sources) or characters >= _BEGINNING_CHARACTERS // len(sources):
-                break
-        report.merge(own)
-        per_source[name] = per_source.get(name, 0) + read
-        if read == 0:
-            raise CorpusError(store.no_text_in(name, "text", own))
-
-
-def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:
-    """Keep the documents that are held out, each once, and the first of the others."""
-    held: set[int] = set()
-    others = 0
-    for document in documents:
-        key = document.key
-        if key < held_below and key not in held:
-            held.add(key)
-            yield document
-        elif key >= held_below and others < _KEPT_DOCUMENTS:
-            others += 1
-            yield document
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One of the processes that read a stream side by side, each another part.
-
-    Args:
-        index: Its number, from 0.
-        count: Number of all lanes.
-    """
-
-    index: int
-    count: int
-
-
-class NamedSource(NamedTuple):
-    """A source and how it takes part.
-
-    Args:
-        name: What records and messages call it.
-        source: The source.
-        share: Its share of the blocks.
-    """
-
-    name: str
-    source: ShardedSource
-    share: float = 1.0
-
-
-class Block(NamedTuple):
-    """A block.
-
-    Args:
-        ids: Its tokens.
-        source: Index of its source.
-        number: How often the source had been read to its end before.
-        columns: Further columns of its row.
-    """
-
-    ids: NDArray[np.int32]
-    source: int
-    number: int
-    columns: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass
-class SourceBlocks(Iterator[Block]):
-    """Blocks of one lane's part of a source, pass after pass, in an order that the seed decides.
-
-    Shards are dealt out to the lanes, in another order in every pass, if their number is a multiple of that of the
-    lanes; otherwise every lane reads all of them and keeps the documents whose key falls to it.
-
-    Args:
-        source: The source.
-        index: Its index.
-        encoding: How documents become blocks, and which are held out.
-        lane: The lane.
-        seed: Decides the order of the shards.
-        begun: The result of `state` at the block to go on from; `None` begins.
-    """
-
-    source: NamedSource
-    index: int
-    encoding: BlockEncoding
-    lane: Lane
-    seed: int
-    begun: dict[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        self._packer = self.encoding.packer(self.index)
-        state = self.begun or {}
-        self._pass: int = state.get("pass", 0)
-        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
-        self._fruitful: bool = state.get("fruitful", False)
-        self.report = SourceReport.from_dict(state.get("report", {}))
-        self._packer.restore(state.get("packer", self._packer.state()))
-        self._shards = self.source.source.shards()
-        self._deals = self._shards % self.lane.count == 0
-        self._order = self._make_order()
-        self._documents: Iterator[Document] | None = None
-        self._blocks: list[tuple[NDArray[np.int32], Columns]] = []
-        self._number = self._pass
-        self._chunk = self._snapshot()
-        self._taken: int = state.get("taken", 0)
-        self._again = self._taken > 0
-
-    def state(self) -> dict[str, Any]:
-        """Return the position behind the last block, as plain JSON values: its chunk, and the blocks taken of it."""
-        return {**self._chunk, "taken": self._taken}
-
-    def close(self) -> None:
-        """Close the file that is being read."""
-        if isinstance(self._documents, Generator):
-            self._documents.close()
-
-    def __next__(self) -> Block:
-        if self._again:
-            self._read_chunk()
-            self._again = False
-        while self._taken >= len(self._blocks):
-            self._read_chunk()
-            self._taken = 0
-        ids, columns = self._blocks[self._taken]
-        self._taken += 1
-        return Block(ids, self.index, self._number, columns)
-
-    def _snapshot(self) -> dict[str, Any]:
-        return {
-            "pass": self._pass,
-            "cursor": self._cursor.to_json(),
-            "fruitful": self._fruitful,
-            "report": self.report.to_dict(),
-            "packer": self._packer.state(),
-        }
-
-    def _read_chunk(self) -> None:
-        """Tokenise the next documents, all of one shard."""
-        self._chunk = self._snapshot()
-        documents: list[Document] = []
-        characters = 0
-        while not documents:
-            if self._documents is None:
-                self._documents = self._open_shard()
-            for document in self._documents:
-                if self._is_mine(document):
-                    documents.append(document)
-                    characters += len(document.text)
-                    if len(documents) == _CHUNK_DOCUMENTS or characters >= _CHUNK_CHARACTERS:
-                        break
-            else:
-                self._documents = None
-                self._cursor.move(self._cursor.shard + 1)
-        pieces = [piece for document in documents for piece in self.encoding.split(document, self.index)]
-        self._blocks = list(self.encoding.blocks(pieces, self._packer, self.index))
-        self._fruitful = self._fruitful or bool(self._blocks)
-        self._number = self._pass
-
-    def _open_shard(self) -> Iterator[Document]:
-        """Open the shard that it is the turn of, after the last one the first of the next pass."""
-        if self._cursor.shard >= len(self._order):
-            if not self._fruitful:
-                raise CorpusError(
-                    f"The source '{safe_name(self.source.name)}' has no block of text for process "
-                    f"{self.lane.index + 1} of the {self.lane.count} that read it: use fewer processes, build the "
-                    "corpus, or leave the source out."
-                )
-            self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
-            self._order = self._make_order()
-        return self.source.source.read(self._order[self._cursor.shard], self._cursor, self.report)
-
-    def _make_order(self) -> list[int]:
-        generator = np.random.default_rng([self.seed, self.index, self._pass])
-        order: list[int] = generator.permutation(self._shards).tolist()
-        return order[self.lane.index :: self.lane.count] if self._deals else order
-
-    def _is_mine(self, document: Document) -> bool:
-        key = document.key
-        return key >= self.encoding.held_below and (self._deals or key % self.lane.count == self.lane.index)
 
 
 @dataclass

@@ -24,7 +24,7 @@ from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
-from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
+from limbeck.corpus.collating import LABELS_OF_TASK, PadCollator
 from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, WORD_GAP, Example, SequenceEncoder, WordEncoder
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tags import OUTSIDE

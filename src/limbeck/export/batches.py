@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.exports import Differences
 from limbeck.core.kinds import kind_of
 from limbeck.core.progress import Count, Report, no_progress
-from limbeck.corpus.batches import PadCollator
+from limbeck.corpus.collating import PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
 from limbeck.models import heads, tokenizers

@@ -11,9 +11,9 @@ from transformers import PreTrainedConfig
 
 from limbeck.core.kinds import KINDS
 from limbeck.core.mistakes import explain
+from limbeck.corpus.first_rows import FirstRows, read_first_rows
 from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
 from limbeck.corpus.sources import local_files
-from limbeck.corpus.store import FirstRows, read_first_rows
 from limbeck.errors import RecipeError
 from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.task_files import TRAIN

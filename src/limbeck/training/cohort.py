@@ -7,9 +7,11 @@ from typing import cast
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from limbeck.corpus.batch import read_batch
 from limbeck.methods.term import Term
+from limbeck.methods.transforms import Course
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.training.module import DistillationModule, student_inputs
+from limbeck.training.module import DistillationModule
 from limbeck.training.step_start import RandomStreams
 from limbeck.training.teaching.live import TeacherReader
 
@@ -71,33 +73,37 @@ class StudentCohort(nn.Module):
         """Return a student's module; alone it would run the teacher by itself."""
         return cast(DistillationModule, self.members[index])
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor | None = None,
-        groups: Tensor | None = None,
-        **inputs: Tensor,
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def forward(self, **columns: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term of every active student on a batch; arguments as of `DistillationModule.forward`.
 
         Returns:
             Total and count of each of `terms`, by name.
         """
-        found: dict[str, tuple[Tensor, Tensor]] = {}
-        start, after = RandomStreams(input_ids.device), None
-        scored = self.member(self.active[0]).scored_tokens(attention_mask, labels)
-        teacher = self.reader.read(input_ids, attention_mask, scored=scored, **inputs)
+        batch = read_batch(columns)
+        device = batch.student["input_ids"].device
+        scored = self.member(self.active[0]).scored_tokens(batch)
+        teacher = self.reader.read(batch, scored)
+        start = RandomStreams(device)
+        after_first: RandomStreams | None = None
+        losses: dict[str, tuple[Tensor, Tensor]] = {}
         for index in self.active:
             member = self.member(index)
             start.restore()
-            student = member.student_tap(input_ids, attention_mask, scored=scored, **student_inputs(inputs))
-            terms = member.compute_terms(student, teacher, attention_mask, labels, groups)
-            after = after or RandomStreams(input_ids.device)  # The first student decides where the next batch begins.
-            found |= {_member_term(index, name): pair for name, pair in terms.items()}
-        if after is not None:
-            after.restore()
-        return found
+            student = member.student_tap(**batch.student, scored=scored)
+            terms = member.compute_terms(batch, student, teacher)
+            # The first student decides where the random streams of the next batch begin.
+            if after_first is None:
+                after_first = RandomStreams(device)
+            for name, pair in terms.items():
+                losses[_member_term(index, name)] = pair
+        if after_first is not None:
+            after_first.restore()
+        return losses
+
+    def set_course(self, course: Course) -> None:
+        """Tell the terms of all students the progress of the training."""
+        for index in range(len(self.members)):
+            self.member(index).set_course(course)
 
     def start_maps(self, batches: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
         """Start the maps that each student keeps; see `DistillationModule.start_maps`."""

@@ -12,7 +12,7 @@ from limbeck.core import hashing, paths, progress, records
 from limbeck.core.devices import choose_device
 from limbeck.core.kinds import KINDS
 from limbeck.corpus import LabelledSettings
-from limbeck.corpus.packing import TokenEncoder
+from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import as_is, encoding, head_match, metrics
 from limbeck.evaluation.cell import AsIsPoint, data_fingerprint

@@ -25,12 +25,12 @@ from limbeck.corpus import (
     RowMix,
     SourceReport,
 )
+from limbeck.corpus.batch import FILLER
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.training.rows import RowsByLength, StreamedRows
 from limbeck.training.sampler import LengthGroupedSampler
 from limbeck.training.shared_batches import SharedBatches, dealt_batches
 from limbeck.training.stream_loader import Collate, StreamLoader, begin_worker
-from limbeck.training.units import FILLER
 
 _LOADER_OPTIONS = ("num_workers", "pin_memory", "prefetch_factor", "multiprocessing_context")
 

@@ -16,6 +16,7 @@ from limbeck.corpus import (
     MaskedTokens,
     ReplacedTokens,
     RowMix,
+    stream_source,
     streaming,
 )
 
@@ -46,7 +47,7 @@ class StreamedRows(Dataset[dict[str, Any]]):
     def __getitem__(self, key: Any) -> Any:
         return self._beginning[key]
 
-    def make(self, block: streaming.Block) -> dict[str, Any]:
+    def make(self, block: stream_source.Block) -> dict[str, Any]:
         """Make the row of a block, its tokens replaced and masked."""
         row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids), **block.columns}
         if self._replacing is not None:

@@ -23,6 +23,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from limbeck.core.memory import release_freed_memory
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
+from limbeck.corpus.batch import FILLER, without_marks
 from limbeck.errors import TrainingError
 from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.transforms import Course
@@ -35,12 +36,12 @@ from limbeck.training.disk_failures import loading
 from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.loader import Loader
 from limbeck.training.loss_guard import LossGuard
-from limbeck.training.module import DistillationModule, without_marks
+from limbeck.training.module import DistillationModule
 from limbeck.training.out_of_memory import BatchSplitter
 from limbeck.training.rows import RowsByLength
 from limbeck.training.signals import InterruptSaver
 from limbeck.training.step_start import StepStart, skip_update, takes_flag
-from limbeck.training.units import FILLER, UNITS, count_units, sum_units
+from limbeck.training.units import UNITS, count_units, sum_units
 from limbeck.training.warn import Warn
 from limbeck.training.weights import load_weights, save_weights, whole_weights
 
@@ -185,7 +186,7 @@ class DistillationTrainer(Trainer):
         self.tokens_by_length[self.loader.number_of_length(self.state.global_step)] += window[0]
         self._steps_summed += 1
         self._batches, self._sums_before, self._start = batches, dict(self._sums), None
-        self.module.reader.course = self._course()
+        self.module.set_course(self._course())
         self.splitter.begin_step()
         return batches, window
 
@@ -314,7 +315,7 @@ class DistillationTrainer(Trainer):
             model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         was_training, rows = model.training, 0
         model.eval()
-        self.module.reader.course = self._course(done=1)
+        self.module.set_course(self._course(done=1))
         sums: dict[str, Tensor] = {}
         # A data loader draws a seed: measuring must not change what is drawn in training.
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from limbeck.core import IGNORED_LABEL
+from limbeck.corpus.batch import FILLER
 from limbeck.objectives.terms import count_groups, same_group
 
 UNITS = ("token", "sample", "label", "pair", "group")
-FILLER = "filler"
-"""Key of a batch that only keeps a process in step with the others: it counts nothing."""
 
 
 def count_units(batch: Mapping[str, Any]) -> Tensor:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.corpus.batches import PadCollator
+from limbeck.corpus.collating import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.as_is import check_padding, read_outputs
 from limbeck.evaluation.cell import Cell, SimilarityPoint, data_fingerprint, identity, seeds

@@ -9,9 +9,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import PreTrainedModel
 
 from limbeck.core import ranks
-from limbeck.corpus.batches import TEACHER_IDS, TEACHER_MASK
+from limbeck.corpus.batch import Batch
 from limbeck.methods.term import Term
-from limbeck.methods.transforms import Course
 from limbeck.models import packed_linear, quantising, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.sentence_heads import SentenceHead
@@ -31,7 +30,6 @@ class TeacherReader:
             themselves on the plain ones by then.
 
     Attributes:
-        course: How far the training is, for targets that change with it; the trainer sets it.
         from_hidden: Whether no term needs logits that are made, so that taps on these models may leave large ones
             unmade.
     """
@@ -49,28 +47,22 @@ class TeacherReader:
         self._sharded = sharded and ranks.process_count() > 1
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
-        self.course = Course()
         terms = list(terms)
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
         keys = {key for term in terms for key in term.teacher}
         self.tap = taps.StreamTap(teacher, keys, drop_above=True, pooling=pooling, from_hidden=self.from_hidden)
 
     @torch.no_grad()
-    def read(
-        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
-    ) -> streams.Streams:
+    def read(self, batch: Batch, scored: Tensor | None = None) -> streams.Streams:
         """Run the teacher, in the number format of its weights.
 
         Args:
-            input_ids: `[B, L]`.
-            attention_mask: `[B, L]`.
+            batch: The batch, of which the teacher reads its own inputs.
             scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
-            **inputs: Further inputs; what it reads in place of the student's tokens, where prompts are its alone.
         """
-        input_ids = inputs.pop(TEACHER_IDS, input_ids)
-        attention_mask = inputs.pop(TEACHER_MASK, attention_mask)
-        with torch.autocast(device_type=input_ids.device.type, enabled=False):
-            return self.tap(input_ids, attention_mask, scored=scored, **inputs)
+        device = batch.teacher["input_ids"].device
+        with torch.autocast(device_type=device.type, enabled=False):
+            return self.tap(**batch.teacher, scored=scored)
 
     def move(self, device: torch.device | str, *, pack: bool = True) -> None:
         """Place the teacher where it stays.
