@@ -60,7 +60,7 @@ from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.students import build_student
 from limbeck.models.tokenizers import load_tokenizer
-from limbeck.training.teaching.live import TeacherReader
+from limbeck.training.teaching.live import LiveTeaching
 
 RESULTS = Path(__file__).parent / "results" / "int8_teacher.jsonl"
 SHAPES = ((825, 768, 768), (825, 768, 3072), (825, 3072, 768), (1300, 384, 384), (1300, 384, 1536), (1300, 1536, 384))
@@ -128,11 +128,11 @@ def product(tokens: int, inputs: int, outputs: int) -> dict[str, Any]:
     return {"kind": "product", "tokens": tokens, "inputs": inputs, "outputs": outputs} | ratios(times)
 
 
-def reader(model: Any, name: str, keys: Sequence[StreamKey], head: SentenceHead | str = "mean") -> TeacherReader:
+def reader(model: Any, name: str, keys: Sequence[StreamKey], head: SentenceHead | str = "mean") -> LiveTeaching:
     """Make a teacher that is read, in a number format."""
     dtype, int8 = FORMATS[name]
     terms = [Term(name="read", objective="hidden_mse", student=(), teacher=tuple(keys))]
-    made = TeacherReader(model.to(dtype), terms, pooling=head, int8=int8)
+    made = LiveTeaching(model.to(dtype), terms, pooling=head, int8=int8)
     made.move("cpu")
     return made
 

@@ -171,19 +171,21 @@ def _limbeck(setting: Setting, dtype: str) -> Side:
     from limbeck.methods.pairing import Pairing
     from limbeck.methods.registry import METHODS
     from limbeck.models.families import shape_of
+    from limbeck.models.teaching_facts import facts_of_shape
     from limbeck.training.freezing import freeze_unreached
     from limbeck.training.module import DistillationModule
+    from limbeck.training.teaching.live import LiveTeaching
     from limbeck.version import __version__
 
     teacher = make_model("teacher", setting, dtype=getattr(torch, dtype), add_pooling_layer=False)
     student = make_model("student", setting, add_pooling_layer=False)
     method = METHODS["minilmv2"]
-    pairing = Pairing(student=shape_of(student.config), teacher=shape_of(teacher.config))
+    pairing = Pairing(student=shape_of(student.config), teacher=facts_of_shape(shape_of(teacher.config)))
     terms = method.compose(method.options(relation_heads=setting.relation_heads), pairing)
-    module = DistillationModule(student, teacher, terms)
+    module = DistillationModule(student, LiveTeaching(teacher, terms), terms)
     keep_freed_memory()  # As a run does, which reads its weights from files and makes none.
     freeze_unreached(module, {key: value[:2] for key, value in make_batch(setting).items()})
-    module.reader.move("cpu")
+    module.teaching.move("cpu")
 
     def loss(batch: Batch) -> Tensor:
         outputs = module(**batch)

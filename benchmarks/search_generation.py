@@ -31,13 +31,15 @@ import numpy as np
 import torch
 
 from limbeck.benchmark.rows import describe_machine
-from limbeck.benchmark.step import Step, StepRequest, StepSetup, make_batch, set_up_step
+from limbeck.benchmark.step import StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.core.devices import synchronise
 from limbeck.corpus.batch import read_batch
+from limbeck.corpus.documents import Step
 from limbeck.methods import METHODS
 from limbeck.methods.pairing import Pairing
 from limbeck.models.packing import send_batch
 from limbeck.models.students import build_student
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
 from limbeck.search.genetic import draw_new
@@ -45,6 +47,7 @@ from limbeck.training.cohort import StudentCohort
 from limbeck.training.cohort_trainer import CohortTrainer
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.step_start import RandomStreams
+from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.units import sum_units
 
 STUDENTS = 12
@@ -67,7 +70,7 @@ def draw_setups(arguments: argparse.Namespace) -> list[StepSetup]:
     space = elm_space(student.layers, teacher.layers)
     mappings = [space.decode(genome) for genome in draw_new(space, STUDENTS, np.random.default_rng(0))]
     method = METHODS["elm"]
-    pairing = Pairing(student, teacher)
+    pairing = Pairing(student, facts_of_shape(teacher))
     return [replace(base, terms=method.compose(method.options(mapping=list(mapping)), pairing)) for mapping in mappings]
 
 
@@ -78,7 +81,9 @@ class Generation:
         first = setups[0]
         teacher = build_student(first.teacher, seed=1).to(first.teacher_dtype)
         students = [build_student(setup.student, seed=0) for setup in setups]
-        self.cohort = StudentCohort(students, teacher, [setup.terms for setup in setups])
+        terms = [setup.terms for setup in setups]
+        teaching = LiveTeaching(teacher, [term for terms_of_student in terms for term in terms_of_student])
+        self.cohort = StudentCohort(students, teaching, terms)
         batch = make_batch(first)
         for index in range(len(setups)):
             freeze_unreached(self.cohort.member(index), {name: x[:2] for name, x in batch.items()})
@@ -147,7 +152,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 found["alone"] += timed(step.run, arguments.steps, device)
                 starts[index] = RandomStreams(device)
                 inputs = read_batch(step.batches[0])
-                found["teacher"] += timed(lambda: step.module.reader.read(inputs), arguments.steps, device)  # noqa: B023
+                found["teacher"] += timed(lambda: step.module.teaching.read(inputs), arguments.steps, device)  # noqa: B023
 
         def run_together(found: dict[str, float] = found) -> None:
             nonlocal together

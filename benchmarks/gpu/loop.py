@@ -27,6 +27,7 @@ from limbeck.models.students import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
+from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.trainer import DistillationTrainer
 
 FULL = StepRequest(teacher="12x768", student="6x384", batch=64, length=128, ragged=True, dtype="bfloat16")
@@ -121,7 +122,7 @@ def measure(request: Request) -> Iterator[Row]:
         setup, found = set_up_step(asked), Counter[str]()
         teacher = build_student(setup.teacher, seed=1, head=setup.teacher_head).to(setup.teacher_dtype)
         student = build_student(setup.student, seed=0, head=setup.student_head)
-        module = DistillationModule(student, teacher, setup.terms)
+        module = DistillationModule(student, LiveTeaching(teacher, setup.terms), setup.terms)
         rows, collate = Rows(setup, setup.batch * (LAST + 2)), PadCollator(pad_token_id=0)
         freeze_unreached(module, collate(rows.rows[:2]))
         training = {**setup.training, "max_steps": LAST + 1, "logging_steps": LAST + 1, "save_strategy": "no"}

@@ -17,6 +17,7 @@ from limbeck.methods.cards import RECIPE_CARDS, read_card
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.students import student_config
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.objectives import OBJECTIVES
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def _clause(text: str) -> str:
 
 
 def _terms(method: Method, student: Shape, **options: object) -> list[Term]:
-    pairing = Pairing(student, shape_of(BertConfig()), method.tasks[0])
+    pairing = Pairing(student, facts_of_shape(shape_of(BertConfig())), method.tasks[0])
     return method.compose(method.options(**options), pairing)
 
 

@@ -7,7 +7,10 @@ import torch
 import yaml
 
 from limbeck.benchmark import step as step_module
-from limbeck.benchmark.step import PARTS, WHOLE, Step, StepRequest, make_batch, measure_peak, measure_step, set_up_step
+from limbeck.benchmark.loss import measure_peak
+from limbeck.benchmark.step import WHOLE, StepRequest, make_batch, measure_step, set_up_step
+from limbeck.corpus.documents import Step
+from limbeck.diagnosis.checks import PARTS
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods import METHODS
 

@@ -14,6 +14,7 @@ from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
 from limbeck.methods.transforms import AnnealedScores, AttendedLayers, Course, DrawnLayer
 from limbeck.models.families import shape_of
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.proxy import Proxy
@@ -107,7 +108,7 @@ def test_the_loss_is_that_of_the_drawn_or_joined_layers(mapping):
 
 def pairing(task="classification", layers=2):
     shapes = (shape_of(tiny_config("bert", layers=depth, hidden=48, heads=4)) for depth in (layers, 4))
-    return Pairing(*shapes, task)
+    return Pairing(shapes[0], facts_of_shape(shapes[1]), task)
 
 
 def test_bert_pkd_draws_below_the_last_layers_and_attends_to_all():

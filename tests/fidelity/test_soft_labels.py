@@ -7,7 +7,9 @@ from torch.utils._pytree import tree_leaves
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.families import shape_of
 from limbeck.models.students import build_student
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.training.module import DistillationModule
+from limbeck.training.teaching.live import LiveTeaching
 from tests.support.models import tiny_config
 
 ROWS, LENGTH, VOCABULARY = 4, 24, 200_000
@@ -29,9 +31,9 @@ class LargestScores(TorchDispatchMode):
 def test_a_student_of_all_positions_is_trained_without_a_tensor_of_all_logits():
     config = tiny_config(layers=1, hidden=8, heads=2, ffn=8, vocab_size=VOCABULARY)
     method = METHODS["distilbert"]
-    terms = method.compose(method.options(), Pairing(shape_of(config), shape_of(config)))
+    terms = method.compose(method.options(), Pairing(shape_of(config), facts_of_shape(shape_of(config))))
     student, teacher = (build_student(config, seed=seed, head="masked_lm") for seed in (0, 1))
-    module = DistillationModule(student, teacher, terms).train()
+    module = DistillationModule(student, LiveTeaching(teacher, terms), terms).train()
     ids = torch.randint(VOCABULARY, (ROWS, LENGTH), generator=torch.Generator().manual_seed(0))
     labels = ids.where(ids % 7 == 0, -100)
     with LargestScores() as seen:

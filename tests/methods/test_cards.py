@@ -14,6 +14,7 @@ from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.students import student_config
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe import Recipe, load_recipe
 from tests.docs.pages import ROOT, script
 from tests.support.models import tiny_config
@@ -117,7 +118,7 @@ def test_the_recipe_loads_and_composes_for_bert_base(name):
         task = corpus.task.kind if corpus.task is not None else "text"
         method, options = read_method(stage.method)
         assert task in method.tasks
-        assert method.compose(options, Pairing(student, teacher, task))
+        assert method.compose(options, Pairing(student, facts_of_shape(teacher), task))
         shapes[stage.title] = student
 
 
@@ -149,7 +150,7 @@ def test_the_index_shows_the_mappings_of_the_code():
     written = {code(strategy): example for strategy, _, example in rows(text)}
     assert list(written) == list(NAMES)
     student, teacher = (shape_of(tiny_config("bert", layers=layers)) for layers in (4, 12))
-    pairing = Pairing(student, teacher)
+    pairing = Pairing(student, facts_of_shape(teacher))
     for strategy, example in written.items():
         if strategy != "contribution":
             assert resolve_mapping(code(example), pairing) == resolve_mapping(strategy, pairing), strategy

@@ -12,6 +12,7 @@ from limbeck.methods import METHODS, LearnedMap, Pairing
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.transforms import HeadGroups
 from limbeck.models.families import shape_of
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.objectives import OBJECTIVES
 from limbeck.training.learned_maps import HeadMaps, make_learned_map
 from tests.support.methods import EQUAL_WIDTHS
@@ -28,7 +29,7 @@ def shape(family="bert", **changes):
 
 def compose(method, student, teacher, task="text", **options):
     chosen = METHODS[method]
-    return chosen.compose(chosen.options(**options), Pairing(student, teacher, task))
+    return chosen.compose(chosen.options(**options), Pairing(student, facts_of_shape(teacher), task))
 
 
 SHAPES = {name: shape(**changes) for name, changes in CHANGES.items()}

@@ -19,6 +19,7 @@ from limbeck.methods import Pairing
 from limbeck.methods.layer_mapping import STRATEGIES, LayerMapping, resolve_mapping, without_last
 from limbeck.methods.options import MappingChoice
 from limbeck.models.families import Shape
+from limbeck.models.teaching_facts import facts_of_shape
 
 quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 depths = st.integers(1, 64)
@@ -29,7 +30,7 @@ def pairing(student: int, teacher: int, cosines: tuple[float, ...] | None = None
     def shape(layers: int) -> Shape:
         return Shape("bert", layers, 24, 2, 2, 12, 48, 100, 24, 128)
 
-    return Pairing(shape(student), shape(teacher), layer_cosines=cosines)
+    return Pairing(shape(student), facts_of_shape(shape(teacher)), layer_cosines=cosines)
 
 
 MAPPINGS, REFUSALS = (

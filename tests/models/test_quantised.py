@@ -14,7 +14,7 @@ from limbeck.models.families import blocks, depth
 from limbeck.models.packed_linear import PackedLinear
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.taps import StreamTap
-from limbeck.training.teaching.live import TeacherReader
+from limbeck.training.teaching.live import LiveTeaching
 from tests.support.int8 import naive_linear, on_vnni
 from tests.support.models import ALL_FAMILIES, UNLISTED, tiny_config, tiny_model
 
@@ -44,7 +44,7 @@ def batch_of(model):
 
 
 def reader(model, keys, **options):
-    return TeacherReader(model, [Term("read", "hidden_mse", (), tuple(keys))], **options)
+    return LiveTeaching(model, [Term("read", "hidden_mse", (), tuple(keys))], **options)
 
 
 def compute_naively(linear, x):

@@ -19,10 +19,12 @@ from limbeck.corpus import PadCollator
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.families import shape_of
 from limbeck.models.students import build_student
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe.model_plans import needed_head
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
+from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.models import tiny_config, tiny_model
 
@@ -136,12 +138,13 @@ def make_module(method="minilmv2", family="bert", options=None, **student):
     config = tiny_config(family, **(STUDENT | student))
     chosen = METHODS[method]
     task = "text" if "text" in chosen.tasks else chosen.tasks[0]
-    pairing = Pairing(shape_of(config), shape_of(tiny_config(family)), task)
+    pairing = Pairing(shape_of(config), facts_of_shape(shape_of(tiny_config(family))), task)
     terms = chosen.compose(chosen.options(**(options or {})), pairing)
     head = needed_head(terms, task, "student")
     outputs = {"num_labels": 1} if kind_of(task).has_value else {}
     config.update(outputs)
-    return DistillationModule(build_student(config, seed=3, head=head), tiny_model(family, head=head, **outputs), terms)
+    teaching = LiveTeaching(tiny_model(family, head=head, **outputs), terms)
+    return DistillationModule(build_student(config, seed=3, head=head), teaching, terms)
 
 
 def make_rows(count, seed=0, longest=14):

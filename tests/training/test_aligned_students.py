@@ -31,6 +31,7 @@ from limbeck.recipe.plan import plan_run, summarise
 from limbeck.training.module import DistillationModule
 from limbeck.training.proxy import Proxy
 from limbeck.training.student_folder import finished_head
+from limbeck.training.teaching.live import LiveTeaching
 from tests.support.models import make_teacher, tiny_batch, tiny_model
 from tests.support.training import assert_equal, at_step, interrupt
 from tests.training.conftest import make_recipe
@@ -128,12 +129,12 @@ def test_the_map_starts_by_least_squares():
     vector, hidden = (StreamKey("vector", 1),), (StreamKey("vector", 2),)
     learned = LearnedMap(16, 48, name="vector", kept=True, bias=True)
     term = Term("vector", "pooled_distance", vector, hidden, learned_map=learned, normalise=True)
-    module = DistillationModule(own, other, [term]).eval()
+    module = DistillationModule(own, LiveTeaching(other, [term]), [term]).eval()
     batches = [tiny_batch("bert", rows=40, length=9, seed=seed) for seed in range(2)]
     module.start_maps(lambda: batches)
     with torch.no_grad():
         pooled = torch.cat([module.student_tap(**batch)[vector[0]] for batch in batches]).double()
-        taught = torch.cat([module.reader.read(read_batch(batch))[hidden[0]] for batch in batches]).double()
+        taught = torch.cat([module.teaching.read(read_batch(batch))[hidden[0]] for batch in batches]).double()
     ones = torch.nn.functional.pad(pooled, (0, 1), value=1.0)
     ridge = torch.diag(torch.cat([torch.full((16,), float(1e-3 * pooled.square().sum(0).mean())), torch.zeros(1)]))
     expected = torch.linalg.solve(ones.T @ ones + ridge, ones.T @ torch.nn.functional.normalize(taught, dim=-1))

@@ -105,10 +105,10 @@ def test_moments_in_bfloat16_are_rounded_for_each_student_as_alone(tiny_recipe, 
 
 
 def test_the_teacher_runs_once_a_batch(tiny_recipe, monkeypatch):
-    from limbeck.training.teaching.live import TeacherReader
+    from limbeck.training.teaching.live import LiveTeaching
 
     batches = []
-    read = TeacherReader.read
+    read = LiveTeaching.read
 
     def count(self, batch, scored=None):
         if torch.is_grad_enabled():
@@ -117,7 +117,7 @@ def test_the_teacher_runs_once_a_batch(tiny_recipe, monkeypatch):
 
     recipes = [recipe_for(tiny_recipe, method) for method in METHODS["mappings"]]
     proxy = proxy_for(recipes[0])
-    monkeypatch.setattr(TeacherReader, "read", count)
+    monkeypatch.setattr(LiveTeaching, "read", count)
     proxy.train(plans_for(recipes))
     assert batches == [2] * len(recipes) + [8] * 4  # Two rows for each student tell what its terms reach.
 

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 import limbeck
-from limbeck.benchmark.step import Step, StepRequest, set_up_step
+from limbeck.benchmark.step import StepRequest, set_up_step
+from limbeck.corpus.documents import Step
 from limbeck.errors import LimbeckError, OutputError, RecipeError
 from limbeck.models import quantising
 from limbeck.recipe import plan as planning

@@ -23,10 +23,12 @@ from limbeck.models.packed_rows import Packing, RowStreams, rows_of_tokens
 from limbeck.models.packing import plan_packing
 from limbeck.models.streams import StreamKey
 from limbeck.models.students import build_student
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.read_rows import ReadRows, read_ranges, write_ranges
 from limbeck.training.sampler import LengthGroupedSampler
+from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.units import UNITS, count_units
 from tests.objectives import reference
 from tests.support.methods import EQUAL_WIDTHS
@@ -43,7 +45,7 @@ from tests.support.training import (
 
 def test_the_teacher_is_outside_and_stays_in_eval():
     module = make_module()
-    teacher = module.reader.teacher
+    teacher = module.teaching.teacher
     module.train()
     assert not teacher.training
     assert all(not submodule.training for submodule in teacher.modules())
@@ -64,8 +66,9 @@ def test_tagged_words_are_taught_at_their_first_tokens(side):
          for k, row in enumerate(make_rows(4))]
     )  # fmt: skip
     models = [tiny_model("bert", seed=seed, head="token_classification", num_labels=5).double() for seed in (0, 1)]
-    pairing = Pairing(*(shape_of(model.config) for model in models), "token_classification")
-    module = DistillationModule(*models, [soft_label_term(pairing, 1.0, 2.0), hard_label_term(pairing, 1.0)])
+    pairing = Pairing(shape_of(models[0].config), facts_of_shape(shape_of(models[1].config)), "token_classification")
+    terms = [soft_label_term(pairing, 1.0, 2.0), hard_label_term(pairing, 1.0)]
+    module = DistillationModule(models[0], LiveTeaching(models[1], terms), terms)
     labelled = batch["labels"] != -100
     with torch.no_grad():
         found = module(**batch)
@@ -82,7 +85,7 @@ def test_tagged_words_are_taught_at_their_first_tokens(side):
 
 def test_the_teacher_is_cut_at_the_layer_that_is_read():
     module = make_module(options={"teacher_layer": 2})
-    assert len(module.reader.teacher.encoder.layer) == 2
+    assert len(module.teaching.teacher.encoder.layer) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -181,7 +184,7 @@ def losses_and_gradients(module, batch):
 def test_losses_without_logits_are_those_of_logits(family, tied, monkeypatch):
     """Chunks of a few rows; a tied embedding has the gradients of both of its uses."""
     module = make_module("distilbert", family, hidden=48, heads=4, tie_word_embeddings=tied).double().eval()
-    module.reader.teacher.double()
+    module.teaching.teacher.double()
     decoder, batch, made = module.student.get_output_embeddings(), with_labels(collate(make_rows(5))), []
     assert (decoder.weight is module.student.get_input_embeddings().weight) == tied
     decoder.register_forward_hook(lambda decoder, args, output: made.append(output.numel()))
@@ -245,7 +248,7 @@ def test_scoring_only_masked_tokens_changes_nothing(family):
     """`output_distribution` beside `mlm`: values and gradients of scoring all tokens, without their logits."""
     config = tiny_config(family, layers=2, hidden=24, heads=2, ffn=48)
     teacher = tiny_model(family, head="masked_lm")
-    pairing = Pairing(shape_of(config), shape_of(teacher.config))
+    pairing = Pairing(shape_of(config), facts_of_shape(shape_of(teacher.config)))
     terms = [
         term
         for name in ("output_distribution", "mlm")
@@ -254,7 +257,7 @@ def test_scoring_only_masked_tokens_changes_nothing(family):
     batch, found = with_labels(collate(make_rows(5))), []
     for all_tokens in (False, True):
         student = build_student(config, seed=3, head="masked_lm")
-        module = DistillationModule(student, tiny_model(family, head="masked_lm"), terms).eval()
+        module = DistillationModule(student, LiveTeaching(tiny_model(family, head="masked_lm"), terms), terms).eval()
         assert module._scores_labelled
         module._scores_labelled = not all_tokens
         shapes = []
@@ -301,22 +304,22 @@ def test_terms_share_a_learned_map_of_one_size():
     first, second = module.terms[:2]
     other = replace(second, learned_map=replace(second.learned_map, name=first.map_name, outputs=96))
     with pytest.raises(RecipeError, match=f"'{second.name}' has a learned map '{first.map_name}' that differs"):
-        DistillationModule(module.student, module.reader, (first, other))
+        DistillationModule(module.student, module.teaching, (first, other))
 
 
 def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
     module = make_module()
     freeze_unreached(module, collate(make_rows(2)))
     assert not packed_maps(module)  # it may still move elsewhere
-    module.reader.move("cpu", pack=False)
+    module.teaching.move("cpu", pack=False)
     assert not packed_maps(module)
-    module.reader.move("cpu")
+    module.teaching.move("cpu")
     assert packed_maps(module)
-    module.reader.move("meta")
+    module.teaching.move("meta")
     assert not packed_maps(module)
-    assert {parameter.device.type for parameter in module.reader.teacher.parameters()} == {"meta"}
+    assert {parameter.device.type for parameter in module.teaching.teacher.parameters()} == {"meta"}
     module = make_module()
-    module.reader.move("cpu")
+    module.teaching.move("cpu")
     module.close()
     assert not packed_maps(module)
 
@@ -325,7 +328,7 @@ def test_linear_maps_of_the_student_have_the_kernel_until_the_end():
     module = make_module()
     own, other = (
         [part for part in model.modules() if type(part) is torch.nn.Linear]
-        for model in (module.student, module.reader.teacher)
+        for model in (module.student, module.teaching.teacher)
     )
     assert own and all("forward" in part.__dict__ for part in own)
     assert other and not any("forward" in part.__dict__ for part in other)
@@ -334,7 +337,7 @@ def test_linear_maps_of_the_student_have_the_kernel_until_the_end():
 
 
 def packed_maps(module):
-    return [part for part in module.reader.teacher.modules() if isinstance(part, PackedLinear)]
+    return [part for part in module.teaching.teacher.modules() if isinstance(part, PackedLinear)]
 
 
 BY_TOKEN = [("hidden_states", {}), ("sentence_embedding", {"layer_mapping": {1: 2}}), ("direct_minilm", {})]
@@ -344,7 +347,7 @@ BY_TOKEN = [("hidden_states", {}), ("sentence_embedding", {"layer_mapping": {1: 
 def test_tokens_are_compared_in_the_row_that_both_models_ran_as(method, options, monkeypatch):
     """In bfloat16: the same loss and gradients as in padded batches, of which no stream by token is made."""
     module = make_module(method, options=options, **NO_DROPOUT)
-    module.reader.teacher.bfloat16()
+    module.teaching.teacher.bfloat16()
     batch, found = collate(make_rows(5)), []
     unpacked, unpack = [], Packing.unpack
     monkeypatch.setattr(Packing, "unpack", lambda self, row: unpacked.append(row.shape) or unpack(self, row))

@@ -28,7 +28,7 @@ def no_device_attends_as_a_gpu_does(monkeypatch):
 def take_step(method, batch, folder):
     """What the trainer does with a batch, but for the optimizer, which is PyTorch's."""
     module = make_module(method, hidden=32, heads=4).to(META, torch.bfloat16)
-    module.reader.teacher.to(META, torch.bfloat16)
+    module.teaching.teacher.to(META, torch.bfloat16)
     module.read_rows.move(META)
     guard = LossGuard(module.terms, GuardSpec(), META, folder, print)
     module.read_rows.note(batch)

@@ -267,7 +267,7 @@ def test_a_sharded_student_and_a_sharded_teacher_take_the_same_steps(plain, tmp_
 
     def note_whole_blocks(module):
         # The last one is left in the middle of its forward pass.
-        found = list(enumerate(blocks(module.reader.teacher)))[:-1]
+        found = list(enumerate(blocks(module.teaching.teacher)))[:-1]
         noted.write_text(json.dumps([i for i, b in found for p in b.parameters() if not isinstance(p, DTensor)]))
 
     distil(sharded, disturbed=partial(at_step, 3, note_whole_blocks))

@@ -23,7 +23,7 @@ from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import without_places
 from limbeck.recipe.plan import summarise
 from limbeck.training.rows import training_rows
-from limbeck.training.teaching.live import TeacherReader
+from limbeck.training.teaching.live import LiveTeaching
 from tests.support.models import HIDDEN, make_teacher, save_folder, tiny_model
 from tests.support.recipes import recipe_of
 from tests.support.training import assert_ends_like, elsewhere, kill_at, record_of
@@ -102,7 +102,7 @@ def test_the_teacher_reads_what_sentence_transformers_reads(
     expected = torch.cat([model.encode(TEXTS[r], prompt_name=r, convert_to_tensor=True) for r in ROLES])
     sentence, tokenizer = sentence_pooling(tmp_path / "model"), load_tokenizer(tmp_path / "model")
     term = Term("pooled", "pooled_cosine", (StreamKey("pooled", 1),), (StreamKey("pooled", 1),), 1.0)
-    reader = TeacherReader(load_model(tmp_path / "model"), [term], pooling=SentenceHead(sentence))
+    reader = LiveTeaching(load_model(tmp_path / "model"), [term], pooling=SentenceHead(sentence))
     assert (family == "roberta") == (tokenizer("query: the")["input_ids"][-2:] != tokenizer("the")["input_ids"][-2:])
     for student_prompts in (True, False):
         settings = settings_of(texts, sentence, student_prompts="teacher" if student_prompts else "none")

@@ -36,6 +36,7 @@ from limbeck.models.packing import send_batch
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import Streams
 from limbeck.models.students import build_student, student_config
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
@@ -47,7 +48,7 @@ from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule
 from limbeck.training.stage_rows import label_kind
-from limbeck.training.teaching.live import TeacherReader
+from limbeck.training.teaching.live import LiveTeaching
 from limbeck.training.trainer import DistillationTrainer
 from limbeck.training.units import UNITS, count_units, sum_units
 
@@ -204,7 +205,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     task = part.tasks[0]
     if kind_of(task).has_value:
         teacher.num_labels = student.num_labels = 1
-    terms = part.compose(options, Pairing(shape_of(student), shape_of(teacher), task))
+    terms = part.compose(options, Pairing(shape_of(student), facts_of_shape(shape_of(teacher)), task))
     heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
     for config, head in zip((student, teacher), heads, strict=True):
         model_class(config, head)
@@ -312,8 +313,9 @@ class Step:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
         own, theirs = setup.sentence_heads
-        reader = TeacherReader(teacher, setup.terms, pooling=theirs, int8=setup.teacher_int8)
-        self.module = DistillationModule(student, reader, setup.terms, pooling=own)
+        teaching = LiveTeaching(teacher, setup.terms, pooling=theirs, int8=setup.teacher_int8)
+        self._teacher_tap = teaching.tap
+        self.module = DistillationModule(student, teaching, setup.terms, pooling=own)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
         freeze_unreached(self.module, {name: x[:_PROBE_ROWS] for name, x in batches[0].items()})
         with TemporaryDirectory() as folder:
@@ -372,7 +374,7 @@ class Step:
             For each of `PARTS` the operations of the step, and the format that its products are computed in.
         """
         (student, teacher), lengths = self.setup.shapes, self.lengths
-        taps = self.module.student_tap, self.module.reader.tap
+        taps = self.module.student_tap, self._teacher_tap
         own, other = (forward_cost(tap, shape) for tap, shape in zip(taps, (student, teacher), strict=True))
         scored, unmade = 0, 0
         for batch in self.batches:
@@ -413,7 +415,7 @@ class Step:
         sides = read_batch(batch)
         scored = module.scored_tokens(sides)
         with self._clock(spent, "teacher forward"):
-            teacher = module.reader.read(sides, scored)
+            teacher = module.teaching.read(sides, scored)
         with self._clock(spent, "student forward"), self.trainer.accelerator.autocast():
             student = module.student_tap(**sides.student, scored=scored)
         # The loss ends at the streams, so that its backward pass is timed apart from the student's.

@@ -25,13 +25,14 @@ from limbeck.evaluation.grid_plan import PlannedTask, Planner
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
-from limbeck.models.loading import load_config, load_model
+from limbeck.models.loading import load_config
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.facts import load_checked
 from limbeck.recipe.plan import plan_run
 from limbeck.training.corpora import build_corpora
 from limbeck.training.distil import WriteCards, distil
+from limbeck.training.teaching.models import load_teacher_model
 
 TEACHER = "teacher"
 
@@ -287,7 +288,7 @@ class _Comparison:
     def _measure_held_out(self) -> None:
         plan, finished = self.checked.plan, self._finished
         with quiet(), ProgressBar(self.console) as bar:
-            load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
+            load_teacher = partial(load_teacher_model, plan.teacher)
             text = held_out.HeldOutText(
                 teacher=load_teacher().to(devices.choose_device("auto")).eval(),
                 tokenizer=_tokenizer(plan),

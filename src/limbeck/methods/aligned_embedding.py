@@ -81,8 +81,8 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     too.
     """
     own, other = finished_pooling(pairing.sentence, options.pooling), finished_pooling(pairing.sentence)
-    pooled = own.pooled_width(pairing.student.hidden), other.pooled_width(pairing.teacher.hidden)
-    width = other.width(pairing.teacher.hidden)
+    pooled = own.pooled_width(pairing.student.hidden), other.pooled_width(pairing.teacher.width)
+    width = other.width(pairing.teacher.width)
     if options.map == "none" and pooled[0] != pooled[1]:
         raise RecipeError(
             f"map is 'none', but the student pools vectors of {pooled[0]} numbers where the teacher pools "
@@ -99,12 +99,13 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
             "that, each once."
         )
     kept = LearnedMap(pooled[0], width, name="vector", kept=True, bias=options.bias) if keeps_map else None
-    keys = (StreamKey("vector", pairing.student.layers),), (StreamKey("vector", pairing.teacher.layers),)
+    keys = (StreamKey("vector", pairing.student.layers),), (StreamKey("vector", pairing.teacher.output_layer),)
     objective = "pooled_cosine" if options.distance == "cosine" else "pooled_distance"
     squared = {"squared": True} if options.distance == "l2_squared" else {}
     terms = [Term("vector", objective, *keys, options=squared, learned_map=kept, normalise=other.normalize)]
     for prefix in options.truncate:
         cut = {**squared, "prefix": prefix}
         terms.append(replace(terms[0], name=f"vector_{prefix}", options=cut))
-    terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
+    if options.hidden_weight or options.layer_mapping:
+        terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
     return weighted_terms(terms, "aligned_embedding")

@@ -54,7 +54,7 @@ def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
 
     Make the two distances over all layers, the embedding term and the prediction terms.
     """
-    student, teacher = pairing.student, pairing.teacher
+    student, teacher = pairing.student, pairing.teacher_shape
     hidden, attention = (
         (_layers(student, *kinds), _layers(teacher, *kinds)) for kinds in (("hidden",), ("query", "key"))
     )

@@ -32,7 +32,7 @@ def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
 
     Make one `direct_mse` each for queries, keys and values (eq. 10).
     """
-    student, teacher = pairing.student, pairing.teacher
+    student, teacher = pairing.student, pairing.teacher_shape
     heads = teacher.heads if options.relation_heads == "auto" else options.relation_heads
     check_relation_heads(pairing, heads, _PARTS)
     taught = resolve_layer(options.student_layer, student, "student")

@@ -40,7 +40,7 @@ def distilbert(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
     """
     if options.cosine_weight > 0:
         check_equal_widths(pairing, "distilbert", "hidden states", "set cosine_weight: 0")
-    hidden = (StreamKey("hidden", pairing.student.layers),), (StreamKey("hidden", pairing.teacher.layers),)
+    hidden = (StreamKey("hidden", pairing.student.layers),), (StreamKey("hidden", pairing.teacher_shape.layers),)
     terms = [
         soft_label_term(pairing, options.soft_label_weight, options.temperature, options.positions),
         hard_label_term(pairing, options.hard_label_weight),

@@ -51,7 +51,7 @@ def elm(options: ElmOptions, pairing: Pairing) -> list[Term]:
     Eq. 7 prints squared norms; TinyBERT, whose terms these are, takes means, and so does this: a norm would grow with
     the length of the text.
     """
-    depths = pairing.student.layers, pairing.teacher.layers
+    depths = pairing.student.layers, pairing.teacher_shape.layers
     choice = FOUND.get(depths, "uniform") if options.mapping == "searched" else options.mapping
     mapping = resolve_mapping(choice, pairing, more_names=["searched"])
     terms = hidden_terms(pairing, mapping, options.hidden_weight, one_map=options.one_map)

@@ -89,7 +89,7 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
         RecipeError: for an unknown strategy, a layer that does not exist, a list of another length than the student's
             depth, or a mapping of nothing.
     """
-    student, teacher = pairing.student.layers, pairing.teacher.layers
+    student, teacher = pairing.student.layers, pairing.teacher_shape.layers
     if isinstance(choice, str):
         return _by_name(choice, pairing, (*NAMES, *more_names))
     if isinstance(choice, list):
@@ -114,7 +114,7 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
 
 
 def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
-    student, teacher = pairing.student.layers, pairing.teacher.layers
+    student, teacher = pairing.student.layers, pairing.teacher_shape.layers
     if name not in NAMES:
         raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list, or layers by number.")
     if name in _ONE_LAYER_EACH and student > teacher:

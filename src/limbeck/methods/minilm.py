@@ -48,7 +48,7 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
     Make the two terms for every pair of layers (section 3.1 and 3.2).
     """
     heads = equal_heads(pairing, "minilm")
-    relation = {"heads": heads, "causal": pairing.teacher.causal}
+    relation = {"heads": heads, "causal": pairing.teacher_shape.causal}
     terms = []
     for layer, targets in resolve_mapping(options.mapping, pairing).items():
         for target in targets:

@@ -67,7 +67,7 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
 
     Make one relation term for every weighted pair (eq. 5-8).
     """
-    student, teacher = pairing.student, pairing.teacher
+    student, teacher = pairing.student, pairing.teacher_shape
     for pair, weight in options.relations.items():
         if pair not in PAIRS:
             raise RecipeError(f"Unknown relation '{pair}'.{suggestion(pair, PAIRS)}")

@@ -166,7 +166,7 @@ def _with_heads_mapped(
 
 def _check_splits(pairing: Pairing, kind: str, splits: int) -> None:
     """Refuse splits that do not divide the streams of both models."""
-    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher)):
+    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher_shape)):
         width = stream_width(shape, kind)
         if splits < 1 or width % splits:
             output = "attention output" if kind == "context" else "hidden state"
@@ -180,7 +180,7 @@ def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int, draw: 
     """Return how the teacher's heads are merged to splits; None for concat-split."""
     if options.mha_mapping == "concat-split":
         return None
-    heads = pairing.teacher.heads
+    heads = pairing.teacher_shape.heads
     if heads % splits:
         raise RecipeError(
             f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} "
@@ -207,7 +207,7 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
         raise RecipeError(
             f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set it to 0."
         )
-    student, teacher = pairing.student, pairing.teacher
+    student, teacher = pairing.student, pairing.teacher_shape
     cls = (StreamKey("cls", student.layers),), (StreamKey("cls", teacher.layers),)
     relation = (0.0 if tokens else 1.0) if relation is None else relation
     contrast = float(pairing.label == "class") if contrast is None else contrast

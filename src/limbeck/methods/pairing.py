@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from limbeck.core.kinds import KIND_NAMES, KindName, LabelKind, kind_of
+from limbeck.errors import RecipeError
 from limbeck.models.families import Shape
+from limbeck.models.teaching_facts import TeachingFacts
 
 if TYPE_CHECKING:
     from limbeck.models.sentences import SentencePooling
@@ -17,21 +19,35 @@ LABELLED_TASKS: tuple[Task, ...] = KIND_NAMES
 
 @dataclass(frozen=True)
 class Pairing:
-    """What a method is composed for: a student and a teacher of known shapes, and the task of the corpus.
+    """What a method is composed for: a student of a known shape, a teacher, and the task of the corpus.
 
     Args:
         student: The student's shape.
-        teacher: The teacher's shape.
+        teacher: What is known of the teacher.
         task: `"text"` for a corpus without labels, else the kind of its labels.
         layer_cosines: For each teacher layer the cosine between its input and its output, where it was measured.
         sentence: How the teacher makes sentence vectors, where its files say so.
     """
 
     student: Shape
-    teacher: Shape
+    teacher: TeachingFacts
     task: Task = "text"
     layer_cosines: tuple[float, ...] | None = None
     sentence: SentencePooling | None = None
+
+    @property
+    def teacher_shape(self) -> Shape:
+        """The teacher's shape, for methods that read its layers.
+
+        Raises:
+            RecipeError: for a teacher that is no model.
+        """
+        if self.teacher.shape is None:
+            raise RecipeError(
+                f"this method reads the layers of a model, but '{self.teacher.title}' has none; choose a method on "
+                "sentence vectors or scores, or a teacher that is a model."
+            )
+        return self.teacher.shape
 
     @property
     def label(self) -> LabelKind:

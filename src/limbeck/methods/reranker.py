@@ -67,13 +67,13 @@ def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
     """
     score = _OBJECTIVES[options.loss]
     further = {"temperature": options.temperature} if score == "listwise_kl" else {}
-    logits = (StreamKey("logits", pairing.student.layers),), (StreamKey("logits", pairing.teacher.layers),)
+    logits = (StreamKey("logits", pairing.student.layers),), (StreamKey("logits", pairing.teacher.output_layer),)
     terms = [Term("score", score, *logits, options.score_weight, further, rows="sample")]
     mapping = resolve_mapping(options.mapping, pairing)
     terms += hidden_terms(pairing, mapping, options.hidden_weight)
     if options.relation_weight > 0:
-        widths = {stream_width(shape, "value") for shape in (pairing.student, pairing.teacher)}
-        relation = {"heads": relation_heads_for(pairing.teacher, widths), "causal": pairing.teacher.causal}
+        widths = {stream_width(shape, "value") for shape in (pairing.student, pairing.teacher_shape)}
+        relation = {"heads": relation_heads_for(pairing.teacher_shape, widths), "causal": pairing.teacher_shape.causal}
         values = ["value", "value"]
         terms += layer_terms("relation", "relation_kl", values, mapping, options.relation_weight, options=relation)
     return weighted_terms(terms, "reranker")

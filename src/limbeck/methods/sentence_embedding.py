@@ -7,8 +7,8 @@ from pydantic import Field
 from limbeck.methods.options import MethodOptions, Weight
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import Term
-from limbeck.methods.terms import learned_map, sentence_hidden_terms, weighted_terms
+from limbeck.methods.term import LearnedMap, Term
+from limbeck.methods.terms import sentence_hidden_terms, weighted_terms
 from limbeck.models.streams import StreamKey
 
 
@@ -41,10 +41,12 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
     Widths that differ get a learned map: one shared by the pooled vectors and the tokens would tie two objectives
     that need not agree, so each term has its own.
     """
-    student, teacher = pairing.student, pairing.teacher
-    widths = learned_map(pairing) if student.hidden != teacher.hidden else None
-    pooled = (StreamKey("pooled", student.layers),), (StreamKey("pooled", teacher.layers),)
+    student = pairing.student
+    teacher = pairing.teacher
+    widths = LearnedMap(student.hidden, teacher.width) if student.hidden != teacher.width else None
+    pooled = (StreamKey("pooled", student.layers),), (StreamKey("pooled", teacher.output_layer),)
     terms = [Term("pooled_cosine", "pooled_cosine", *pooled, options.pooled_weight, learned_map=widths)]
-    terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
+    if options.hidden_weight or options.layer_mapping:
+        terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
     terms.append(Term("sample_relation", "sample_relation_kl", *pooled, options.sample_relation_weight))
     return weighted_terms(terms, "sentence_embedding")

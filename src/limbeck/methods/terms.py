@@ -18,7 +18,7 @@ from limbeck.models.streams import StreamKey
 
 def learned_map(pairing: Pairing, kind: str = "hidden", *, shared: bool = False) -> LearnedMap:
     """Make the map between the two models' streams of a kind; a shared one serves all terms on that kind."""
-    widths = stream_width(pairing.student, kind), stream_width(pairing.teacher, kind)
+    widths = stream_width(pairing.student, kind), stream_width(pairing.teacher_shape, kind)
     return LearnedMap(*widths, name=kind if shared else None)
 
 
@@ -103,7 +103,7 @@ def mapped_terms(
         return layer_terms(name, objective, [kind], mapping, weight, learned_map=learned)
 
     student_layers = pairing.student.layers
-    teacher_layers = pairing.teacher.layers
+    teacher_layers = pairing.teacher_shape.layers
     if intermediate:
         student_layers -= 1
     if options.mapping == "random":
@@ -152,7 +152,7 @@ def sentence_hidden_terms(
     Raises:
         RecipeError: for a layer that a model does not have.
     """
-    student, teacher = pairing.student, pairing.teacher
+    student, teacher = pairing.student, pairing.teacher_shape
     widths = learned_map(pairing) if student.hidden != teacher.hidden else None
     pairs = [("hidden_mse", student.layers, teacher.layers, last_weight)]
     for own, other in sorted(mapping.items()):
@@ -191,7 +191,7 @@ def equal_heads(pairing: Pairing, method: str, otherwise: str = "") -> int:
     Raises:
         RecipeError: if the numbers differ, or keys are shared between heads in one model only.
     """
-    student, teacher = pairing.student, pairing.teacher
+    student, teacher = pairing.student, pairing.teacher_shape
     instead = f"{otherwise}, or use minilmv2" if otherwise else "use minilmv2, which needs no equal heads"
     if student.heads != teacher.heads:
         raise RecipeError(
@@ -219,9 +219,9 @@ def check_equal_widths(pairing: Pairing, method: str, compared: str, otherwise: 
     Raises:
         RecipeError: if the widths differ.
     """
-    if pairing.student.hidden != pairing.teacher.hidden:
+    if pairing.student.hidden != pairing.teacher.width:
         raise RecipeError(
-            f"{method} compares {compared} without a map, so the student must be {pairing.teacher.hidden} wide, as "
+            f"{method} compares {compared} without a map, so the student must be {pairing.teacher.width} wide, as "
             f"the teacher is, not {pairing.student.hidden}; change student.shape or {otherwise}."
         )
 
@@ -238,7 +238,7 @@ def check_relation_heads(pairing: Pairing, heads: int, kinds: Iterable[str], exa
     Raises:
         RecipeError: naming the first stream that they do not divide.
     """
-    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher)):
+    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher_shape)):
         for kind in kinds:
             width = stream_width(shape, kind)
             if heads < 1 or width % heads:
@@ -325,4 +325,4 @@ def _rows(pairing: Pairing) -> Rows:
 
 
 def _logits(pairing: Pairing) -> tuple[tuple[StreamKey], tuple[StreamKey]]:
-    return (StreamKey("logits", pairing.student.layers),), (StreamKey("logits", pairing.teacher.layers),)
+    return (StreamKey("logits", pairing.student.layers),), (StreamKey("logits", pairing.teacher.output_layer),)

@@ -18,6 +18,7 @@ from limbeck.methods.term import Term
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
 from limbeck.models.students import student_config
+from limbeck.models.teaching_facts import facts_of_shape
 
 _FINE_TUNED = "runs/fine-tuned-teacher/model"
 _SHAPES = ("6x384", "6x768")
@@ -41,7 +42,7 @@ def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
     teacher = BertConfig()
     for shape in _SHAPES:
         student = shape_of(student_config(parse_blueprint(shape), teacher))
-        pairing = Pairing(student, shape_of(teacher), method.tasks[0])
+        pairing = Pairing(student, facts_of_shape(shape_of(teacher)), method.tasks[0])
         try:
             stages = [(stage["name"], *read_method(stage)) for stage in stages_of(method)]
             return shape, [(title, taught.compose(options, pairing)) for title, taught, options in stages]

@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig
 from limbeck.errors import RecipeError
 from limbeck.evaluation.head_match import names_of_classes, rename_classes
 from limbeck.methods.pairing import Task
+from limbeck.methods.teaching import Teaching, make_teaching
 from limbeck.methods.term import Term
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of
@@ -19,6 +20,7 @@ from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config, same_tensors
 from limbeck.models.locating import check_not_pickled
 from limbeck.models.students import student_config
+from limbeck.models.teaching_facts import TeachingFacts
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
 from limbeck.recipe.models import ShapeSpec, StudentSpec, TeacherSpec
@@ -33,17 +35,26 @@ class TeacherInfo:
         config: Its configuration.
         shape: Its shape.
         stage: The earlier stage whose student it is, or None.
+        teaching: What teaches in place of the model; None where the model does.
     """
 
     spec: TeacherSpec
     config: PreTrainedConfig
     shape: Shape
     stage: str | None = None
+    teaching: Teaching | None = None
 
     @property
     def title(self) -> str:
         """What messages and records call it."""
         return f"the student of stage '{self.stage}'" if self.stage else self.spec.name or self.spec.model
+
+    @property
+    def facts(self) -> TeachingFacts:
+        """What is known of the teaching before anything is loaded."""
+        if self.teaching is not None:
+            return self.teaching.facts
+        return TeachingFacts(self.title, self.shape, labels=self.labels)
 
     @property
     def in_int8(self) -> bool:
@@ -86,7 +97,8 @@ def choose_teacher(spec: TeacherSpec) -> TeacherInfo:
     config = load_config(spec.model, spec.revision)
     if spec.classes:
         config = rename_classes(config, spec.classes, f"teacher.classes of '{spec.name or spec.model}'")
-    return TeacherInfo(spec, config, shape_of(config))
+    teaching = None if spec.teaching is None else make_teaching(spec.teaching)
+    return TeacherInfo(spec, config, shape_of(config), teaching=teaching)
 
 
 def choose_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:

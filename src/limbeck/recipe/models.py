@@ -47,7 +47,20 @@ class TeacherSpec(Grown):
             "config.json names them differently from the data; the student is saved with the new names."
         ),
     )
-    added = frozenset({"classes", "precision"})
+    teaching: dict[str, Any] | None = Field(
+        None,
+        description=(
+            "What teaches in place of the model, by its registered name, with its options beside it: {name: NAME, "
+            "...}. The model is then where the student starts, and its tokenizer is the student's."
+        ),
+    )
+    added = frozenset({"classes", "precision", "teaching"})
+
+    @model_validator(mode="after")
+    def _named_teaching(self) -> Self:
+        if self.teaching is not None and not isinstance(self.teaching.get("name"), str):
+            raise ValueError("teaching has no name: give {name: NAME} and the options of that teaching")
+        return self
 
     @model_validator(mode="after")
     def _whole_where_quantised(self) -> Self:

@@ -201,7 +201,7 @@ def plan_stage(
         sentence = sentence_pooling(taught_by.spec.model, taught_by.spec.revision)
     else:  # Its folder says nothing; texts get no prompts for it.
         sentence = assistant.vectors.without_prompts() if assistant.teaches_vectors else None
-    pairing = Pairing(learns.shape, taught_by.shape, task, sentence=sentence)
+    pairing = Pairing(learns.shape, taught_by.facts, task, sentence=sentence)
     terms = _compose(stage, pairing, place)
     heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
     try:
@@ -367,9 +367,13 @@ def _compose(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
             "corpus.task or choose another method (`limbeck methods` lists them)."
         )
     try:
-        return method.compose(options, pairing)
+        terms = method.compose(options, pairing)
+        for term in terms:
+            for key in term.teacher:
+                pairing.teacher.check_gives(key, term.name)
     except LimbeckError as error:
         raise type(error)(f"{place}.method: {error}") from None
+    return terms
 
 
 def _check_heads(
@@ -378,7 +382,7 @@ def _check_heads(
     """Refuse a teacher without the head that is read, and families that have none."""
     of_student, of_teacher = heads
     check_family(student.config, of_student)
-    if of_teacher is None:
+    if of_teacher is None or teacher.teaching is not None:
         return
     if teacher.stage is None:
         check_has_head(teacher.title, teacher.config, of_teacher)

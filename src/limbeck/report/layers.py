@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.methods import composition, registry
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
+from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.report.plots import SCORES, LinkGroup, Links, layer_name
 from limbeck.report.subjects import RunFolder, StageFolder
 
@@ -104,7 +105,7 @@ def composed_links(
     if student_shape is None or teacher_shape is None or not isinstance(method.get("name"), str):
         return None
     labels: Any = task if task in composition.LABELLED_TASKS else "text"
-    pairing = composition.Pairing(student_shape, teacher_shape, labels, tuple(layer_cosines) or None)
+    pairing = composition.Pairing(student_shape, facts_of_shape(teacher_shape), labels, tuple(layer_cosines) or None)
     try:
         chosen, options = registry.read_method(method)
         terms = chosen.compose(options, pairing)

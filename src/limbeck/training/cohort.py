@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.corpus.batch import read_batch
+from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
 from limbeck.methods.transforms import Course
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.training.module import DistillationModule
 from limbeck.training.step_start import RandomStreams
-from limbeck.training.teaching.live import TeacherReader
 
 
 class StudentCohort(nn.Module):
@@ -27,10 +27,9 @@ class StudentCohort(nn.Module):
 
     Args:
         students: The models that learn.
-        teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
+        teaching: Gives the teacher's streams, those of all terms.
         terms: What each student is taught, in their order.
-        heads: What makes the sentence vectors of each student, and of the teacher last; None pools by the mean.
-        int8: Quantise the teacher, see `TeacherReader`.
+        heads: What makes the sentence vectors of each student; None pools by the mean.
 
     Raises:
         ValueError: for no students, or another number of lists of terms than of students.
@@ -39,23 +38,22 @@ class StudentCohort(nn.Module):
     def __init__(
         self,
         students: Sequence[PreTrainedModel],
-        teacher: PreTrainedModel,
+        teaching: Teaching,
         terms: Sequence[Sequence[Term]],
         *,
         heads: Sequence[SentenceHead] | None = None,
-        int8: bool = False,
     ) -> None:
         super().__init__()
         if not students or len(students) != len(terms):
             raise ValueError(f"{len(students)} students need as many lists of terms, not {len(terms)}")
-        *heads_of, read_by = heads or [SentenceHead("mean")] * (len(students) + 1)
-        reader = TeacherReader(teacher, [term for own in terms for term in own], pooling=read_by, int8=int8)
+        if heads is None:
+            heads = [SentenceHead("mean")] * len(students)
         self.members = nn.ModuleList(
-            DistillationModule(student, reader, own, pooling=head)
-            for student, own, head in zip(students, terms, heads_of, strict=True)
+            DistillationModule(student, teaching, terms_of_student, pooling=head)
+            for student, terms_of_student, head in zip(students, terms, heads, strict=True)
         )
         self.active = list(range(len(students)))
-        self.reader = reader
+        self.teaching = teaching
         self.read_rows = self.member(0).read_rows  # Of one vocabulary; one that is cut counts the others' batches.
         for index in self.active:
             self.member(index).read_rows = self.read_rows
@@ -82,7 +80,7 @@ class StudentCohort(nn.Module):
         batch = read_batch(columns)
         device = batch.student["input_ids"].device
         scored = self.member(self.active[0]).scored_tokens(batch)
-        teacher = self.reader.read(batch, scored)
+        teacher = self.teaching.read(batch, scored)
         start = RandomStreams(device)
         after_first: RandomStreams | None = None
         losses: dict[str, tuple[Tensor, Tensor]] = {}

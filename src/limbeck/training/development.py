@@ -142,7 +142,7 @@ def measure_tasks(
         plan: The run's.
         tokenizer: Of both.
         student: Folder of the saved student.
-        load_teacher: Loads the teacher of a stage, see `Run.load_teacher`.
+        load_teacher: Loads the teacher of a stage, see `TeacherModels.load`.
         report: Receives the progress.
 
     Returns:

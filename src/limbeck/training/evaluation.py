@@ -28,7 +28,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         report: Receives progress.
     """
     spec = run.plan.recipe.evaluation
-    teacher: PreTrainedModel = run.load_teacher()
+    teacher: PreTrainedModel = run.teachers.load()
     student = load_model(str(run.student_folder))
     located = resolve_model(run.plan.recipe.teacher.model)
     documents = _held_out_documents(run)
@@ -70,7 +70,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     )
     began = time.perf_counter()
     development = measure_tasks(
-        run.plan, run.tokenizer, run.student_folder, run.load_teacher, part_of(report, of_text, 1.0)
+        run.plan, run.tokenizer, run.student_folder, run.teachers.load, part_of(report, of_text, 1.0)
     )
     if clock.reduced:
         comparison.settings.reduced = list(clock.reduced)
@@ -237,7 +237,7 @@ def _score_task(run: Run) -> dict[str, Any]:
     if not scored:
         return {}
     choice, corpus = scored[-1]
-    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
+    teacher = run.teachers.load(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
     student = load_model(str(run.student_folder), head=choice.student_head)
     collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
     try:

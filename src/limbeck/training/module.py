@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from limbeck.core import IGNORED_LABEL, ranks
 from limbeck.corpus.batch import Batch, read_batch
 from limbeck.errors import RecipeError
+from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.methods.transforms import Course
 from limbeck.models.families import embedding_tables
@@ -33,7 +34,6 @@ from limbeck.training.learned_maps import (
     map_arguments,
 )
 from limbeck.training.read_rows import ReadRows, write_ranges
-from limbeck.training.teaching.live import TeacherReader
 
 
 class DistillationModule(nn.Module):
@@ -44,16 +44,15 @@ class DistillationModule(nn.Module):
 
     Args:
         student: The model that learns.
-        teacher: The model that is read; frozen here, and cut above the deepest stream that is needed. Or a reader that
-            serves other students too, whose streams include those of these terms.
+        teaching: Gives the teacher's streams; it may serve other students too.
         terms: The terms of the stage.
-        pooling: How the student's `pooled` and `vector` streams are made; a reader knows of its own.
+        pooling: How the student's `pooled` and `vector` streams are made.
 
     Raises:
         RecipeError: for terms that share a learned map by name and not by size.
 
     Attributes:
-        reader: Reads the teacher's streams as far as they are needed; `.to()` on this module does not move it.
+        teaching: Gives the teacher's streams; `.to()` on this module does not move it.
         student_tap: Reads the student's, under the autocast that is on.
         course: The progress of the training, for transforms that change with it.
     """
@@ -61,7 +60,7 @@ class DistillationModule(nn.Module):
     def __init__(
         self,
         student: PreTrainedModel,
-        teacher: PreTrainedModel | TeacherReader,
+        teaching: Teaching,
         terms: Sequence[Term],
         *,
         pooling: str | SentenceHead = "mean",
@@ -81,13 +80,10 @@ class DistillationModule(nn.Module):
         self._scores_tokens = _scores_with_embeddings(student, terms)
         self.read_rows = ReadRows(student)
 
-        # A reader is no module: nothing of the teacher is registered here.
-        if isinstance(teacher, TeacherReader):
-            self.reader = teacher
-        else:
-            self.reader = TeacherReader(teacher, terms, pooling=pooling)
+        # A teaching is no module: nothing of the teacher is registered here.
+        self.teaching = teaching
         student_keys = {key for term in terms for key in term.student}
-        self.student_tap = StreamTap(student, student_keys, pooling=pooling, from_hidden=self.reader.from_hidden)
+        self.student_tap = StreamTap(student, student_keys, pooling=pooling, from_hidden=self.teaching.from_hidden)
         attach_linear_maps(student)  # The tap, when it is closed, takes it off.
 
     def forward(self, **columns: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
@@ -101,7 +97,7 @@ class DistillationModule(nn.Module):
         """
         batch = read_batch(columns)
         scored = self.scored_tokens(batch)
-        teacher = self.reader.read(batch, scored)
+        teacher = self.teaching.read(batch, scored)
         student = self.student_tap(**batch.student, scored=scored)
         return self.compute_terms(batch, student, teacher)
 
@@ -118,7 +114,7 @@ class DistillationModule(nn.Module):
         if self._scores_labelled and batch.labels is not None:
             return batch.labels != IGNORED_LABEL
         attention_mask = batch.student["attention_mask"]
-        may_pack = attention_mask.device.type == "cpu" and self.reader.from_hidden
+        may_pack = attention_mask.device.type == "cpu" and self.teaching.from_hidden
         if may_pack and self.student_tap.leaves_unmade(int(attention_mask.count_nonzero())):
             return attention_mask.bool()
         return None
@@ -266,7 +262,7 @@ class DistillationModule(nn.Module):
             batch = read_batch(columns)
             scored = self.scored_tokens(batch)
             student_streams = self.student_tap(**batch.student, scored=scored)
-            teacher_streams = self.reader.read(batch, scored)
+            teacher_streams = self.teaching.read(batch, scored)
             for term in terms:
                 # On the CPU, since not every device has float64.
                 student = student_streams[term.student[0]].cpu().double()
@@ -302,7 +298,7 @@ class DistillationModule(nn.Module):
     def close(self) -> None:
         """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
         self.student_tap.close()
-        self.reader.close()
+        self.teaching.close()
 
 
 def _maps_of(terms: Sequence[Term]) -> dict[str, LearnedMap]:

@@ -26,7 +26,6 @@ from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.inspection.layer_cosines import measure_layer_cosines
-from limbeck.models.loading import load_model
 from limbeck.models.quiet import quiet
 from limbeck.models.vector_check import check_vectors
 from limbeck.recipe.plan import RunPlan
@@ -40,9 +39,10 @@ from limbeck.training.corpora import build_corpora
 from limbeck.training.freezing import freeze_unreached, untrained_names
 from limbeck.training.learned_maps import Learned
 from limbeck.training.run import load_tokenizer_of
-from limbeck.training.stage import prepare_student, teacher_dtype
+from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.student_maker import StudentMaker
+from limbeck.training.teaching.models import TeacherModels, teacher_dtype
 
 # The students of a proxy: made alike, read off a training, and finished as a run does.
 
@@ -151,6 +151,7 @@ class Proxy:
         keep_freed_memory()
         self.plan = plan
         self.console = console
+        self._teachers = TeacherModels(plan.teacher_info)
         broadcast_task(None)
         self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
         on_main_rank(partial(check_vectors, plan.vector_teachers))
@@ -172,8 +173,7 @@ class Proxy:
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
-        spec = self.plan.teacher_info.spec
-        return load_model(spec.model, revision=spec.revision, **options)
+        return self._teachers.load(**options)
 
     def train(self, plans: Sequence[RunPlan], *, cuts: Mapping[int, Cut] | None = None) -> list[Trained]:
         """Train candidates.
@@ -236,11 +236,10 @@ class Proxy:
             prepare_student(student, first)
         stages = [Stage(frozen=untrained_names(student)) for student in students]
         rows = stage_rows(first, self.corpora[index], self.tokenizer, seed)
-        teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
         heads = [choice.sentence_heads()[0] for choice in choices]
         terms = [choice.terms for choice in choices]
-        heads.append(first.sentence_heads()[1])
-        cohort = StudentCohort(students, teacher, terms, heads=heads, int8=first.teacher.in_int8)
+        teaching = self._teachers.open(first, [term for terms_of_student in terms for term in terms_of_student])
+        cohort = StudentCohort(students, teaching, terms, heads=heads)
         for i, earlier in enumerate(learned):
             for one in earlier:
                 cohort.member(i).take_learned(one)

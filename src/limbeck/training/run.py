@@ -6,7 +6,6 @@ from dataclasses import asdict
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -21,11 +20,10 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.heads import Head
-from limbeck.models.loading import load_model
 from limbeck.models.locating import fetch_weights
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_fits_model
-from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
+from limbeck.recipe.model_plans import StudentPlan
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.callbacks import ProgressReporter
@@ -38,9 +36,10 @@ from limbeck.training.output_folder import keep_recipe
 from limbeck.training.record import RunRecord
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.seals import sync_tree
-from limbeck.training.stage import StageTraining, teacher_dtype
+from limbeck.training.stage import StageTraining
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import StudentMaker
+from limbeck.training.teaching.models import TeacherModels, teacher_dtype
 from limbeck.training.vector_checks import compare_once
 from limbeck.training.warn import warn
 
@@ -77,6 +76,7 @@ class Run:
         self.folder, self.student_folder = folder, folder / paths.STUDENT
         self.record = record
         self.callbacks = callbacks
+        self.teachers = TeacherModels(plan.teacher_info, self._student_of)
         self._trained: list[StagePlan] = []
         self.console = console
         self._warn = partial(warn, console)
@@ -132,18 +132,6 @@ class Run:
             self.record.set("running", stages=list(map(records.Stage.read, listed)))
         trained = [record for record, choice in zip(stages, plan.stages, strict=True) if choice.student is None]
         return self._save(maker, student, trained, self.student_folder)
-
-    def load_teacher(self, choice: TeacherInfo | None = None, **options: Any) -> PreTrainedModel:
-        """Load a whole teacher; every stage takes its own, since it may cut it.
-
-        Args:
-            choice: Which; the recipe's by default.
-            **options: As in `load_model`.
-        """
-        choice = choice or self.plan.teacher_info
-        if choice.stage is not None:
-            return load_model(self._stage_folder(choice.stage) / paths.STUDENT, **options)
-        return load_model(choice.spec.model, revision=choice.spec.revision, **options)
 
     def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
         self.heartbeat.beat(step_of_corpus=step, done=done, total=total)
@@ -212,7 +200,7 @@ class Run:
     def _maker(self, choice: StudentPlan, head: Head | None, stages: list[StagePlan]) -> StudentMaker:
         """Return the maker of a student, which starts from the recipe's teacher or that of its only stage."""
         source = self.plan.teacher_info if choice is self.plan.student_plan else stages[0].teacher
-        return StudentMaker(choice, head, stages, source, partial(self.load_teacher, source), self.plan.recipe.seed)
+        return StudentMaker(choice, head, stages, source, partial(self.teachers.load, source), self.plan.recipe.seed)
 
     def _run_stage(self, index: int, choice: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or restore a finished one; a stage that names its student leaves it in its folder."""
@@ -226,14 +214,13 @@ class Run:
         choice = weigh_classes(choice, self.corpora[index])
         finished = load_finished(folder, student, self._warn)
         if finished is None:
-            load = partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
-            teacher = ranks.on_all_ranks(load)
+            teaching = ranks.on_all_ranks(partial(self.teachers.open, choice, choice.terms))
             place = {"stage_number": index + 1, "stages": len(self.plan.stages)}
             progress = ProgressReporter(choice.spec.title, self.console, self.heartbeat, **place)
             finished = StageTraining(
                 choice,
                 student,
-                teacher,
+                teaching,
                 self.tokenizer,
                 self.corpora[index],
                 folder=folder,
@@ -254,7 +241,9 @@ class Run:
             if not ranks.on_main_rank((folder / paths.STUDENT).is_dir):
                 maker = self._maker(choice.student, choice.student_head, [choice])
                 self._save(maker, student, [finished], folder / paths.STUDENT)
-        if choice.spec.teacher is not None:
+        if choice.teacher.teaching is not None:
+            finished.teacher = choice.teacher.facts.title
+        elif choice.spec.teacher is not None:
             finished.teacher = choice.teacher.title
             if choice.teacher.stage is None:
                 facts = teacher_facts(choice.teacher.spec.model, choice.teacher.spec.name)
@@ -271,7 +260,7 @@ class Run:
         def cosines() -> tuple[float, ...]:
             kept = folder / paths.LAYER_COSINES
             if not kept.is_file():
-                teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
+                teacher = self.teachers.load(choice.teacher, dtype=teacher_dtype(choice))
                 found = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
                 folder.mkdir(parents=True, exist_ok=True)
                 atomic_text(kept, json.dumps(found))
@@ -302,6 +291,9 @@ class Run:
         if is_own:
             self.record.set("running", untrained=untrained)
         return whole
+
+    def _student_of(self, title: str) -> Path:
+        return self._stage_folder(title) / paths.STUDENT
 
     def _stage_folder(self, title: str) -> Path:
         index = next(i for i, choice in enumerate(self.plan.stages) if choice.spec.title == title)

@@ -12,13 +12,13 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.training_args import ParallelMode
 
-from limbeck.core.devices import bf16_is_fast
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.paths import LOG
 from limbeck.core.ranks import main_rank_first, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Stage, save
 from limbeck.corpus import GroupedRows
 from limbeck.errors import Interrupted, RecipeError
+from limbeck.methods.teaching import Teaching
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.training_arguments import build_arguments
@@ -36,7 +36,6 @@ from limbeck.training.sampler import grouped_padding_share
 from limbeck.training.seals import file_facts
 from limbeck.training.signals import InterruptSaver
 from limbeck.training.stage_rows import stage_rows
-from limbeck.training.teaching.live import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 from limbeck.training.training_facts import precision, training_facts, warn_of_differences
 from limbeck.training.warn import warn
@@ -53,22 +52,13 @@ def prepare_student(student: PreTrainedModel, choice: StagePlan) -> None:
             base_model(student).get_submodule(path).requires_grad_(False)
 
 
-def teacher_dtype(choice: StagePlan) -> str:
-    """Return the number format that a stage's teacher runs in: what the recipe says, else that of the training."""
-    asked = choice.teacher.spec.dtype
-    if asked != "auto":
-        return asked
-    training = choice.spec.training
-    return "bfloat16" if training.get("bf16", bf16_is_fast() and not training.get("fp16")) else "float32"
-
-
 class StageTraining:
     """A stage, ready to be trained.
 
     Args:
         choice: The stage.
         student: Trained in place; its taps are off again after the training.
-        teacher: Frozen, and cut at the deepest layer that the stage reads.
+        teaching: Gives the teacher's streams.
         tokenizer: For the padding token and side.
         corpus: Blocks to train on and held-out ones.
         folder: Where its checkpoints and results go.
@@ -86,7 +76,7 @@ class StageTraining:
         self,
         choice: StagePlan,
         student: PreTrainedModel,
-        teacher: PreTrainedModel,
+        teaching: Teaching,
         tokenizer: PreTrainedTokenizerBase,
         corpus: AnyCorpus,
         *,
@@ -112,15 +102,8 @@ class StageTraining:
         self.frozen = untrained_names(student)
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
         learner = copy.deepcopy(student) if arguments.fsdp else student
-        own, theirs = choice.sentence_heads()
-        reader = TeacherReader(
-            teacher,
-            choice.terms,
-            pooling=theirs,
-            sharded=choice.teacher.spec.sharded,
-            int8=choice.teacher.in_int8,
-        )
-        self.module = DistillationModule(learner, reader, choice.terms, pooling=own)
+        student_head, _ = choice.sentence_heads()
+        self.module = DistillationModule(learner, teaching, choice.terms, pooling=student_head)
         for learned in earlier:
             self.module.take_learned(learned)
         self.untrained = freeze_unreached(self.module, rows.probe())

@@ -85,7 +85,7 @@ class DistillationTrainer(Trainer):
             torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
         self.module = model
-        self.module.reader.move(self.args.device, pack=not self.args.torch_compile)
+        self.module.teaching.move(self.args.device, pack=not self.args.torch_compile)
         self.module.read_rows.move(self.args.device)
         coupled = any(term.batch_coupled for term in model.terms)
         self.checkpoints = checkpoints.Checkpoints(self.args)

@@ -1,4 +1,4 @@
-"""`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
+"""`LiveTeaching`: a frozen model, run on every batch up to the deepest layer that is read."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,18 @@ from transformers import PreTrainedModel
 
 from limbeck.core import ranks
 from limbeck.corpus.batch import Batch
+from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
-from limbeck.models import packed_linear, quantising, streams, taps
-from limbeck.models.families import blocks
+from limbeck.models import packed_linear, quantising
+from limbeck.models.families import blocks, shape_of
 from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.streams import Streams
+from limbeck.models.taps import StreamTap
+from limbeck.models.teaching_facts import TeachingFacts
 
 
-class TeacherReader:
-    """Reads a teacher's streams for one student, or for many at once.
+class LiveTeaching(Teaching):
+    """Reads a model's streams for one student, or for many at once.
 
     It is no `nn.Module`: whoever holds it keeps the teacher out of parameters, state dict and gradient reducer.
 
@@ -25,6 +29,7 @@ class TeacherReader:
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: The terms of all students that are served; a stream is computed once however many read it.
         pooling: How its `pooled` and `vector` streams are made.
+        title: What messages call it.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
         int8: Quantise the linear maps of its layers when it is moved, which has to be to a CPU; taps have verified
             themselves on the plain ones by then.
@@ -40,26 +45,23 @@ class TeacherReader:
         terms: Iterable[Term],
         *,
         pooling: str | SentenceHead = "mean",
+        title: str = "the teacher",
         sharded: bool = False,
         int8: bool = False,
     ) -> None:
-        self.int8 = int8
-        self._sharded = sharded and ranks.process_count() > 1
+        terms = list(terms)
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
-        terms = list(terms)
+        self.facts = TeachingFacts(title, shape_of(teacher.config))
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
+        self.int8 = int8
+        self._sharded = sharded and ranks.process_count() > 1
         keys = {key for term in terms for key in term.teacher}
-        self.tap = taps.StreamTap(teacher, keys, drop_above=True, pooling=pooling, from_hidden=self.from_hidden)
+        self.tap = StreamTap(teacher, keys, drop_above=True, pooling=pooling, from_hidden=self.from_hidden)
 
     @torch.no_grad()
-    def read(self, batch: Batch, scored: Tensor | None = None) -> streams.Streams:
-        """Run the teacher, in the number format of its weights.
-
-        Args:
-            batch: The batch, of which the teacher reads its own inputs.
-            scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
-        """
+    def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
+        """Run the teacher, in the number format of its weights; see `Teaching.read`."""
         device = batch.teacher["input_ids"].device
         with torch.autocast(device_type=device.type, enabled=False):
             return self.tap(**batch.teacher, scored=scored)

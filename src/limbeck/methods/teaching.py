@@ -1,0 +1,120 @@
+"""`Teaching`: who says what of a batch, and the registry of teachings that recipes name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from limbeck.core.registry import PluginPoint, Registry
+from limbeck.errors import RecipeError
+from limbeck.models.streams import Streams
+from limbeck.models.teaching_facts import TeachingFacts
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from limbeck.corpus.batch import Batch
+
+
+class Teaching(ABC):
+    """Gives the streams that a student learns: a model that is run, vectors in a file, or anything else.
+
+    A subclass has `facts`, which are asked for before anything is loaded, and `read`. It is registered by
+    `register_as_teaching`, and a recipe names it under `teacher.teaching`.
+
+    Example:
+        >>> @register_as_teaching()
+        ... class Zeros(Teaching):
+        ...     facts = TeachingFacts("zeros", widths={"pooled": 8})
+        ...
+        ...     def read(self, batch, scored=None):
+        ...         rows = len(batch.teacher["input_ids"])
+        ...         return {StreamKey("pooled", 0): torch.zeros(rows, 8)}
+    """
+
+    facts: TeachingFacts
+    from_hidden: bool = False
+    """Whether it may leave scores over a vocabulary unmade, and then gives what makes them."""
+
+    @abstractmethod
+    def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
+        """Return the streams of a batch, without gradient, on the device of the batch.
+
+        Args:
+            batch: The batch; `batch.teacher` are the teacher's inputs.
+            scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
+        """
+
+    def move(self, device: torch.device | str, *, pack: bool = True) -> None:  # noqa: B027 - many have nothing to move
+        """Place what is read where the batches are.
+
+        Args:
+            device: Where.
+            pack: On a CPU, lay weights out for their products once.
+        """
+
+    def close(self) -> None:  # noqa: B027 - many have nothing to close
+        """Give up what a stage needed."""
+
+
+@dataclass(frozen=True)
+class TeachingMaker:
+    """A registered teaching.
+
+    Args:
+        name: As recipes write it.
+        make: Makes the teaching from its options; the class itself, or a function.
+    """
+
+    name: str
+    make: Callable[..., Teaching]
+
+
+MakeT = TypeVar("MakeT", bound=Callable[..., Teaching])
+_POINT: PluginPoint[TeachingMaker] = PluginPoint(
+    "limbeck.teachings",
+    TeachingMaker,
+    "register_as_teaching()",
+    lambda maker: None if callable(maker.make) else "its make is not a function",
+    lambda maker: maker.make,
+)
+TEACHINGS: Registry[TeachingMaker] = Registry("teaching", plugins=_POINT)
+
+
+def register_as_teaching(name: str | None = None, *, replace: bool = False) -> Callable[[MakeT], MakeT]:
+    """Return a decorator that adds a teaching, and returns its class as it is.
+
+    Args:
+        name: As recipes write it; None is the class' name in lower case.
+        replace: Take the place of one that was registered before, as when a notebook's cell runs again.
+
+    Raises:
+        PluginError: one line, if the name is taken.
+    """
+
+    def register(make: MakeT) -> MakeT:
+        key = name if name is not None else getattr(make, "__name__", "").lower()
+        TEACHINGS.add(key, TeachingMaker(key, make), replace=replace)
+        return make
+
+    return register
+
+
+def make_teaching(given: Mapping[str, Any]) -> Teaching:
+    """Make the teaching that a recipe names; nothing large is loaded.
+
+    Args:
+        given: Its `name`, and its options by name.
+
+    Raises:
+        RecipeError: if there is no such teaching, or it has no such options.
+    """
+    options = {key: value for key, value in given.items() if key != "name"}
+    maker = TEACHINGS[given["name"]]
+    try:
+        return maker.make(**options)
+    except TypeError as error:
+        raise RecipeError(f"teacher.teaching '{maker.name}' cannot be made of its options: {error}.") from error

@@ -1,0 +1,85 @@
+"""The models that teach: loaded from where a recipe says, and opened as the teaching of a stage."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from limbeck.core.devices import bf16_is_fast
+from limbeck.methods.teaching import Teaching
+from limbeck.methods.term import Term
+from limbeck.models.loading import load_model
+from limbeck.recipe.model_plans import TeacherInfo
+from limbeck.recipe.models import TeacherSpec
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.training.teaching.live import LiveTeaching
+
+
+def load_teacher_model(spec: TeacherSpec, **options: Any) -> PreTrainedModel:
+    """Load the whole model that a recipe names as a teacher.
+
+    Args:
+        spec: The recipe's teacher.
+        **options: As in `load_model`.
+    """
+    return load_model(spec.model, revision=spec.revision, **options)
+
+
+class TeacherModels:
+    """Loads the models that teach a run; every stage takes its own, since it may cut it.
+
+    Args:
+        main: The recipe's teacher.
+        student_of: Returns the folder of an earlier stage's student, by the stage's title; None where no student of a
+            stage teaches.
+    """
+
+    def __init__(self, main: TeacherInfo, student_of: Callable[[str], Path] | None = None) -> None:
+        self._main = main
+        self._student_of = student_of
+
+    def load(self, teacher: TeacherInfo | None = None, **options: Any) -> PreTrainedModel:
+        """Load a whole model.
+
+        Args:
+            teacher: Which; the recipe's by default.
+            **options: As in `load_model`.
+        """
+        if teacher is None:
+            teacher = self._main
+        if teacher.stage is not None:
+            assert self._student_of is not None
+            return load_model(self._student_of(teacher.stage), **options)
+        return load_teacher_model(teacher.spec, **options)
+
+    def open(self, stage: StagePlan, terms: Sequence[Term]) -> Teaching:
+        """Open the teaching of a stage; a model is loaded only if it is what teaches.
+
+        Args:
+            stage: The stage.
+            terms: The terms of all students that it serves.
+        """
+        teacher = stage.teacher
+        if teacher.teaching is not None:
+            return teacher.teaching
+        model = self.load(teacher, dtype=teacher_dtype(stage), head=stage.teacher_head)
+        _, teacher_head = stage.sentence_heads()
+        return LiveTeaching(
+            model,
+            terms,
+            pooling=teacher_head,
+            title=teacher.title,
+            sharded=teacher.spec.sharded,
+            int8=teacher.in_int8,
+        )
+
+
+def teacher_dtype(stage: StagePlan) -> str:
+    """Return the number format that a stage's teacher runs in: what the recipe says, else that of the training."""
+    dtype = stage.teacher.spec.dtype
+    if dtype != "auto":
+        return dtype
+    training = stage.spec.training
+    is_low = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
+    return "bfloat16" if is_low else "float32"
