@@ -32,7 +32,7 @@ def build_corpora(
         told: Receives it too, see `CorpusProgress`.
     """
     with CorpusProgress(console, told) as progress:
-        corpora = [_build(choice, tokenizer, progress) for choice in plan.stages]
+        corpora = [build_corpus_of(choice, tokenizer, progress) for choice in plan.stages]
     told_of: dict[Path, tuple[StagePlan, AnyCorpus]] = {}
     for choice, corpus in zip(plan.stages, corpora, strict=True):
         if not told_of or isinstance(corpus, LabelledCorpus):
@@ -119,7 +119,7 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     return extent
 
 
-def _build(choice: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
+def build_corpus_of(choice: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
     """Build the corpus of a stage; of several lengths it is the last one's, with those before it."""
     build: Callable[..., AnyCorpus] = texts.build_corpus
     if isinstance(choice.corpus, LabelledSettings):

@@ -1,0 +1,144 @@
+"""`HeldStage`: a stage of a plan in memory, with its module, its batches and its loss, without a run's folder."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from limbeck.core.progress import CorpusProgress
+from limbeck.corpus.batch import without_marks
+from limbeck.errors import RecipeError
+from limbeck.models.packing import send_batch
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training.class_counts import weigh_classes
+from limbeck.training.corpora import build_corpus_of
+from limbeck.training.freezing import freeze_unreached
+from limbeck.training.module import DistillationModule
+from limbeck.training.rows import AnyCorpus
+from limbeck.training.run import load_tokenizer_of
+from limbeck.training.stage import prepare_student
+from limbeck.training.stage_rows import StageRows, stage_rows
+from limbeck.training.student_maker import StudentMaker
+from limbeck.training.teaching.models import TeacherModels
+from limbeck.training.trainer import DistillationTrainer
+
+
+class HeldStage:
+    """A stage of a plan in memory: what a run would train, to be looked at and trained by hand.
+
+    Nothing is written but the cache of the text. The student is as it starts; each part is made when it is first asked
+    for.
+
+    Args:
+        plan: The checked recipe.
+        index: Which stage, from 0.
+        console: Where progress goes; quiet by default.
+
+    Raises:
+        RecipeError: for a stage that the plan has not, or one that needs the result of an earlier one.
+
+    Example:
+        >>> stage = HeldStage(plan)
+        >>> batch = next(iter(stage.batches()))
+        >>> stage.loss(batch).backward()
+    """
+
+    def __init__(self, plan: RunPlan, index: int = 0, console: Console | None = None) -> None:
+        stages = len(plan.stages)
+        if not 0 <= index < stages:
+            raise RecipeError(f"The plan has {stages} stages, counted from 0, so there is no stage {index}.")
+        self._console = Console(quiet=True) if console is None else console
+        self._plan = plan
+        self._seed = plan.recipe.seed + index
+        planned = plan.stages[index]
+        if planned.teacher.stage is not None or planned.measures_layers:
+            raise RecipeError(
+                f"Stage '{planned.spec.title}' needs what an earlier training or a measurement gives, so it cannot be "
+                "held alone; distil the recipe, or choose another stage."
+            )
+        self.plan: StagePlan = weigh_classes(planned, self.corpus) if planned.class_weights is not None else planned
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer of teacher and student."""
+        return load_tokenizer_of(self._plan)
+
+    @cached_property
+    def corpus(self) -> AnyCorpus:
+        """The text of the stage, built or from the cache."""
+        index = self._seed - self._plan.recipe.seed
+        with CorpusProgress(self._console) as progress:
+            return build_corpus_of(self._plan.stages[index], self.tokenizer, progress)
+
+    @cached_property
+    def rows(self) -> StageRows:
+        """The rows to train on and the held-out ones, with what makes batches of them."""
+        return stage_rows(self.plan, self.corpus, self.tokenizer, self._seed)
+
+    @cached_property
+    def module(self) -> DistillationModule:
+        """Student, learned maps, teaching and terms; parameters that no term reaches are frozen."""
+        plan = self._plan
+        teachers = TeacherModels(plan.teacher_info)
+        if self.plan.student is None:
+            maker = StudentMaker(
+                plan.student_plan, plan.head, plan.own_stages, plan.teacher_info, teachers.load, plan.recipe.seed
+            )
+        else:
+            maker = StudentMaker(
+                self.plan.student,
+                self.plan.student_head,
+                [self.plan],
+                self.plan.teacher,
+                lambda **options: teachers.load(self.plan.teacher, **options),
+                plan.recipe.seed,
+            )
+        student, _ = maker.make()
+        prepare_student(student, self.plan)
+        student_head, _ = self.plan.sentence_heads()
+        teaching = teachers.open(self.plan, self.plan.terms)
+        module = DistillationModule(student, teaching, self.plan.terms, pooling=student_head)
+        freeze_unreached(module, self.rows.probe())
+        return module
+
+    @cached_property
+    def trainer(self) -> DistillationTrainer:
+        """The trainer of a run's stage; it saves nothing."""
+        training = self.plan.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
+        nowhere = tempfile.gettempdir()  # The loop wants a folder that is there.
+        arguments = build_arguments(training, output=nowhere, seed=self._seed, evaluates=False)
+        return DistillationTrainer(self.module, args=arguments, **self.rows.arguments())
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the batches of an epoch as a run reads them, on the device of the module.
+
+        A stream has no end.
+        """
+        batches: Iterable[Mapping[str, Any]] = self.trainer.get_train_dataloader()
+        for batch in batches:
+            yield send_batch(batch, self.trainer.args.device)
+
+    def loss(self, batch: Mapping[str, Any]) -> Tensor:
+        """Return the loss of a batch: the weighted sum of the means of its terms.
+
+        Args:
+            batch: The columns of a batch, such as `batches` gives.
+        """
+        self.module.to(self.trainer.args.device)
+        outputs = self.module(**without_marks(batch))
+        loss = torch.zeros((), device=self.trainer.args.device)
+        for term in self.plan.terms:
+            total, count = outputs[term.name]
+            loss = loss + term.weight * total / count.clamp(min=1)
+        return loss
+
+    def close(self) -> None:
+        """Take the taps off the models."""
+        self.module.close()
