@@ -10,9 +10,8 @@ import pytest
 
 import limbeck.api
 from limbeck.errors import (
-    _OPTIONS,
+    _OPTION,
     _SWITCHES,
-    COMMAND_LINE,
     LONGEST_LINE,
     CorpusError,
     LimbeckError,
@@ -68,10 +67,14 @@ def test_a_suggestion_for_a_megabyte_comes_at_once() -> None:
         ("'--resume' and a--b and x -- y", "'--resume' and a--b and x -- y"),
     ],
 )
-def test_python_is_told_arguments(monkeypatch, written, called) -> None:
-    assert str(LimbeckError(written)) == written
-    monkeypatch.delenv(COMMAND_LINE)
-    assert str(LimbeckError(written)) == str(LimbeckError(called)) == called
+def test_python_is_told_arguments(written, called) -> None:
+    error = LimbeckError(written)
+    error.mistakes = (written, written)
+    assert str(error) == written
+    error.name_arguments()
+    error.name_arguments()
+    assert str(error) == called
+    assert error.mistakes == (called, called)
 
 
 def test_every_switch_that_messages_name_is_known_as_one() -> None:
@@ -80,6 +83,6 @@ def test_every_switch_that_messages_name_is_known_as_one() -> None:
     switches = {one.name for one in parameters if isinstance(one.default, bool)}
     sources = (path.read_text(encoding="utf-8") for path in Path(limbeck.__file__).parent.rglob("*.py"))
     named = {
-        found["option"].replace("-", "_") for text in sources for found in _OPTIONS.finditer(text) if found["option"]
+        found["option"].replace("-", "_") for text in sources for found in _OPTION.finditer(text) if found["option"]
     }
     assert {"resume", "overwrite"} <= named & switches <= set(_SWITCHES)

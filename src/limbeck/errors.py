@@ -6,7 +6,6 @@ a run that the machine stopped and that can go on.
 """
 
 import difflib
-import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -18,10 +17,12 @@ _NEAR = 0.65
 MOST_MISTAKES = 6
 """Mistakes that are told together; further ones are counted."""
 _AFTER_NEAR = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|\.?$)")
-COMMAND_LINE = "LIMBECK_COMMAND_LINE"
-"""Variable of the environment that the command line sets, for itself and the processes that it starts."""
-_OPTIONS = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)")
-_RENAMED = {"set": "overrides"}
+_OPTION = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)")
+"""An option in a message. A whole command, such as `limbeck distill --resume`, stays as it is."""
+_ARGUMENTS = {"set": "overrides"}
+"""Python's arguments that have another name than their option."""
+_OF_THE_PROGRAM = ("plugin", "debug")
+"""Options of `limbeck` itself, which no call of Python has."""
 _SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving")
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
@@ -29,9 +30,11 @@ _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 class LimbeckError(Exception):
     """Base of every error that limbeck raises on purpose: one line, whatever stands in the values that it names.
 
+    A message names an option by its name behind two hyphens: `--read-pickled`. The command line prints it so; the calls
+    of `limbeck.api` let `name_arguments` turn it into Python's argument.
+
     Args:
-        message: Newlines become spaces; control characters and what else a terminal would not show, escapes. Options
-            are named as on the command line; called from Python, it names the arguments.
+        message: Newlines become spaces; control characters and what else a terminal would not show, escapes.
     """
 
     exit_code = 2
@@ -43,7 +46,12 @@ class LimbeckError(Exception):
     """Each of several mistakes that were found together, in one line; the command line gives each its own."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(_as_called(_as_one_line(message)))
+        super().__init__(_as_one_line(message))
+
+    def name_arguments(self) -> None:
+        """Name the options in the message as Python's arguments: `resume=True` for `--resume`."""
+        self.args = (_with_arguments(str(self)),)
+        self.mistakes = tuple(map(_with_arguments, self.mistakes))
 
 
 class RecipeError(LimbeckError):
@@ -128,15 +136,16 @@ def shorten_error(error: BaseException) -> str:
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
 
 
-def _as_called(text: str) -> str:
-    """Name arguments of Python in place of options, except of whole commands, unless the command line is at work."""
-    if COMMAND_LINE in os.environ:
-        return text
-    return _OPTIONS.sub(lambda found: found[0] if found["command"] else _argument(found["option"]), text)
+def _with_arguments(text: str) -> str:
+    return _OPTION.sub(_argument_of, text)
 
 
-def _argument(option: str) -> str:
-    name = _RENAMED.get(option, option.replace("-", "_"))
+def _argument_of(match: re.Match[str]) -> str:
+    """Return the argument of an option, or a whole command as it is."""
+    option = match["option"]
+    if match["command"] or option in _OF_THE_PROGRAM:
+        return match[0]
+    name = _ARGUMENTS.get(option, option.replace("-", "_"))
     return f"{name}=True" if name in _SWITCHES else name
 
 

@@ -228,7 +228,7 @@ def test_training_arguments_give_what_differs_from_their_defaults(folder, tmp_pa
     written = recipe_of(result)["stages"][0]["training"]
     assert training_of(given).items() <= written.items() and not (tmp_path / "not-this").exists()
     assert result.record["stages"][0]["steps"] == 2
-    with pytest.raises(RecipeError, match="evaluation is false, .* give a mapping such as {enabled: …}"):
+    with pytest.raises(RecipeError, match="evaluation is false; give a mapping"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, evaluation=False, output=tmp_path / "s")
     with pytest.raises(RecipeError, match="training: list cannot hold training arguments"):
         limbeck.distill(teacher=folder, student=1, corpus=TEXTS, training=[3], output=tmp_path / "s")

@@ -7,7 +7,8 @@ import torch
 from rich.console import Console
 
 from limbeck.benchmark.model import load_or_make, measure_models, measure_size, read_config
-from limbeck.benchmark.rows import model_table
+from limbeck.benchmark.rows import model_blocks
+from limbeck.core.blocks import console as shown
 from limbeck.errors import RecipeError
 from limbeck.models.blueprint import names_shape
 from tests.support.models import make_teacher
@@ -74,7 +75,7 @@ def test_a_measured_model_is_left_as_it_was(family, tmp_path):
 
 def test_the_table_has_sizes_and_speedups(rows, bert_folder):
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(model_table(rows))
+    console.print(shown(*model_blocks(rows)))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     assert f"Speedups are relative to {bert_folder}" in "".join(text.splitlines()).replace("  ", "")
@@ -85,10 +86,10 @@ def test_the_table_has_sizes_and_speedups(rows, bert_folder):
 def test_a_speedup_that_is_not_that_of_the_medians_is_told(rows):
     even = [row | {"median_ms": 8.0, "speedup": 1.0, "rounds": 9} for row in rows]
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(model_table(even))
+    console.print(shown(*model_blocks(even)))
     assert "uneven" not in console.export_text()
     uneven = [row | {"median_ms": 7.0, "speedup": 1.5} if row["model"] != rows[0]["model"] else row for row in even]
-    console.print(model_table(uneven))
+    console.print(shown(*model_blocks(uneven)))
     batch = f"{rows[0]['batch']} x {rows[0]['length']}"
     assert f"The machine was uneven: at {batch} the medians of" in (text := console.export_text())
     assert "give 1.14x. Trust 1.5x, of passes side by side" in text

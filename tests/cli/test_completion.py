@@ -2,8 +2,8 @@
 
 import pytest
 
+from limbeck.api.requests import completions
 from limbeck.benchmark.loss import measured_objectives
-from limbeck.cli import options
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
@@ -18,16 +18,16 @@ from limbeck.search.shape_space import SAMPLERS
 @pytest.mark.parametrize(
     ("names", "registry"),
     [
-        (options.METHODS, METHODS),
-        (options.RECIPE_CARDS, RECIPE_CARDS),
-        (options.STUDENTS, presets),
-        (options.PROTOCOLS, PROTOCOLS),
-        (options.TASKS, TASKS),
-        (options.TASK_GROUPS, TASK_GROUPS),
-        (options.FORMATS, FORMATS),
-        (options.OBJECTIVES, measured_objectives()),
+        (completions.METHODS, METHODS),
+        (completions.RECIPE_CARDS, RECIPE_CARDS),
+        (completions.STUDENTS, presets),
+        (completions.PROTOCOLS, PROTOCOLS),
+        (completions.TASKS, TASKS),
+        (completions.TASK_GROUPS, TASK_GROUPS),
+        (completions.FORMATS, FORMATS),
+        (completions.OBJECTIVES, measured_objectives()),
         (requests.SAMPLERS, SAMPLERS),
-        (options.DTYPES, DTYPES["safetensors"]),
+        (completions.DTYPES, DTYPES["safetensors"]),
     ],
 )
 def test_what_is_written_down_is_what_there_is(names, registry):

@@ -5,7 +5,6 @@ import os
 import pytest
 import torch
 
-from limbeck import api
 from limbeck.core import devices
 from limbeck.core.workers import visible_device
 from limbeck.errors import RecipeError
@@ -48,7 +47,7 @@ def test_a_command_is_sent_to_the_cpu_and_the_next_one_is_not(limbeck, two_gpus,
         found.append((devices.choose_device("auto").type, devices.has_accelerator()))
         raise RecipeError("enough")
 
-    monkeypatch.setattr(api, "distill", distill)
+    monkeypatch.setattr("limbeck.api.distilling.carry_out_distillation", distill)
     for given in (["--device", "cpu"], []):
         limbeck("quickstart", *given)
     assert found == [("cpu", False), ("cuda", True)]

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from limbeck.api.calls import make_request
+from limbeck.api.requests.fields import options_of
+from limbeck.api.requests.search import SEARCHES, SearchRequest
+from limbeck.api.searching import planned_search
 from limbeck.core.lists import parse_layers, parse_multiples
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import load_recipe, read_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search.requests import REQUESTS as KINDS
-from limbeck.search.requests import make_request, options_of, search_request
 from tests.support import mapping_search, shape_search, teacher_layer_search
 
 MAPPING = ("--steps", 2, "--share", 1, "--generations", 2, "--population", 3)
@@ -48,7 +50,7 @@ def written(output):
         (teacher_layer_search, ("--layers", "1-3,4", "--steps", 6),
          ["Highest score: teacher layer ", "Step 2", "Step 6", "Successive halving: 4 to step 2, 2 to step 6"], 6),
     ],
-    ids=KINDS,
+    ids=SEARCHES,
 )  # fmt: skip
 def test_a_search_leaves_its_table_and_a_recipe_to_distil(limbeck, recipes, tmp_path, kind, options, words, steps):
     output = tmp_path / "out"
@@ -81,7 +83,7 @@ def test_a_search_leaves_its_table_and_a_recipe_to_distil(limbeck, recipes, tmp_
         ("teacher-layer", ["--student", "2x8h4", "--layers", "3,4", "--steps-total", 6, "--no-halving"],
          {"layers": (3, 4), "halving": None}),
     ],
-    ids=KINDS,
+    ids=SEARCHES,
 )  # fmt: skip
 def test_a_run_is_described_by_options_alone(
     limbeck, recipes, text_folder, tmp_path, monkeypatch, kind, options, wanted
@@ -89,14 +91,14 @@ def test_a_run_is_described_by_options_alone(
     asked = []
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tasks").mkdir()
-    monkeypatch.setattr("limbeck.api.searching.run_search", lambda kind, request, console: asked.append(request))
+    monkeypatch.setattr("limbeck.api.searching.carry_out_search", lambda kind, request: asked.append(request))
     method = "direct_minilm" if kind == "teacher-layer" else "hidden_states"
     teacher = yaml.safe_load(recipes[kind].read_text())["teacher"]["model"]
     limbeck.shown(
         "search", kind, "--teacher", teacher, "--corpus", text_folder, "--method", method, "--length", 24,
         "--batch-size", 8, "--learning-rate", 0.002, "--seed", 5, *PLAIN, *options, "--output", tmp_path / "out",
     )  # fmt: skip
-    [request] = asked
+    request = planned_search(asked[0])
     recipe = request.proxy.recipe
     assert recipe.output == str(tmp_path / "out" / "run") and recipe.seed == 5 and recipe.corpus.held_out == 0.3
     assert recipe.stages[0].method["name"] == method
@@ -121,16 +123,27 @@ def test_two_workers_find_what_one_finds(limbeck, recipes, tmp_path):
     assert found[0] == [(members, pytest.approx(mean, abs=0.01)) for members, mean in found[1]]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_every_option_reaches_the_request(name):
-    kind = KINDS[name]
-    options = options_of(kind)
-    usual = {key: option.given for key, option in options.items()} | {"recipe": None, "tasks": "sst2", "settings": []}
-    texts = {"tasks": "mnli", "preset": "minilm", "parents": "best", "settings": ["epochs=3"]}
-    request = make_request(kind, usual)
-    for key, option in options.items():
-        other = texts.get(key) or {int: 3, float: 0.5, bool: not option.given, str: "other"}.get(option.kind, "other")
-        assert make_request(kind, usual | {key: other}) != request, key
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_option_reaches_the_search(name, recipes, tmp_path):
+    cls = SEARCHES[name]
+    run = {*options_of(SearchRequest)} - {"steps", "share", "storage", "name"}
+    usual = {"output": tmp_path / "out"}
+    if name == "mapping":
+        usual |= {"tasks": "sst2", "data": "tasks"}
+    elif name == "architecture":
+        usual |= {"layers": "3", "hidden": "8"}
+    others = {"tasks": "mnli", "data": "others", "preset": "minilm", "parents": "best", "settings": ["epochs=3"],
+              "teacher_layers": "1-3", "layers": "1,2", "hidden": "8,16", "heads": "2", "ffn": "1.5",
+              "max_parameters": "1M", "name": "other", "storage": "other", "device": "cpu", "loss": "hidden_states",
+              "sampler": "random", "no_halving": True, "prune": False}  # fmt: skip
+
+    def planned(**changes):
+        return planned_search(make_request(cls, (recipes[name],), usual | changes))
+
+    for option in {*options_of(cls)} - run:
+        default = options_of(cls)[option].default
+        other = others.get(option, 0.5 if isinstance(default, float) else 3)
+        assert planned(**{option: other}) != planned(), option
 
 
 @pytest.mark.parametrize(
@@ -152,11 +165,14 @@ def test_layers_and_multiples_are_read(read, text, found):
 
 
 def test_the_searched_run_keeps_its_own_output(recipes, tmp_path):
-    usual = {key: option.given for key, option in options_of(KINDS["mapping"]).items()} | {"output": tmp_path / "out"}
+    def searched(data, changes):
+        request = make_request(SEARCHES["mapping"], (data, changes), {"output": tmp_path / "out"})
+        return planned_search(request).proxy.recipe
+
     data = read_recipe(recipes["mapping"])
-    assert search_request("mapping", data, [], usual).proxy.recipe == load_recipe(data) and data["output"] == "run"
+    assert searched(data, []) == load_recipe(data) and data["output"] == "run"
     own = {"output": str(tmp_path / "out" / "run"), "seed": 9}
     for changes in (["seed=9", "output=null"], ["seed=9", f"output={own['output']}"]):
-        assert search_request("mapping", data, changes, usual).proxy.recipe == load_recipe(data | own)
+        assert searched(data, changes) == load_recipe(data | own)
     del data["output"]
-    assert search_request("mapping", data, "seed=9", usual).proxy.recipe == load_recipe(data | own)
+    assert searched(data, "seed=9") == load_recipe(data | own)

@@ -8,10 +8,11 @@ import pytest
 import yaml
 from recipes.generator.collection import all_recipes
 
+from limbeck.api.requests.fields import options_of
+from limbeck.api.requests.search import MappingRequest
 from limbeck.evaluation.published import read_rows
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
-from limbeck.search.requests import MappingRequest, ProxyTasks, options_of
 from tests.objectives import reference
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def test_a_row_of_elm_has_one_figure_of_mnli():
 def test_the_search_of_elm_is_fine_tuned_as_the_paper_has_it():
     readme = (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"limbeck search mapping recipes.*", readme)
-    assert ProxyTasks().preset == "quick" and "--preset elm " in command
-    given = {name: option.given for name, option in options_of(MappingRequest).items()}
+    given = {name: option.default for name, option in options_of(MappingRequest).items()}
+    assert given["preset"] == "quick" and "--preset elm " in command
     rates = ("crossover", "exchange", "mutation", "flip")
     assert (given["share"], given["generations"], *(given[rate] for rate in rates)) == (0.1, 5, 0.2, 0.2, 0.8, 0.05)

@@ -230,7 +230,9 @@ def test_only_an_open_registry_speaks_of_plugins(point):
     registry.register("known", 1)
     with pytest.raises(Exception, match=r"Unknown thing 'knwon'\. Did you mean 'known'\? Known: known\.") as caught:
         registry["knwon"]
-    assert ("Register your own things with --plugin FILE." in str(caught.value)) == (point is not None)
+    assert ("Register your own things with --plugin FILE, or import that file." in str(caught.value)) == (
+        point is not None
+    )
 
 
 def test_an_objective_is_counted_and_measured_by_its_hooks():

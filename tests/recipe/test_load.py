@@ -79,7 +79,7 @@ def test_mistakes_are_told_together(tiny_recipe):
         "corpus.unit is 'page'; give 'document', 'paragraph' or 'sentence'; "
         "stages.0: freeze is true, which has no meaning here: give embeddings; "
         "stages.0.method: Unknown method 'minilmv'. Did you mean 'minilmv2'? "
-        "Register your own methods with --plugin FILE."
+        "Register your own methods with --plugin FILE, or import that file."
     )
 
 

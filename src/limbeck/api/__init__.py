@@ -7,27 +7,26 @@ from limbeck.core import import_when_used
 
 if TYPE_CHECKING:
     from limbeck.api.benchmarking import BenchmarkResult, benchmark
+    from limbeck.api.comparing import ComparisonResult, compare
     from limbeck.api.distilling import RunResult, distill, validate
-    from limbeck.api.evaluating import (
-        ComparisonResult,
-        EvaluationResult,
-        FineTuningResult,
-        compare,
-        evaluate,
-        finetune,
-    )
-    from limbeck.api.exporting import ExportResult, export, report
+    from limbeck.api.evaluating import EvaluationResult, evaluate
+    from limbeck.api.exporting import ExportResult, export
+    from limbeck.api.fine_tuning import FineTuningResult, finetune
     from limbeck.api.inspecting import InspectionResult, inspect
+    from limbeck.api.reporting import report
     from limbeck.api.searching import SearchResult, search
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
         "benchmarking": "BenchmarkResult benchmark",
+        "comparing": "ComparisonResult compare",
         "distilling": "RunResult distill validate",
-        "evaluating": "ComparisonResult EvaluationResult FineTuningResult compare evaluate finetune",
-        "exporting": "ExportResult export report",
+        "evaluating": "EvaluationResult evaluate",
+        "exporting": "ExportResult export",
+        "fine_tuning": "FineTuningResult finetune",
         "inspecting": "InspectionResult inspect",
+        "reporting": "report",
         "searching": "SearchResult search",
     },
 )

@@ -1,51 +1,54 @@
-"""`benchmark` losses, training steps and models on this machine, with the options of the commands."""
+"""`benchmark`: losses, training steps and models, measured on this machine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 
-from limbeck.api.given import check_models, refuse_unknown
-from limbeck.api.objects import Objects, check_options, listed
-from limbeck.api.showing import Shown, chosen_console
+from limbeck.api.calls import checked_call, make_request, refuse_unknown
+from limbeck.api.checks import check_models, check_name
+from limbeck.api.objects import Objects
+from limbeck.api.progress import progress_console
+from limbeck.api.requests import benchmark as requests
+from limbeck.api.requests.benchmark import BENCHMARKS, SUBJECTS, BenchmarkRequest
+from limbeck.api.requests.completions import DTYPES, OBJECTIVES
+from limbeck.api.requests.fields import options_of
+from limbeck.api.requests.values import with_commas
+from limbeck.api.results import Shown
 from limbeck.benchmark import rows as tables
 from limbeck.benchmark.rows import Row
 from limbeck.core.blocks import Block, to_csv
 from limbeck.core.devices import check_device, choose_device
-from limbeck.core.lists import parse_numbers
 from limbeck.core.progress import ProgressBar, Report
 from limbeck.errors import RecipeError, suggestion
 
 
 @dataclass(frozen=True, repr=False)
 class BenchmarkResult(Shown):
-    """What a benchmark measured.
+    """The result of a benchmark.
 
     Args:
-        kind: Of the benchmark.
+        kind: The benchmark: `"loss"`, `"step"` or `"model"`.
         rows: One a case, with its figures.
-        machine: What they were measured on: device, versions, commit.
-        table: For a console.
+        machine: Device, versions and commit that they were measured with.
     """
 
     kind: str
     rows: tuple[Row, ...]
     machine: dict[str, Any]
-    table: RenderableType
 
-    def _blocks(self) -> Iterator[Block]:
-        yield from ()
-
-    def _print(self, page: Console) -> None:
-        page.print(self.table, highlight=False, markup=False)
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table of the rows, and its notes."""
+        yield from _BLOCKS[self.kind](self.rows)
 
     def _csv(self) -> str:
-        return to_csv(list(dict.fromkeys(name for row in self.rows for name in row)), self.rows)
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        return to_csv(columns, self.rows)
 
 
-@refuse_unknown
+@checked_call
 def benchmark(
     kind: str,
     subject: Any = None,
@@ -60,9 +63,9 @@ def benchmark(
 
     Args:
         kind: `"loss"`, `"step"` or `"model"`.
-        subject: Of `loss` the objective, `relation_kl` if none is given; of `step` the path of a recipe, if any; of
-            `model` one model or several: folders, Hub names, shapes such as `"6x384"`, results of `distill`, or models
-            of transformers or sentence-transformers. The first is compared with.
+        subject: Of `"loss"`, the objective (by default `"relation_kl"`); of `"step"`, a recipe, or None for the
+            `teacher`, `student` and `method` of the options; of `"model"`, folders, names, models or shapes, several in
+            a list.
         device: `"auto"`, `"cpu"`, `"cuda"` …
         seconds: Time for the timings; each case gets five rounds anyway.
         output: A .csv or .json file for the rows.
@@ -73,153 +76,129 @@ def benchmark(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    if kind not in _KINDS:
-        raise RecipeError(f"No benchmark '{kind}'.{suggestion(str(kind), _KINDS)}")
-    measure, table_of = _KINDS[kind]
-    check_options(f"limbeck.benchmark('{kind}')", measure, options)
-    place = None if output is None else Path(output)
-    tables.check_output(place)
-    check_device(device)
-    with ProgressBar(chosen_console(console)) as bar:
-        rows = measure(subject, device, seconds, bar, **options)
-    machine = tables.describe_machine(choose_device(device).type)
-    if place is not None:
-        tables.write_rows(place, kind, rows, machine)
-    return BenchmarkResult(kind, tuple(rows), machine, table_of(rows))
+    if kind not in BENCHMARKS:
+        raise RecipeError(f"No benchmark '{kind}'.{suggestion(str(kind), BENCHMARKS)}")
+    request = BENCHMARKS[kind]
+    refuse_unknown(f"limbeck.benchmark('{kind}') has no option", options, options_of(request))
+    options |= {"device": device, "seconds": seconds, "output": output, "console": console}
+    if subject is not None or kind == "model":
+        options[SUBJECTS[kind]] = subject
+    return carry_out_benchmark(kind, make_request(request, (), options))
 
 
-def _numbers(option: str, given: Any) -> list[int]:
-    """Read numbers in a list or by commas."""
-    return parse_numbers(option, ",".join(map(str, listed(given))))
+def carry_out_benchmark(kind: str, request: BenchmarkRequest) -> BenchmarkResult:
+    """Measure, and write the file that is asked for.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+    """
+    file = None if request.output is None else Path(request.output)
+    tables.check_output(file)
+    check_device(request.device)
+    with ProgressBar(progress_console(request.console)) as bar:
+        rows = _MEASURE[kind](request, bar)
+    machine = tables.describe_machine(choose_device(request.device).type)
+    if file is not None:
+        tables.write_rows(file, kind, rows, machine)
+    return BenchmarkResult(kind, tuple(rows), machine)
 
 
-def _loss(
-    objective: str | None,
-    device: str,
-    seconds: float,
-    bar: Report,
-    *,
-    backends: str | Sequence[str] = (),
-    lengths: Any = (128, 512),
-    heads: Any = None,
-    batch: int = 8,
-    widths: Any = (768, 384),
-    classes: int = 30_522,
-    pair: bool = False,
-    ragged: bool = False,
-    dtype: str = "float32",
-    memory: bool = True,
-) -> list[Row]:
-    both = _numbers("--widths", widths)
-    if len(both) != 2:
-        shown = ",".join(map(str, listed(widths)))
+def _measure_loss(request: requests.LossRequest, bar: Report) -> list[Row]:
+    check_name("objective", request.objective, OBJECTIVES)
+    check_name("dtype", request.dtype, (*DTYPES, "float64"))
+    if len(request.widths) != 2:
         raise RecipeError(
-            f"--widths '{shown}' must be two numbers, the teacher's width and the student's, such as 768,384."
+            f"--widths '{with_commas(request.widths)}' must be two numbers, the teacher's width and the student's, "
+            "such as 768,384."
         )
+    teacher_width, student_width = request.widths
     from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
 
-    measured = benchmark_of(objective or "relation_kl")
-    all_heads = _numbers("--heads", heads or measured.heads)
+    measured = benchmark_of(request.objective)
+    heads = request.heads or (measured.heads,)
     if "heads" not in measured.sizes:
-        all_heads = all_heads[:1]  # They play no part.
-    cases = [
-        LossCase(
-            objective=objective or "relation_kl",
-            batch=batch,
-            length=length,
-            heads=head,
-            teacher_width=both[0],
-            student_width=both[1],
-            classes=classes,
-            mask="ragged" if ragged else "full",
-            relation="pair" if pair else "symmetric",
-            dtype=dtype,
-            device=str(choose_device(device)),
-        )
-        for length in _numbers("--lengths", lengths)
-        for head in all_heads
-    ]
-    names = [name.strip() for name in ",".join(listed(backends or ())).split(",") if name.strip()]
-    return measure_losses(cases, names, seconds=seconds, memory=memory, report=bar)
+        # Heads play no part in this loss, so that one number of them stands for all.
+        heads = heads[:1]
+    cases = []
+    for length in request.lengths:
+        for number in heads:
+            case = LossCase(
+                objective=request.objective,
+                batch=request.batch,
+                length=length,
+                heads=number,
+                teacher_width=teacher_width,
+                student_width=student_width,
+                classes=request.classes,
+                mask="ragged" if request.ragged else "full",
+                relation="pair" if request.pair else "symmetric",
+                dtype=request.dtype,
+                device=str(choose_device(request.device)),
+            )
+            cases.append(case)
+    backends = [name.strip() for name in (request.backends or "").split(",") if name.strip()]
+    return measure_losses(cases, backends, seconds=request.seconds, memory=request.memory, report=bar)
 
 
-def _step(
-    recipe: str | Path | None,
-    device: str,
-    seconds: float,
-    bar: Report,
-    *,
-    teacher: str | None = None,
-    student: str | None = None,
-    method: str | None = None,
-    vocabulary: int | None = None,
-    stage: int = 1,
-    batch: int | None = None,
-    length: int | None = None,
-    ragged: bool = False,
-    dtype: str = "auto",
-    memory: bool = True,
-    overrides: str | Sequence[str] = (),
-) -> list[Row]:
-    named = {"teacher": teacher, "student": student, "method": method, "vocabulary": vocabulary}
-    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    if recipe is not None and given:
-        raise RecipeError(f"--{next(iter(given))} and a recipe do not go together; use --set to change the recipe.")
-    if recipe is None and listed(overrides):
+def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
+    models = {name: getattr(request, name) for name in ("teacher", "student", "method", "vocabulary")}
+    models = {name: value for name, value in models.items() if value is not None}
+    overrides = tuple(request.overrides)
+    if request.recipe is not None and models:
+        raise RecipeError(f"--{next(iter(models))} and a recipe do not go together; use --set to change the recipe.")
+    if request.recipe is None and overrides:
         raise RecipeError("--set changes a recipe, but none was given; give one, or leave --set out.")
-    if recipe is not None:
+    if request.recipe is not None:
         from limbeck.recipe.facts import load_checked
 
-        load_checked(recipe, listed(overrides))
-    check_models(teacher, shapes=True)
-    if method is not None:
+        load_checked(request.recipe, overrides)
+    check_models(request.teacher, shapes=True)
+    if request.method is not None:
         from limbeck.methods.registry import METHODS
 
-        METHODS[method]
+        METHODS[request.method]
     from limbeck.benchmark.step import StepRequest, measure_step
 
-    request = StepRequest(
-        recipe=None if recipe is None else str(recipe),
-        overrides=tuple(listed(overrides)),
-        stage=stage,
-        batch=batch,
-        length=length,
-        ragged=ragged,
-        dtype=dtype,
-        device=device,
-        **given,
+    step = StepRequest(
+        recipe=None if request.recipe is None else str(request.recipe),
+        overrides=overrides,
+        stage=request.stage,
+        batch=request.batch,
+        length=request.length,
+        ragged=request.ragged,
+        dtype=request.dtype,
+        device=request.device,
+        **models,
     )
-    return measure_step(request, seconds=seconds, memory=memory, report=bar)
+    return measure_step(step, seconds=request.seconds, memory=request.memory, report=bar)
 
 
-def _model(
-    models: Any,
-    device: str,
-    seconds: float,
-    bar: Report,
-    *,
-    batch_sizes: Any = (1, 32),
-    lengths: Any = (128,),
-    dtype: str = "float32",
-    warmup: int = 2,
-) -> list[Row]:
-    names = Objects().models(models)
+def _measure_models(request: requests.ModelRequest, bar: Report) -> list[Row]:
+    check_name("dtype", request.dtype, (*DTYPES, "float64"))
+    names = Objects().models(request.models)
     check_models(*names, shapes=True)
     from limbeck.benchmark.model import measure_models
     from limbeck.models.loading import as_dtype
 
     return measure_models(
         names,
-        device=choose_device(device),
-        batch_sizes=_numbers("--batch-sizes", batch_sizes),
-        lengths=_numbers("--lengths", lengths),
-        dtype=as_dtype(dtype),
-        seconds=seconds,
-        warmup=warmup,
+        device=choose_device(request.device),
+        batch_sizes=request.batch_sizes,
+        lengths=request.lengths,
+        dtype=as_dtype(request.dtype),
+        seconds=request.seconds,
+        warmup=request.warmup,
         report=bar,
     )
 
 
-_KINDS: dict[str, tuple[Callable[..., list[Row]], Callable[[Sequence[Row]], RenderableType]]] = {
-    "loss": (_loss, tables.loss_table), "step": (_step, tables.step_table), "model": (_model, tables.model_table),
-}  # fmt: skip
+_MEASURE: dict[str, Callable[[Any, Report], list[Row]]] = {
+    "loss": _measure_loss,
+    "step": _measure_step,
+    "model": _measure_models,
+}
+_BLOCKS: dict[str, Callable[[Sequence[Row]], Sequence[Block]]] = {
+    "loss": tables.loss_blocks,
+    "step": tables.step_blocks,
+    "model": tables.model_blocks,
+}

@@ -1,352 +1,158 @@
-"""`evaluate` models, `finetune` one, `compare` methods side by side."""
+"""`evaluate`: models scored on tasks, and their costs."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Console
-
-from limbeck.api.given import refuse_unknown
-from limbeck.api.objects import Objects, listed
-from limbeck.api.showing import ModelResult, Result, chosen_console
+from limbeck.api.calls import python_call
+from limbeck.api.objects import Objects
+from limbeck.api.progress import progress_console
+from limbeck.api.requests.evaluate import EvaluateRequest
+from limbeck.api.requests.values import as_list, with_commas
+from limbeck.api.results import Result
 from limbeck.core import studies
-from limbeck.core.blocks import Block, Notes
+from limbeck.core.blocks import Block
 from limbeck.core.devices import check_device, choose_device
 from limbeck.core.progress import ProgressBar
-from limbeck.core.studies import FAILED
-from limbeck.errors import TrainingError
-from limbeck.evaluation.request import FINE_TUNING_PRESET, EvaluationRequest, fine_tuned_task
-
-if TYPE_CHECKING:
-    from limbeck.comparison.plan import ComparisonPlan
+from limbeck.evaluation.request import EvaluationRequest
 
 
 @dataclass(frozen=True, repr=False)
 class EvaluationResult(Result):
-    """What an evaluation leaves.
+    """The result of an evaluation.
 
     Args:
-        summary: The content of its tables: columns, models, averages, retention, published rows.
-        costs: What the models cost; None where it was not asked for.
-        failed: How many cells gave nothing; the summary's notes say why.
+        evaluation: The record of its tables: columns, models, averages, retention, published rows.
+        measured_costs: The record of the models' costs; None where they were not asked for.
+        failed: How many cells gave nothing; the record's notes say why.
         files: Tables, and files for leaderboards.
     """
 
-    summary: dict[str, Any]
-    costs: dict[str, Any] | None
+    evaluation: studies.Evaluation
+    measured_costs: studies.Costs | None
     failed: int
     files: tuple[Path, ...]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The record of the tables as plain values, as in `evaluation_table.json`."""
+        return self.evaluation.to_dict()
+
+    @property
+    def costs(self) -> dict[str, Any] | None:
+        """The record of the costs as plain values."""
+        return None if self.measured_costs is None else self.measured_costs.to_dict()
 
     @property
     def folder(self) -> Path:
         """The evaluation's folder."""
         return self.files[0].parent
 
-    def _blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
+        """Yield the tables of scores and costs, with their notes."""
         from limbeck.report.evaluation import evaluation_blocks
 
-        yield from evaluation_blocks(self.summary, self.costs)
+        yield from evaluation_blocks(self.evaluation, self.measured_costs)
 
     def _csv(self) -> str:
         from limbeck.report.evaluation import evaluation_csv
 
-        return evaluation_csv(self.summary)
+        return evaluation_csv(self.evaluation)
 
 
-def _score_tables(summary: Mapping[str, Any]) -> Iterator[Block]:
-    from limbeck.report.evaluation import scores_table
-
-    record = studies.Evaluation.read(summary)
-    if record.columns:
-        yield scores_table(record)
-    yield Notes(tuple(record.notes_in_short))
-
-
-@refuse_unknown
-def evaluate(
-    models: Any,
-    tasks: str | Sequence[str | Path] = "",
-    *,
-    output: str | Path,
-    data: str | Path | None = None,
-    as_is: bool = False,
-    classes: Mapping[str, str] | None = None,
-    preset: str | None = None,
-    average: str | None = None,
-    seeds: int | None = None,
-    teacher: Any = None,
-    names: Sequence[str] = (),
-    workers: int = 1,
-    overrides: str | Sequence[str] = (),
-    keep_weights: str | None = None,
-    speed: bool = False,
-    batch_sizes: Sequence[int] = (1, 16, 32, 64),
-    lengths: Sequence[int] = (128,),
-    device: str = "auto",
-    seconds: float = 60.0,
-    console: Console | None = None,
-) -> EvaluationResult:
+def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     """Score models on tasks, fine-tuned by a paper's protocol or as they are, and measure their costs.
 
     Every cell (a model on a task, at a grid point, with a seed) is on disk as soon as it is finished; the same call
     goes on where an earlier one stopped, and more models, tasks or seeds leave the finished ones as they are.
 
-    Args:
-        models: Folders, `package:NAME` or Hub names; models of transformers or sentence-transformers, which are kept in
-            the folder's `inputs`; results of `distill` and `finetune`. Several in a list, or one alone.
-        tasks: Names of tasks and groups, and paths of task files, in a list or by commas; may be empty with `speed`.
-        output: The evaluation's folder.
-        data: Folder with the tasks' files; None or `"hub"` for the Hub.
-        as_is: Score the models by their heads as they are; nothing is trained.
-        classes: For `as_is`, names of a model's classes to the task's names of them, such as `LABEL_0` to `entailment`.
-        preset: Name of a protocol, see `limbeck.evaluation.protocols`; None for `minilmv2`, or, of models as they are,
-            `mlkd_bert`, whose students were scored so.
-        average: Table of the preset's paper to average as; None for the preset's usual average.
-        seeds: Runs of every grid point; None leaves it to the protocol.
-        teacher: What the others are compared with, given as they are; None for the first model. It is evaluated too.
-        names: Names of the models in tables, in their order, then the teacher's; for those without one it is the last
-            part of their own.
-        workers: Processes that run cells. With more than one, a script has to call this under its main guard.
-        overrides: `setting=value` or `task.setting=value` each, or one alone.
-        keep_weights: `"best"` keeps the best fine-tuned model of each model and task, `"all"` that of every cell; they
-            lie in the folder `weights`. None keeps none.
-        speed: Measure sizes, operations and latency too.
-        batch_sizes: Texts a pass, for the latency.
-        lengths: Tokens a text, for the latency.
-        device: Where the latency is measured: `"auto"`, `"cpu"`, `"cuda"` …
-        seconds: For all latencies together.
-        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
-
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A cell that fails raises nothing: see `failed`.
     """
-    console, objects = chosen_console(console), Objects(output)
-    tasks, settings = ",".join(map(str, listed(tasks))), tuple(listed(overrides))
-    preset = preset or ("mlkd_bert" if as_is else "minilmv2")
-    request = EvaluationRequest(
-        models=tuple(objects.models(models)),
-        tasks=tasks,
-        output=Path(output),
-        data=_folder_of(data),
+    console = progress_console(request.console)
+    objects = Objects(request.output)
+    folder = Path(request.output).expanduser()
+    preset = request.preset or ("mlkd_bert" if request.as_is else "minilmv2")
+    asked = EvaluationRequest(
+        models=tuple(objects.models(request.models)),
+        tasks=with_commas(request.tasks),
+        output=Path(request.output),
+        data=data_folder(request.data),
         preset=preset,
-        average=average,
-        seeds=seeds,
-        teacher=None if teacher is None else objects.model(teacher, "teacher"),
-        workers=workers,
-        overrides=settings,
-        as_is=as_is,
-        classes=classes or {},
-        keep_weights=keep_weights,
+        average=request.average,
+        seeds=request.seeds,
+        teacher=None if request.teacher is None else objects.model(request.teacher, "teacher"),
+        workers=request.workers,
+        overrides=tuple(request.overrides),
+        as_is=request.as_is,
+        classes=request.classes or {},
+        keep_weights=request.keep_weights,
     )
-    check_device(device)
-    if tasks or not speed:
-        request.task_names()  # Of nothing to measure.
-    titles = request.titles(listed(names))
-    request.check()
+    check_device(request.device)
+    has_scores = bool(asked.tasks) or not request.speed
+    if has_scores:
+        asked.task_names()  # Without tasks there is nothing to measure.
+    titles = asked.titles(as_list(request.names))
+    asked.check()
     # Torch is imported from here on, which takes seconds.
-    from limbeck.benchmark.model import measure_costs
     from limbeck.evaluation.grid import run_evaluation
     from limbeck.evaluation.output_folder import prepare_folder
     from limbeck.report.evaluation import write_evaluation
 
-    chosen = choose_device(device)
-    summary: dict[str, Any] = {"preset": preset, "columns": [], "models": [], "published": [], "notes": []}
-    failed, folder, costs = 0, Path(output).expanduser(), None
-    files: tuple[Path, ...] = ()
-    if tasks or not speed:
+    device = choose_device(request.device)
+    failed = 0
+    submissions: tuple[Path, ...] = ()
+    if has_scores:
         with ProgressBar(console, at_once=True) as bar:
-            outcome = run_evaluation(request, bar)
-        for model in outcome.summary.models:
+            outcome = run_evaluation(asked, bar)
+        evaluation = outcome.summary
+        for model in evaluation.models:
             model.title = titles[model.name]
-        summary, failed, files = outcome.summary.to_dict(), outcome.failed, outcome.submissions
+        failed = outcome.failed
+        submissions = outcome.submissions
     else:
-        prepare_folder(folder, preset=preset, overrides=sorted(settings), as_is=as_is)
-    if speed:
+        prepare_folder(folder, preset=preset, overrides=sorted(asked.overrides), as_is=request.as_is)
+        nothing: dict[str, Any] = {"columns": [], "models": [], "published": [], "notes": []}
+        evaluation = studies.Evaluation.read({"preset": preset, **nothing})
+
+    costs = None
+    if request.speed:
         with ProgressBar(console) as bar:
-            costs = measure_costs(
-                list(titles), device=chosen, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=bar
-            )
-        for row in costs["models"]:
-            row["title"] = titles[row["model"]]
-    return EvaluationResult(summary, costs, failed, (*write_evaluation(summary, folder, costs), *files))
+            costs = _measure_costs(titles, request, device, bar)
+    files = write_evaluation(evaluation, folder, costs)
+    return EvaluationResult(evaluation, costs, failed, (*files, *submissions))
 
 
-def _folder_of(data: str | Path | None) -> Path | None:
-    return None if data is None or str(data).lower() == "hub" else Path(data).expanduser()
-
-
-@dataclass(frozen=True, repr=False)
-class FineTuningResult(ModelResult):
-    """What a fine-tuning leaves.
+def _measure_costs(titles: dict[str, str], request: EvaluateRequest, device: Any, bar: ProgressBar) -> studies.Costs:
+    """Measure sizes, operations and latencies.
 
     Args:
-        model: The folder of the fine-tuned model, with its card.
-        scores: Of this model, by split and metric, 0 to 1 (correlations -1 to 1).
-        summary: The content of the evaluation's tables, over all seeds of the chosen grid point.
-        failed: How many runs gave nothing; the summary's notes say why.
-        files: The tables, and files for leaderboards.
+        titles: The models, with their names in tables.
+        request: The request, with the sizes of the texts.
+        device: Where the latency is measured.
+        bar: Where progress goes.
     """
+    from limbeck.benchmark.model import measure_costs
 
-    model: Path
-    scores: dict[str, dict[str, float | None]]
-    summary: dict[str, Any]
-    failed: int
-    files: tuple[Path, ...]
-
-    @property
-    def folder(self) -> Path:
-        """The fine-tuning's folder."""
-        return self.files[0].parent
-
-    @property
-    def _model(self) -> Path:
-        return self.model
-
-    def _blocks(self) -> Iterator[Block]:
-        yield from _score_tables(self.summary)
-
-    def _csv(self) -> str:
-        from limbeck.report.evaluation import evaluation_csv
-
-        return evaluation_csv(self.summary)
-
-
-@refuse_unknown
-def finetune(
-    model: Any,
-    task: str | Path,
-    *,
-    output: str | Path,
-    data: str | Path | None = None,
-    preset: str = FINE_TUNING_PRESET,
-    seeds: int | None = None,
-    workers: int = 1,
-    overrides: str | Sequence[str] = (),
-    console: Console | None = None,
-) -> FineTuningResult:
-    """Fine-tune a model on a task and keep it: the best run of a protocol's grid on the task's development rows.
-
-    It is an evaluation of one model on one task that keeps its best weights; see `evaluate`. The same call goes on
-    where an earlier one stopped.
-
-    Args:
-        model: A folder, `package:NAME` or a Hub name; or a model of transformers, with its tokenizer as (model,
-            tokenizer) where that is not found where it was loaded from.
-        task: Name of a task, or path of a task file.
-        output: The folder; the model is `model` in it.
-        data: Folder with the task's files; None or `"hub"` for the Hub.
-        preset: Name of a protocol, see `limbeck.evaluation.protocols`.
-        seeds: Runs of every grid point; None leaves it to the protocol.
-        workers: Processes that train. With more than one, a script has to call this under its main guard.
-        overrides: `setting=value` each, or one alone; one learning rate and one number of epochs are one grid point.
-        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
-
-    Raises:
-        LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing while another is finished.
-    """
-    console, folder = chosen_console(console), Path(output).expanduser()
-    request = EvaluationRequest(
-        models=(Objects(folder).model(model),),
-        tasks=str(task),
-        output=folder,
-        data=_folder_of(data),
-        preset=preset,
-        seeds=seeds,
-        workers=workers,
-        overrides=tuple(listed(overrides)),
-        keep_weights="best",
+    costs = measure_costs(
+        list(titles),
+        device=device,
+        batch_sizes=request.batch_sizes,
+        lengths=request.lengths,
+        seconds=request.seconds,
+        report=bar,
     )
-    definition = fine_tuned_task(request)
-    # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.grid import run_evaluation
-    from limbeck.evaluation.grid_plan import check_fine_tuned
-    from limbeck.evaluation.kept_weights import place_model
-    from limbeck.evaluation.results_file import ResultsFile
-    from limbeck.report.evaluation import write_evaluation
-    from limbeck.report.fine_tuned_card import write_fine_tuned_card
-
-    check_fine_tuned(request.models, definition)
-    with ProgressBar(console, at_once=True) as bar:
-        outcome = run_evaluation(request, bar)
-    choice = next(iter(outcome.choices.values()), None)
-    if choice is None:
-        errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]
-        raise TrainingError(f"Nothing was fine-tuned: {errors[-1]}")
-    write_card = partial(write_fine_tuned_card, choice.best, definition, outcome.summary)
-    place = place_model(folder, choice.best, write_card)
-    outcome.summary.models[0].chosen[definition.name].weights = place.name
-    summary = outcome.summary.to_dict()
-    files = (*write_evaluation(summary, folder), *outcome.submissions)
-    return FineTuningResult(place, choice.best.scores, summary, outcome.failed, files)
+    for row in costs["models"]:
+        row["title"] = titles[row["model"]]
+    return studies.Costs.read(costs)
 
 
-@dataclass(frozen=True, repr=False)
-class ComparisonResult(Result):
-    """What a comparison leaves.
-
-    Args:
-        record: As in `comparison.json`; its `summary` is the content of the tables.
-        failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
-        files: The tables.
-    """
-
-    record: dict[str, Any]
-    failed: int
-    files: tuple[Path, ...]
-
-    @property
-    def folder(self) -> Path:
-        """The comparison's folder."""
-        return self.files[0].parent
-
-    def _blocks(self) -> Iterator[Block]:
-        from limbeck.report.comparison import comparison_blocks
-
-        yield from comparison_blocks(self.record)
-
-    def _csv(self) -> str:
-        from limbeck.report.comparison import methods_csv
-
-        return methods_csv(self.record)
+def data_folder(data: str | Path | None) -> Path | None:
+    """Return the folder with tasks' files; None for the Hub."""
+    if data is None or str(data).lower() == "hub":
+        return None
+    return Path(data).expanduser()
 
 
-@refuse_unknown
-def compare(
-    plan: ComparisonPlan | Mapping[str, Any] | str | Path,
-    overrides: str | Sequence[str] = (),
-    *,
-    output: str | Path,
-    data: str | Path | None = None,
-    console: Console | None = None,
-) -> ComparisonResult:
-    """Distil students by several methods under one token budget, and evaluate them side by side.
-
-    Args:
-        plan: A `ComparisonPlan`, a dict (with objects in the places of names), or the path of a YAML file.
-        overrides: `path.to.key=value` each, or one alone.
-        output: The comparison's folder; what is finished in it is not done again.
-        data: Folder with the tasks' files, or `"hub"`; wins over the plan's.
-        console: Where progress goes; by default to the terminal or the notebook, else to the logger `limbeck`.
-
-    Raises:
-        LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
-    """
-    from limbeck.api.distilling import write_cards_of_run
-    from limbeck.comparison.folder import check_places
-    from limbeck.comparison.plan import load_plan
-
-    console, folder = chosen_console(console), Path(output).expanduser()
-    named = Objects(folder).document(plan) if isinstance(plan, Mapping) else plan
-    checked = load_plan(named, overrides, data=data)
-    check_places(checked, folder)
-    # Torch is imported from here on, which takes seconds.
-    from limbeck.comparison.run import run_comparison
-    from limbeck.report.comparison import write_comparison
-
-    outcome = run_comparison(checked, folder, console, write_cards_of_run)
-    record = outcome.record.to_dict()
-    return ComparisonResult(record, outcome.failed, tuple(write_comparison(record, folder)))
+evaluate = python_call("evaluate", EvaluateRequest, carry_out_evaluation)

@@ -1,16 +1,22 @@
-"""`inspect` a model, alone or beside its teacher, with the options of the commands."""
+"""`inspect`: a look inside a model, alone or beside its teacher."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from limbeck import inspection
-from limbeck.api.given import check_models, check_text, refuse_unknown
-from limbeck.api.objects import Objects, check_options, listed
-from limbeck.api.showing import Shown, chosen_console
+from limbeck.api.calls import checked_call, make_request, refuse_unknown
+from limbeck.api.checks import check_models, check_text
+from limbeck.api.objects import Objects
+from limbeck.api.progress import progress_console
+from limbeck.api.requests import inspect as requests
+from limbeck.api.requests.fields import options_of
+from limbeck.api.requests.inspect import INSPECTIONS, InspectRequest
+from limbeck.api.requests.values import as_list, with_commas
+from limbeck.api.results import Shown
 from limbeck.core.blocks import Block, Figure, to_csv
 from limbeck.core.devices import choose_device
 from limbeck.core.lists import parse_list, whole_number
@@ -25,25 +31,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class InspectionResult(Shown):
-    """What an inspection found.
+    """The result of an inspection.
 
     Args:
-        kind: Of the inspection.
-        found: The measured numbers, as plain values.
+        kind: The inspection: `"phrases"`, `"attention"`, `"similarity"` or `"contribution"`.
+        measured: The measurements, as `limbeck.inspection` returns them.
+        found: The same as plain values.
         files: Data and pictures, where they were asked for.
-        table: For a console.
     """
 
     kind: str
+    measured: Any
     found: Any
     files: tuple[Path, ...]
-    table: RenderableType
 
-    def _blocks(self) -> Iterator[Block]:
-        yield from ()
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table of the inspection, and its notes."""
+        from limbeck.report.inspection import inspection_blocks
 
-    def _print(self, page: Console) -> None:
-        page.print(self.table, highlight=False, markup=False)
+        yield from inspection_blocks(self.kind, self.measured)
 
     def _figure(self) -> Figure | None:
         from limbeck.report.inspection_figures import inspection_pictures
@@ -53,21 +59,15 @@ class InspectionResult(Shown):
     def _csv(self) -> str:
         figure = self._figure()
         assert figure is not None
-        names = [figure.data.heading(index) for index in range(len(figure.data.headings))]
-        rows = ([getattr(cell, "value", cell) for cell in row] for row in figure.data.rows)
-        return to_csv(names, (dict(zip(names, row, strict=True)) for row in rows))
+        headings = [figure.data.heading(index) for index in range(len(figure.data.headings))]
+        rows = []
+        for cells in figure.data.rows:
+            values = [getattr(cell, "value", cell) for cell in cells]
+            rows.append(dict(zip(headings, values, strict=True)))
+        return to_csv(headings, rows)
 
 
-class _Asked(NamedTuple):
-    """What an inspection reads, and where it reports."""
-
-    load: "Callable[[], list[Subject]]"
-    texts: Callable[[int], Sequence[str]]
-    length: int
-    bar: Report
-
-
-@refuse_unknown
+@checked_call
 def inspect(
     kind: str,
     model: Any,
@@ -100,102 +100,145 @@ def inspect(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    if kind not in _KINDS:
-        raise RecipeError(f"No inspection '{kind}'.{suggestion(str(kind), _KINDS)}")
-    run = _KINDS[kind]
-    check_options(f"limbeck.inspect('{kind}')", run, options)
-    place = None if output is None else Path(output).expanduser()
-    check_output(place)
+    if kind not in INSPECTIONS:
+        raise RecipeError(f"No inspection '{kind}'.{suggestion(str(kind), INSPECTIONS)}")
+    request = INSPECTIONS[kind]
+    declared = options_of(request)
+    call = f"limbeck.inspect('{kind}')"
+    refuse_unknown(f"{call} has no option", options, declared)
+    if count is not None:
+        options["count"] = count
+    options |= {"texts": texts, "length": length, "output": output, "device": device, "console": console}
+    for name, option in declared.items():
+        if option.is_required and name not in (*options, "model"):
+            raise RecipeError(f"{call} needs {name}=…; give it.")
+    return carry_out_inspection(kind, make_request(request, (model, teacher), options))
 
-    def read(usual: int) -> Sequence[str]:
-        if texts is None or isinstance(texts, str | Path):
-            return inspection.read_texts(None if texts is None else Path(texts), count or usual)
-        return list(texts)[:count]
 
+@dataclass(frozen=True)
+class _Inputs:
+    """What an inspection reads.
+
+    Attributes:
+        models: Names of the model and, if there is one, its teacher.
+        texts: The texts; empty for phrases, which have their own.
+        device: Where the models compute.
+        bar: Where progress goes.
+    """
+
+    models: Sequence[str]
+    texts: Sequence[str]
+    device: Any
+    bar: Report
+
+    def subjects(self) -> "list[Subject]":
+        """Load the models."""
+        return [inspection.load_subject(name, device=self.device) for name in self.models]
+
+
+def carry_out_inspection(kind: str, request: InspectRequest) -> InspectionResult:
+    """Inspect, and write the files that are asked for.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+    """
+    output = None if request.output is None else Path(request.output).expanduser()
+    check_output(output)
     objects = Objects()
-    names = [objects.model(each, role) for each, role in ((model, "model"), (teacher, "teacher")) if each is not None]
-    check_text(texts)
-    check_text(options.get("data"))
-    check_models(*names)
+    models = [objects.model(request.model, "model")]
+    if request.teacher is not None:
+        models.append(objects.model(request.teacher, "teacher"))
+    check_text(request.texts)
+    if isinstance(request, requests.PhrasesRequest):
+        check_text(request.data)
+    check_models(*models)
     # Torch is imported from here on, which takes seconds.
     from limbeck.core.records import plain
-    from limbeck.report.inspection import inspection_table, write_inspection
+    from limbeck.report.inspection import write_inspection
     from limbeck.report.inspection_figures import inspection_pictures
 
-    chosen = choose_device(device)
-    with ProgressBar(chosen_console(console)) as bar:
-        asked = _Asked(lambda: [inspection.load_subject(name, device=chosen) for name in names], read, length, bar)
-        found = run(asked, **options)
-    values, written = plain(found), []
-    if place is not None:
+    device = choose_device(request.device)
+    texts = () if isinstance(request, requests.PhrasesRequest) else _read_texts(request)
+    with ProgressBar(progress_console(request.console)) as bar:
+        measured = _MEASURE[kind](request, _Inputs(models, texts, device, bar))
+    values = plain(measured)
+    files: list[Path] = []
+    if output is not None:
         data = {"inspection": kind, "result": values}
-        written = write_inspection(place, kind, data, inspection_pictures(kind, values))
-    return InspectionResult(kind, values, tuple(written), inspection_table(kind, found))
+        files = write_inspection(output, kind, data, inspection_pictures(kind, values))
+    return InspectionResult(kind, measured, values, tuple(files))
 
 
-def _phrases(
-    asked: _Asked,
-    *,
-    data: str | Path,
-    spans: int = 3000,
-    unlabelled: int = 500,
-    clusters: int | None = None,
-    held_out: int = 0,
-    seeds: int = 3,
-    seed: int = 0,
-) -> Any:
-    sample = inspection.SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
-    text = inspection.read_chunks(Path(data))
-    return inspection.cluster_phrases(asked.load(), text, sample, report=asked.bar)
+def _read_texts(request: InspectRequest) -> Sequence[str]:
+    if request.texts is None:
+        return inspection.read_texts(None, request.count)
+    if isinstance(request.texts, str | Path):
+        return inspection.read_texts(Path(request.texts), request.count)
+    return list(request.texts)[: request.count]
 
 
-def _attention(asked: _Asked, *, sentence: str | None = None, layers: Any = None, heads: Any = "mean") -> Any:
-    if sentence is not None and not sentence.strip():
-        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
-    read, subjects = asked.texts(256), asked.load()
-    beside = subjects[1] if len(subjects) > 1 else None
-    maps = inspection.draw_maps(
-        subjects[0],
-        beside,
-        sentence if sentence is not None else read[0],
-        layers=read_layers(layers, subjects),
-        heads_shown=read_heads(heads, subjects),
+def _measure_phrases(request: requests.PhrasesRequest, inputs: _Inputs) -> Any:
+    seeds = tuple(range(request.seed, request.seed + request.seeds))
+    sample = inspection.SpanSample(
+        request.spans, request.unlabelled, request.clusters, request.held_out, request.seed, seeds
     )
-    far = None
-    if beside is not None:
-        far = inspection.measure_divergence(subjects[0], beside, read, length=asked.length, report=asked.bar)
-    return {"maps": maps, "divergence": far}
+    text = inspection.read_chunks(Path(request.data))
+    return inspection.cluster_phrases(inputs.subjects(), text, sample, report=inputs.bar)
 
 
-def _similarity(asked: _Asked) -> Any:
-    read, subjects = asked.texts(512), asked.load()
-    return inspection.measure_similarity(subjects[0], subjects[-1], read, length=asked.length, report=asked.bar)
-
-
-def _contribution(asked: _Asked) -> Any:
-    read, subjects = asked.texts(512), asked.load()
-    many = len(subjects)
-    return [
-        inspection.measure_contribution(
-            subject, read, length=asked.length, report=part_of(asked.bar, i / many, (i + 1) / many)
+def _measure_attention(request: requests.AttentionRequest, inputs: _Inputs) -> Any:
+    sentence = inputs.texts[0]
+    if request.sentence is not None:
+        sentence = request.sentence
+    if not sentence.strip():
+        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first text.")
+    subjects = inputs.subjects()
+    student = subjects[0]
+    teacher = subjects[1] if len(subjects) > 1 else None
+    maps = inspection.draw_maps(
+        student,
+        teacher,
+        sentence,
+        layers=read_layers(request.layers, subjects),
+        heads_shown=read_heads(request.heads, subjects),
+    )
+    divergence = None
+    if teacher is not None:
+        divergence = inspection.measure_divergence(
+            student, teacher, inputs.texts, length=request.length, report=inputs.bar
         )
-        for i, subject in enumerate(subjects)
-    ]
+    return {"maps": maps, "divergence": divergence}
 
 
-_KINDS: dict[str, Callable[..., Any]] = {
-    "phrases": _phrases, "attention": _attention, "similarity": _similarity, "contribution": _contribution,
-}  # fmt: skip
+def _measure_similarity(request: requests.SimilarityRequest, inputs: _Inputs) -> Any:
+    subjects = inputs.subjects()
+    return inspection.measure_similarity(
+        subjects[0], subjects[-1], inputs.texts, length=request.length, report=inputs.bar
+    )
 
 
-# The layers and heads of attention maps.
+def _measure_contribution(request: requests.ContributionRequest, inputs: _Inputs) -> Any:
+    subjects = inputs.subjects()
+    contributions = []
+    for index, subject in enumerate(subjects):
+        bar = part_of(inputs.bar, index / len(subjects), (index + 1) / len(subjects))
+        contributions.append(inspection.measure_contribution(subject, inputs.texts, length=request.length, report=bar))
+    return contributions
 
 
-def read_layers(given: Any, subjects: "Sequence[Subject]") -> list[tuple[int, int]]:
+_MEASURE: dict[str, Callable[[Any, _Inputs], Any]] = {
+    "phrases": _measure_phrases,
+    "attention": _measure_attention,
+    "similarity": _measure_similarity,
+    "contribution": _measure_contribution,
+}
+
+
+def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, int]]:
     """Read pairs of a student layer and the teacher layer beside it.
 
     Args:
-        given: Numbers in a list or by commas, each alone or with the teacher's in a pair or after a colon, or `all`;
+        layers: Numbers in a list or by commas, each alone or with the teacher's in a pair or after a colon, or `all`;
             None is the last layer. A layer alone stands beside that of the uniform mapping.
         subjects: The model, and its teacher if there is one.
 
@@ -205,34 +248,53 @@ def read_layers(given: Any, subjects: "Sequence[Subject]") -> list[tuple[int, in
     from limbeck.inspection.attention import check_layers
     from limbeck.methods.layer_mapping import uniform
 
-    depth, teacher_depth = subjects[0].layers, subjects[-1].layers
-    beside = uniform(depth, teacher_depth)
-    pairs = (":".join(map(str, each)) if isinstance(each, tuple | list) else str(each) for each in listed(given))
-    text = ",".join(pairs)
+    depth = subjects[0].layers
+    has_teacher = len(subjects) > 1
+    uniform_mapping = uniform(depth, subjects[-1].layers)
+    text = str(depth)
+    if layers is not None:
+        text = ",".join(_pair_as_text(layer) for layer in as_list(layers))
     shown = f"--layers '{text[:80]}'"
 
     def read(part: str) -> list[tuple[int, int]]:
         if part == "all":
-            return [(layer, teachers[0]) for layer, teachers in beside.items()]
+            return [(layer, teachers[0]) for layer, teachers in uniform_mapping.items()]
         student, colon, teacher = part.partition(":")
-        layer, other = (whole_number(piece.strip()) for piece in (student, teacher if colon else student))
-        if colon and len(subjects) == 1:
+        layer = whole_number(student.strip())
+        teacher_layer = whole_number(teacher.strip()) if colon else None
+        if teacher_layer is not None and not has_teacher:
             raise RecipeError(f"{shown} names a layer of a teacher; give --teacher too.")
-        check_layers(subjects[0], "student" if len(subjects) > 1 else "model", [layer])
-        return [(layer, other if colon else beside[layer][0])]
+        check_layers(subjects[0], "student" if has_teacher else "model", [layer])
+        if teacher_layer is None:
+            teacher_layer = uniform_mapping[layer][0]
+        return [(layer, teacher_layer)]
 
     refusal = f"{shown} must be all, or layers separated by commas, such as 6 or 3:6,6:12."
-    return parse_list(str(depth) if given is None else text, read, refusal)
+    return parse_list(text, read, refusal)
 
 
-def read_heads(given: Any, subjects: "Sequence[Subject]") -> list[int]:
+def _pair_as_text(layer: Any) -> str:
+    """Return a layer, or a pair of a student's and a teacher's, as the command line has it: `3:6`."""
+    if isinstance(layer, tuple | list):
+        return ":".join(map(str, layer))
+    return str(layer)
+
+
+def read_heads(heads: Any, subjects: "Sequence[Subject]") -> list[int]:
     """Read the heads: numbers in a list or by commas, `mean`, or `all`.
 
     Raises:
         RecipeError: for other text.
     """
-    text = ",".join(map(str, listed(given)))
-    heads = range(1, shape_of(subjects[0].model.config).heads + 1)
+    text = with_commas(heads)
+    every_head = list(range(1, shape_of(subjects[0].model.config).heads + 1))
+
+    def read(part: str) -> list[int]:
+        if part == "mean":
+            return [inspection.MEAN_HEAD]
+        if part == "all":
+            return every_head
+        return [whole_number(part, 1)]
+
     refusal = f"--heads '{text[:80]}' must be mean, all, or numbers from 1, separated by commas."
-    named = {"mean": [inspection.MEAN_HEAD], "all": heads}
-    return parse_list(text, lambda part: named.get(part) or [whole_number(part, 1)], refusal)
+    return parse_list(text, read, refusal)

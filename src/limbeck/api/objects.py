@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from limbeck.api.requests.values import as_list
 from limbeck.core.files import atomic_folder, remove
 from limbeck.core.folders import writing
 from limbeck.core.paths import default_cache_dir
-from limbeck.errors import LimbeckError, RecipeError, shorten_error, suggestion
+from limbeck.errors import LimbeckError, RecipeError, shorten_error
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainingArguments
 
-T = TypeVar("T")
 _MOST_LOOKED_AT = 1000
 _ROWS_AT_ONCE = 10_000
 _DEVELOPMENT = ("validation", "dev", "development")
@@ -102,7 +102,7 @@ class Objects:
     def models(self, values: Any, place: str = "models") -> list[str]:
         """Return the names of several models, or of one alone; see `model`."""
         is_pair = isinstance(values, tuple) and len(values) == 2 and hasattr(values[1], "save_pretrained")
-        return [self.model(each, place) for each in ([values] if is_pair else listed(values))]
+        return [self.model(each, place) for each in ([values] if is_pair else as_list(values))]
 
     def _keep_model(self, kind: str, save: Callable[[Path], None], place: str) -> Path:
         from limbeck.models.fingerprint import model_fingerprint
@@ -386,33 +386,6 @@ def _plain_value(value: Any) -> Any:
 # What a call is given beside models and texts, as a recipe has it.
 
 
-def listed(value: str | Path | Iterable[T] | None) -> list[Any]:
-    """Return one or several values as a list: text alone is one."""
-    if value is None:
-        return []
-    return [value] if isinstance(value, str | Path) or not isinstance(value, Iterable) else list(value)
-
-
-def check_options(call: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that a function does not have by name, and the want of those that it needs.
-
-    Args:
-        call: What messages call it.
-        function: The function.
-        options: By name.
-
-    Raises:
-        RecipeError: for the first.
-    """
-    only = inspect.Parameter.KEYWORD_ONLY
-    known = {name: one for name, one in inspect.signature(function).parameters.items() if one.kind is only}
-    if unknown := next((name for name in options if name not in known), None):
-        raise RecipeError(f"{call} has no option '{unknown}'.{suggestion(unknown, known)}")
-    needed = (name for name, one in known.items() if one.default is one.empty and name not in options)
-    if missing := next(needed, None):
-        raise RecipeError(f"{call} needs {missing}=…; give it.")
-
-
 _OF_THE_OBJECT = ("output_dir", "logging_dir", "run_name", "disable_tqdm")
 """Training arguments that every object has of its own, and that limbeck decides."""
 
@@ -467,7 +440,7 @@ def callbacks_of(given: Any) -> list[Any]:
     Raises:
         RecipeError: for what is no `transformers.TrainerCallback`.
     """
-    found = listed(given)
+    found = as_list(given)
     for each in found:
         if not _is_of(each, "transformers", "TrainerCallback"):
             said = each.__name__ if isinstance(each, type) else _kind(each)

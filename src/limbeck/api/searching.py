@@ -1,35 +1,50 @@
-"""`search` for a layer mapping, a student's shape or a teacher layer, with the options of the commands."""
+"""`search` for a layer mapping, a student's shape or a teacher layer."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 
-from limbeck.api.distilling import named_recipe, tell_reasons
-from limbeck.api.given import refuse_unknown
-from limbeck.api.showing import Result, chosen_console
+from limbeck.api.calls import checked_call, make_request, refuse_unknown
+from limbeck.api.distilling import named_recipe, print_reasons
+from limbeck.api.progress import progress_console
+from limbeck.api.requests import search as options_of_searches
+from limbeck.api.requests.fields import options_of
+from limbeck.api.requests.search import SEARCHES, SearchRequest
+from limbeck.api.results import Result
 from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
+from limbeck.recipe.load import load_recipe
 from limbeck.recipe.facts import check_places
 from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
 
+_OVER_A_RECIPE = ("teacher", "student", "corpus", "method", "batch_size", "learning_rate", "length", "seed")
+"""Options of the run that are laid over its recipe."""
+
 
 @dataclass(frozen=True, repr=False)
 class SearchResult(Result):
-    """What a search leaves.
+    """The result of a search.
 
     Args:
-        record: As in `search.json`: candidates, their scores, and the recipe of the result.
+        search: The record, as in `search.json`: candidates, their scores, and the recipe of the result.
         files: Record, recipe, tables and figures.
     """
 
-    record: dict[str, Any]
+    search: studies.Search
     files: tuple[Path, ...]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record as plain values, as in `search.json`."""
+        return self.search.to_dict()
 
     @property
     def folder(self) -> Path:
@@ -41,18 +56,19 @@ class SearchResult(Result):
         """The recipe that was found, for `limbeck.distill`; None where nothing was."""
         return self.record.get("recipe")
 
-    def _blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
+        """Yield the tables of the search, and its notes."""
         from limbeck.report.search import search_blocks
 
-        yield from search_blocks(self.record)
+        yield from search_blocks(self.search)
 
     def _csv(self) -> str:
         from limbeck.report.search import search_files
 
-        return [text for name, text in search_files(self.record).items() if name.endswith(".csv")][-1]
+        return [text for name, text in search_files(self.search).items() if name.endswith(".csv")][-1]
 
 
-@refuse_unknown
+@checked_call
 def search(
     kind: str,
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
@@ -84,46 +100,46 @@ def search(
             `layers=[3, 4, 6]`. Lists may be written as there, too.
 
     Returns:
-        What was found; None in all but the main process of several.
+        The result; None in all but the main process of several.
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    if kind not in requests.REQUESTS:
-        raise RecipeError(f"No search '{kind}'.{suggestion(str(kind), requests.REQUESTS)}")
-    console, folder = chosen_console(console), Path(output).expanduser()
-    described = requests.options_of(requests.REQUESTS[kind])
-    if unknown := next((name for name in options if name not in described or name == "output"), None):
-        raise RecipeError(f"limbeck.search('{kind}') has no option '{unknown}'.{suggestion(unknown, described)}")
-    values = {name: one.given for name, one in described.items()} | options | {"output": folder}
-    if missing := next((name for name, value in values.items() if value is MISSING), None):
-        raise RecipeError(f"limbeck.search('{kind}') needs {missing}=…: {described[missing].help}")
-    read = {name: requests.read_option(name, one, values[name]) for name, one in described.items()}
+    if kind not in SEARCHES:
+        raise RecipeError(f"No search '{kind}'.{suggestion(str(kind), SEARCHES)}")
+    request = SEARCHES[kind]
+    declared = options_of(request)
+    call = f"limbeck.search('{kind}')"
+    refuse_unknown(f"{call} has no option", options, declared)
+    options |= {"output": output, "teacher": teacher, "student": student, "corpus": corpus, "method": method}
+    options |= {"seed": seed, "console": console}
+    for name, option in declared.items():
+        if option.is_required and name not in options:
+            raise RecipeError(f"{call} needs {name}=…: {option.description}")
     if recipe is None and method is None:
-        raise RecipeError("A search needs a method: give method=…, or a recipe.")
-    given = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "seed": seed}
-    given |= requests.options_of_run(read) if recipe is None else {}
-    asked = {name: value for name, value in given.items() if value is not None}
-    data = named_recipe(recipe, asked, kept_in=folder)
-    return run_search(kind, requests.search_request(kind, data, overrides, read), console)
+        raise RecipeError("A search needs a method: give --method, or a recipe.")
+    return carry_out_search(kind, make_request(request, (recipe, overrides), options))
 
 
-def run_search(kind: str, request: requests.SearchRequest, console: Console) -> SearchResult | None:
+def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
     """Run a search, and write its files; what the request alone shows to be wrong is refused without torch.
 
     Returns:
-        What was found; None in all but the main process of several.
+        The result; None in all but the main process of several.
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    folder = request.proxy.output.expanduser()
-    request.check()
-    if isinstance(request, requests.MappingRequest) and request.measures.tasks:
+    console = progress_console(request.console)
+    folder = Path(request.output).expanduser()
+    planned = planned_search(request)
+    recipe = planned.proxy.recipe
+    planned.check()
+    if isinstance(planned, requests.MappingRequest) and planned.measures.tasks:
         from limbeck.comparison.folder import request_evaluation
 
-        request_evaluation(request.measures, Path(), teacher=None, students=[]).check_tasks()
-    check_places(request.proxy.recipe)
+        request_evaluation(planned.measures, Path(), teacher=None, students=[]).check_tasks()
+    check_places(recipe)
     FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL})).look(folder)
     # Torch is imported from here on, which takes seconds.
     from limbeck.report.search import write_search
@@ -131,7 +147,128 @@ def run_search(kind: str, request: requests.SearchRequest, console: Console) -> 
     from limbeck.search.mapping import search_mapping
     from limbeck.search.teacher_layer import search_teacher_layer
 
-    run: Any = {"mapping": search_mapping, "architecture": search_architecture, "teacher-layer": search_teacher_layer}
-    tell_reasons(request.proxy.recipe, console)
-    record = run[kind](request, console)
-    return SearchResult(record, tuple(write_search(folder, record))) if record else None
+    searches: dict[str, Any] = {
+        "mapping": search_mapping,
+        "architecture": search_architecture,
+        "teacher-layer": search_teacher_layer,
+    }
+    print_reasons(recipe, console)
+    record = searches[kind](planned, console)
+    if not record:
+        return None
+    return SearchResult(studies.Search.read(record), tuple(write_search(folder, record)))
+
+
+def planned_search(request: SearchRequest) -> requests.SearchRequest:
+    """Return the search of a request, with the recipe of its run.
+
+    Raises:
+        RecipeError: one line for what is wrong with the recipe or an option.
+    """
+    proxy = requests.ProxyRequest(
+        recipe=_recipe_of(request),
+        output=Path(request.output).expanduser(),
+        name=request.name,
+        steps=request.steps,
+        share=request.share,
+        storage=request.storage,
+    )
+    if isinstance(request, options_of_searches.MappingRequest):
+        return _mapping_search(request, proxy)
+    if isinstance(request, options_of_searches.ArchitectureRequest):
+        return _architecture_search(request, proxy)
+    assert isinstance(request, options_of_searches.TeacherLayerRequest)
+    return _teacher_layer_search(request, proxy)
+
+
+def _recipe_of(request: SearchRequest) -> Recipe:
+    """Return the recipe of the run that is searched for; without an output of its own it is in the search's folder."""
+    folder = Path(request.output).expanduser()
+    options = {name: getattr(request, name) for name in _OVER_A_RECIPE}
+    if request.recipe is None:
+        options["steps"] = request.steps
+        if isinstance(request, options_of_searches.ArchitectureRequest):
+            options["student"] = _stand_in(request)
+    options = {name: value for name, value in options.items() if value is not None}
+    if request.recipe is None:
+        missing = [f"--{name}" for name in ("teacher", "student", "corpus", "method") if name not in options]
+        if missing:
+            raise RecipeError(
+                f"Without a recipe, these options are needed too: {', '.join(missing)}; or give a recipe, see "
+                "`limbeck recipe --example`."
+            )
+    recipe = load_recipe(named_recipe(request.recipe, options, kept_in=folder), request.overrides)
+    if recipe.output is not None:
+        return recipe
+    return load_recipe(recipe.model_dump(exclude_unset=True) | {"output": str(folder / "run")})
+
+
+def _stand_in(request: options_of_searches.ArchitectureRequest) -> dict[str, Any]:
+    """Return a student for a run whose shape is searched: the first of the shapes, which every start can take."""
+    shape = f"{request.layers[0]}x{request.hidden[0]}h{request.heads[0]}"
+    return {"shape": shape, "initialise": {"layers": "random"}}
+
+
+def _mapping_search(
+    request: options_of_searches.MappingRequest, proxy: requests.ProxyRequest
+) -> requests.MappingRequest:
+    genetic: dict[str, Any] = {
+        "parents": request.parents,
+        "elite": request.elite,
+        "crossover": request.crossover,
+        "exchange": request.exchange,
+        "mutation": request.mutation,
+        "flip": request.flip,
+    }
+    if request.population is not None:
+        genetic["population"] = request.population
+    data = None if request.data is None else str(request.data)
+    measures = requests.task_measures(
+        request.tasks, data=data, preset=request.preset, seeds=request.seeds, settings=request.settings
+    )
+    return requests.MappingRequest(
+        proxy,
+        generations=request.generations,
+        genetic=genetic,
+        teacher_layers=request.teacher_layers,
+        measures=measures,
+        batch=request.batch,
+        workers=request.workers,
+    )
+
+
+def _architecture_search(
+    request: options_of_searches.ArchitectureRequest, proxy: requests.ProxyRequest
+) -> requests.ArchitectureRequest:
+    return requests.ArchitectureRequest(
+        proxy,
+        requests.ShapeSizes(request.layers, request.hidden, request.heads, request.ffn),
+        limits=requests.ShapeLimits(request.max_parameters, request.max_latency_share),
+        measuring=requests.MeasuringRequest(
+            device=request.device,
+            length=request.measure_length,
+            batch=request.measure_batch,
+            seconds=request.measure_seconds,
+        ),
+        loss=cast(requests.ShapeLoss, request.loss),
+        trials=request.trials,
+        sampler=request.sampler,
+        episode=request.episode,
+        batch=request.batch,
+        prune=request.prune,
+        workers=request.workers,
+    )
+
+
+def _teacher_layer_search(
+    request: options_of_searches.TeacherLayerRequest, proxy: requests.ProxyRequest
+) -> requests.TeacherLayerRequest:
+    if request.no_halving and request.halving is not None:
+        raise RecipeError(f"--halving {request.halving} and --no-halving contradict each other; give one of them.")
+    halving = 2 if request.halving is None else request.halving
+    return requests.TeacherLayerRequest(
+        proxy,
+        layers=request.layers,
+        steps_total=request.steps_total,
+        halving=None if request.no_halving else halving,
+    )

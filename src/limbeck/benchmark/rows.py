@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from rich.console import RenderableType
-
 from limbeck.core import files, records, timing
-from limbeck.core.blocks import NOTHING, Layout, Notes, Paragraph, Table, console
+from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table
 from limbeck.core.escaping import escape_csv_rows
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import OutputError, RecipeError
@@ -126,8 +124,8 @@ Rows: TypeAlias = Sequence[Mapping[str, Value]]
 Column: TypeAlias = str | Callable[[Mapping[str, Value]], str]
 
 
-def loss_table(rows: Rows) -> RenderableType:
-    """Return the table of `limbeck benchmark loss`."""
+def loss_blocks(rows: Rows) -> list[Block]:
+    """Return the tables and notes of `limbeck benchmark loss`."""
     size = next((name for name in ("heads", "classes") if rows and rows[0][name] is not None), "heads")
     title = ""
     if rows:
@@ -145,11 +143,11 @@ def loss_table(rows: Rows) -> RenderableType:
         "value\nerror": lambda row: _number(row["value_error"], 2),
         "gradient\nerror": lambda row: _number(row["gradient_error"], 2),
     }
-    return console(Paragraph(title), _table(columns, rows), _notes(rows, "backend"))
+    return [Paragraph(title), _table(columns, rows), _notes(rows, "backend")]
 
 
-def step_table(rows: Rows) -> RenderableType:
-    """Return the table of `limbeck benchmark step`."""
+def step_blocks(rows: Rows) -> list[Block]:
+    """Return the tables and notes of `limbeck benchmark step`."""
     whole = rows[0]
     ceilings = {str(row["dtype"]): row["ceiling_gflops"] for row in rows if row["ceiling_gflops"] is not None}
     rates = ", ".join(f"{_number(rate)} Gflop/s in {dtype}" for dtype, rate in ceilings.items())
@@ -170,7 +168,7 @@ def step_table(rows: Rows) -> RenderableType:
         "Gflop": "gflop",
         "floor": lambda row: NOTHING if row["floor_percent"] is None else f"{_number(row['floor_percent'])} %",
     }
-    return console(
+    return [
         Paragraph(f"{whole['method']}: {whole['teacher']} -> {whole['student']}"),
         Paragraph(
             f"{_batch(whole)} tokens x {whole['micro_batches']}, {whole['mask']}, on {whole['device_type']}; "
@@ -179,11 +177,11 @@ def step_table(rows: Rows) -> RenderableType:
         _table(columns, rows),
         Notes((found, floor)),
         _notes(rows, "part"),
-    )
+    ]
 
 
-def model_table(rows: Rows) -> RenderableType:
-    """Return the table of `limbeck benchmark model`."""
+def model_blocks(rows: Rows) -> list[Block]:
+    """Return the tables and notes of `limbeck benchmark model`."""
     first = rows[0]
     columns: dict[str, Column] = {
         "model": "model",
@@ -194,13 +192,13 @@ def model_table(rows: Rows) -> RenderableType:
         "tokens\nper s": "tokens_per_second",
         "speedup": _speedup,
     }
-    return console(
+    return [
         Paragraph(f"Forward passes in {first['dtype']} on {first['device_type']}"),
         _table(columns, rows),
         Notes((f"Speedups are relative to {first['model']}.", *_uneven(rows))),
         Paragraph("Size"),
         _size_table(rows),
-    )
+    ]
 
 
 def _uneven(rows: Rows) -> Iterator[str]:

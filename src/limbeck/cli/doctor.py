@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from limbeck.cli.command import command
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
-from limbeck.cli.options import command
+from limbeck.cli.options import Json, Quiet, Verbose
 
 if TYPE_CHECKING:
     from limbeck.diagnosis.checks import Finding, Status
@@ -27,8 +28,9 @@ def doctor(
         str | None,
         typer.Option(help="Compare this model's sentence vectors with sentence-transformers': a folder or Hub name."),
     ] = None,
-    *,
-    messages: Messages,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Show what is installed and which devices, precision and kernels will be used, and run a short self-test.
 
@@ -37,16 +39,16 @@ def doctor(
     from limbeck.diagnosis.checks import examine, worst
     from limbeck.models.locating import is_local, resolve_model
 
-    console = messages.console()
+    console = Messages(quiet, verbose).console()
     if teacher is not None and not is_local(teacher):
         resolve_model(teacher)  # A name that the Hub does not have is a finding.
     found: list[tuple[str, Finding]] = []
     for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim"), teacher):
-        if not messages.as_json:
+        if not as_json:
             _show(part if not found or found[-1][0] != part else None, finding)
         found.append((part, finding))
     status = worst(finding for _, finding in found)
-    if messages.as_json:
+    if as_json:
         print_json({"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in found]})
     else:
         only_teacher = worst(finding for part, finding in found if part != "teacher") != "failed"

@@ -19,6 +19,7 @@ import typer
 from rich.text import Text
 
 from limbeck.cli.benchmark import benchmark
+from limbeck.cli.command import EPILOGS
 from limbeck.cli.compare import compare
 from limbeck.cli.distill import distill
 from limbeck.cli.doctor import doctor
@@ -28,7 +29,6 @@ from limbeck.cli.finetune import finetune
 from limbeck.cli.inspect import inspect
 from limbeck.cli.messages import UsageError, is_help, usage_message
 from limbeck.cli.methods import methods
-from limbeck.cli.options import EPILOGS
 from limbeck.cli.quickstart import quickstart
 from limbeck.cli.recipe import recipe, schema, validate
 from limbeck.cli.report import report
@@ -37,7 +37,7 @@ from limbeck.cli.status import status
 from limbeck.core.escaping import TerminalConsole
 from limbeck.core.paths import RUN_RECORD
 from limbeck.core.registry import use_plugins
-from limbeck.errors import COMMAND_LINE, MOST_MISTAKES, LimbeckError, RecipeError, describe_error
+from limbeck.errors import MOST_MISTAKES, LimbeckError, RecipeError, describe_error
 from limbeck.version import __version__
 
 errors = TerminalConsole(stderr=True)
@@ -133,7 +133,6 @@ def run() -> None:
     """Run the command line and exit with what `docs/command_line.md` says of exit codes."""
     # Imports leave no garbage: to look for it at every 700th object, as by default, takes a twentieth of a start.
     gc.set_threshold(5_000)
-    os.environ[COMMAND_LINE] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three

@@ -3,19 +3,22 @@
 import difflib
 import logging
 import os
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
-from limbeck.cli.options import Json, result_option
+from limbeck.core.blocks import Block
+from limbeck.core.blocks import console as console_blocks
 from limbeck.core.escaping import TerminalConsole, escape_json
 from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import RecipeError
 
+Q = TypeVar("Q")
 PIPED_WIDTH = 160
 """Columns of a table in a file or a pipe, which has no width."""
 
@@ -34,13 +37,25 @@ class _ConsoleHandler(logging.Handler):
 
 @dataclass(frozen=True)
 class Messages:
-    """The last options of a command that takes a while; see `limbeck.cli.options.command`."""
+    """What a command prints beside its result, and the form of the result.
 
-    quiet: Annotated[bool, result_option("--quiet", "-q", help="Print nothing but the result and errors.")] = False
-    verbose: Annotated[
-        bool, result_option("--verbose", "-v", help="Also print versions, device and choices such as kernels.")
-    ] = False
-    as_json: Json = False
+    Args:
+        quiet: Print nothing but the result and errors.
+        verbose: Print versions, device and choices such as kernels too.
+        as_json: Print only the result, as JSON.
+    """
+
+    quiet: bool = False
+    verbose: bool = False
+    as_json: bool = False
+
+    def of(self, request: Q) -> Q:
+        """Return a request whose progress goes to the console of these messages.
+
+        Raises:
+            RecipeError: for `quiet` and `verbose` together.
+        """
+        return replace(cast(Any, request), console=self.console())
 
     def console(self) -> Console:
         """Return the console of progress: standard error, so that results can be piped.
@@ -92,19 +107,24 @@ def print_json(content: Any) -> None:
     typer.echo(escape_json(text_of(plain(content))).encode("utf-8", "backslashreplace").decode("utf-8"), nl=False)
 
 
-def print_result(as_json: bool, content: Any, *shown: RenderableType) -> None:
+def print_result(as_json: bool, content: Any, blocks: Iterable[Block], *lines: str | Text) -> None:
     """Print a result.
 
     Args:
         as_json: Whether it is printed as JSON, alone.
         content: The result for JSON.
-        shown: The result for a reader: lines, printed as they are, and tables.
+        blocks: The result for a reader.
+        lines: Lines below the blocks, printed as they are.
     """
     if as_json:
         print_json(content)
         return
-    for part in shown:
-        result_console().print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
+    page = result_console()
+    shown = tuple(blocks)
+    if shown:
+        page.print(console_blocks(*shown), highlight=False, markup=False)
+    for line in lines:
+        page.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 # Mistakes in how a command is called, in one line each.

@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from limbeck.api.requests.completions import METHODS, RECIPE_CARDS, complete
+from limbeck.cli.command import command
 from limbeck.cli.messages import print_json, print_line, print_result
-from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, command, complete
+from limbeck.cli.options import Json
 from limbeck.cli.recipe import print_recipe
 from limbeck.core import blocks
 from limbeck.core.escaping import TerminalConsole
@@ -72,7 +74,7 @@ def _list(as_json: bool) -> None:
     rows += [{"name": name, "summary": summary, "source": None} for name, summary in cards.RECIPE_CARDS.items()]
     cells = tuple(tuple(value or "" for value in row.values()) for row in rows)
     table = blocks.Table("", ("method", "what is taught", "source"), cells, words=(0, 1, 2), layout=blocks.BOXED)
-    print_result(as_json, rows, blocks.console(table))
+    print_result(as_json, rows, [table])
 
 
 def _show(method: dict[str, Any], recipe: str) -> None:

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from limbeck.api.requests.values import changes
+from limbeck.cli.command import command
 from limbeck.cli.distill import print_run
 from limbeck.cli.messages import Messages
-from limbeck.cli.options import Device, Overrides, Overwrite, command
+from limbeck.cli.options import Device, Json, Overrides, Overwrite, Quiet, Verbose
 
 
 @command("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
@@ -22,41 +24,56 @@ def quickstart(
     overrides: Overrides = None,
     device: Device = "auto",
     overwrite: Overwrite = False,
-    *,
-    messages: Messages,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Distil all-MiniLM-L6-v2 into a 3-layer student on the docstrings of this machine, and compare the two.
 
     Needs the extra `quickstart`. Run a second time, it shows the finished result; a stopped run is continued.
     """
-    from limbeck.api import distill
+    from limbeck.api.distilling import carry_out_distillation
+    from limbeck.api.requests.distil import DistilRequest
     from limbeck.core.yaml import parse_yaml
     from limbeck.recipe.asked import merge_options
     from limbeck.recipe.load import read_shipped
 
-    console = messages.console()
-    data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
-    folder = output or default_output(data["output"], corpus)
-    data = merge_options(data, {"output": folder, **({"corpus": corpus} if corpus else {})})
-    data = follow_text(data)
-    result = distill(data, overrides or [], resume=not overwrite, overwrite=overwrite, console=console)
+    messages = Messages(quiet, verbose, as_json)
+    recipe = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
+    options: dict[str, Any] = {"output": output or default_output(recipe["output"], corpus)}
+    if corpus:
+        options["corpus"] = corpus
+    request = DistilRequest(
+        follow_text(merge_options(recipe, options)),
+        changes("--set", overrides),
+        resume=not overwrite,
+        overwrite=overwrite,
+        console=messages.console(),
+    )
+    result = carry_out_distillation(request)
     trial = (
         f'Try it:  python -c "from sentence_transformers import SentenceTransformer; '
         f"print(SentenceTransformer('{result.student}').encode('a small, fast model').shape)\""
     )
-    print_run(result.student, result.metrics, messages.as_json, trial)
+    print_run(result, messages.as_json, trial)
 
 
-def follow_text(data: dict[str, Any]) -> dict[str, Any]:
+def follow_text(recipe: dict[str, Any]) -> dict[str, Any]:
     """Leave random words out where the text is not that of installed programs: ordinary text is wide enough."""
-    if all(source.startswith("installed-") for source in data["corpus"]["sources"]):
-        return data
-    return data | {"stages": [{key: stage[key] for key in stage if key != "augment"} for stage in data["stages"]]}
+    if all(source.startswith("installed-") for source in recipe["corpus"]["sources"]):
+        return recipe
+    stages = [_without_augmentation(stage) for stage in recipe["stages"]]
+    return recipe | {"stages": stages}
+
+
+def _without_augmentation(stage: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in stage.items() if key != "augment"}
 
 
 def default_output(folder: str, corpus: list[str] | None) -> str:
     """Name a run on other text after it, so that it does not meet the first one."""
     if not corpus:
         return folder
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(corpus[0].rstrip("/")).name)
+    text = Path(corpus[0].rstrip("/")).name
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
     return f"{folder}-{name.strip('-.') or 'corpus'}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
+from limbeck.api.requests.values import changes
 from limbeck.cli import options as shared
+from limbeck.cli.command import command
 from limbeck.cli.messages import print_json, print_result
-from limbeck.cli.options import Json, Overrides, command
+from limbeck.cli.options import Json, Overrides
 from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -44,30 +46,43 @@ def recipe(
 
     For --teacher, --student and --corpus it is the recipe that `limbeck distill` trains, with the reasons in it.
     """
-    from limbeck.core.yaml import dump_yaml
-    from limbeck.recipe.load import apply_overrides, dump_recipe, load_recipe, read_example, read_shipped
+    from limbeck.recipe.load import dump_recipe, load_recipe, read_example, read_shipped
 
-    given = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
-    given = {name: value for name, value in given.items() if value}
-    chosen = bool(given)
-    if quickstart + (example or path is not None) + chosen != 1:
+    options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
+    chosen_by = {name: value for name, value in options.items() if value}
+    wanted = quickstart + (example or path is not None) + bool(chosen_by)
+    if wanted != 1:
         raise RecipeError(
             "Say which recipe to print: --example, --quickstart, a path, or --teacher, --student and --corpus."
         )
-    if chosen:
-        if not {"teacher", "student", "corpus"} <= {*given}:
-            raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
-        from limbeck.recipe.asked import choose_by_options
-        from limbeck.recipe.facts import load_checked
-
-        found = choose_by_options(given)
-        load_checked(found, overrides or [])
-        text = dump_yaml(apply_overrides(found, overrides or []))
+    overrides_read = changes("--set", overrides)
+    if chosen_by:
+        text = _chosen_recipe(chosen_by, overrides_read)
     elif example:
         text = read_example(str(path or "text"))
+    elif path is not None:
+        text = dump_recipe(load_recipe(path, overrides_read))
     else:
-        text = read_shipped("quickstart") if path is None else dump_recipe(load_recipe(path, overrides or []))
+        text = read_shipped("quickstart")
     print_recipe(text, as_json)
+
+
+def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
+    """Return the recipe that is chosen by options, as YAML.
+
+    Raises:
+        RecipeError: without one of teacher, student and corpus.
+    """
+    if not {"teacher", "student", "corpus"} <= options.keys():
+        raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
+    from limbeck.core.yaml import dump_yaml
+    from limbeck.recipe.load import apply_overrides
+    from limbeck.recipe.asked import choose_by_options
+    from limbeck.recipe.facts import load_checked
+
+    recipe = choose_by_options(options)
+    load_checked(recipe, overrides)
+    return dump_yaml(apply_overrides(recipe, overrides))
 
 
 def print_recipe(text: str, as_json: bool) -> None:
@@ -90,14 +105,15 @@ def validate(
 
     It reads the first rows of labelled files, and compares a teacher's sentence vectors with sentence-transformers'.
     """
-    from limbeck.api import validate as check
+    from limbeck.api.distilling import carry_out_validation
+    from limbeck.api.requests.distil import ValidateRequest
 
-    plan = check(recipe, overrides or [])
+    plan = carry_out_validation(ValidateRequest(recipe, changes("--set", overrides)))
     from limbeck.recipe.plan import summarise
 
     lines = {**summarise(plan), **_compare_vectors(plan.vector_teachers)}
-    shown = (f"{name}: {text}" for name, text in lines.items())
-    print_result(as_json, dict(lines), *shown, Text("The recipe is valid.", style="green"))
+    shown = [f"{name}: {text}" for name, text in lines.items()]
+    print_result(as_json, lines, (), *shown, Text("The recipe is valid.", style="green"))
 
 
 def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from limbeck.cli.command import command
 from limbeck.cli.messages import print_json, print_line, result_console
-from limbeck.cli.options import Json, command
+from limbeck.cli.options import Json
 from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table, console
 from limbeck.core.escaping import one_line
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Generic, TypeVar, cast
 
-from limbeck.errors import COMMAND_LINE, LimbeckError, PluginError, RecipeError, suggestion
+from limbeck.errors import LimbeckError, PluginError, RecipeError, suggestion
 
 VARIABLE = "LIMBECK_PLUGINS"
 """The environment variable with the files' paths, separated as those of `PATH` are."""
@@ -240,8 +240,9 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         self._read_plugins()
         if name not in self._items:
-            way = "with --plugin FILE" if COMMAND_LINE in os.environ else "by importing the file that defines them"
-            hint = "" if self._plugins is None else f" Register your own {self.kind}s {way}."
+            hint = ""
+            if self._plugins is not None:
+                hint = f" Register your own {self.kind}s with --plugin FILE, or import that file."
             raise self._error(f"Unknown {self.kind} '{name}'.{suggestion(name, self._items)}{hint}")
         return self._loaded(name)
 

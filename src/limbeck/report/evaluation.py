@@ -139,23 +139,20 @@ def _describe_choice(choice: studies.ChosenPoint) -> str:
 
 
 def evaluation_blocks(summary: Summary, costs: Mapping[str, Any] | studies.Costs | None = None) -> list[Block]:
-    """Return the main table, its notes in short, and the tables of costs as blocks."""
+    """Return the main table, its notes in short, and the tables of costs as blocks.
+
+    Of the published rows those with the most columns are shown; the files have them all, and every note.
+    """
     record = studies.Evaluation.read(summary)
     parts: list[Block] = []
     if record.columns:
-        parts.append(scores_table(record))
-    parts.append(Notes(tuple(record.notes_in_short)))
+        parts += _score_blocks(record)
     if costs is not None:
         parts += cost_tables(studies.Costs.read(costs))
     return parts
 
 
-def evaluation_table(summary: Summary) -> RenderableType:
-    """Return the main table for the terminal, with its notes in short below it.
-
-    Of the published rows those with the most columns are shown; the files have them all, and every note.
-    """
-    record = studies.Evaluation.read(summary)
+def _score_blocks(record: studies.Evaluation) -> list[Block]:
     table = scores_table(record)
 
     def missing_cells(index: int) -> int:
@@ -173,8 +170,12 @@ def evaluation_table(summary: Summary) -> RenderableType:
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
         notes.append(f"All {len(record.notes)} notes are in the saved table.")
-    shown = replace(table, caption=_title(record), rows=rows, published=published)
-    return console(shown, Notes(tuple(notes)))
+    return [replace(table, caption=_title(record), rows=rows, published=published), Notes(tuple(notes))]
+
+
+def evaluation_table(summary: Summary) -> RenderableType:
+    """Return the main table for the terminal, with its notes in short below it."""
+    return console(*_score_blocks(studies.Evaluation.read(summary)))
 
 
 def reading_notes(summary: studies.Evaluation) -> list[str]:

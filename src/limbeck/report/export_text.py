@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from rich.console import RenderableType
 
 from limbeck.core import timing
-from limbeck.core.blocks import NOTHING, Block, Facts, Layout, Notes, Paragraph, Table, console, counted
+from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table, console, counted
 from limbeck.core.escaping import escape_markdown
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
 from limbeck.core.markdown import plain_table
@@ -14,6 +14,8 @@ from limbeck.report.quality import speed_words
 
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
+_SLOWER = "int8 is slower"
+"""Begins a line that warns."""
 _TITLES = {
     "onnx": "ONNX",
     "onnx-int8": "ONNX with int8 weights",
@@ -34,11 +36,13 @@ def export_title(record: ExportRecord) -> str:
     return title
 
 
-def export_blocks(record: ExportRecord, folder: str) -> list[Block]:
-    """Return an export and its measurements as blocks."""
-    export = Export.read(record)
-    title = Paragraph(f"{export.source} as {export_title(export)}")
-    return [title, Notes(tuple(export_lines(export))), Facts((("Folder", folder),))]
+def export_blocks(export: Export) -> Iterator[Block]:
+    """Yield an export, its measurements, and the latencies of int8 as blocks."""
+    yield Paragraph(f"{export.source} as {export_title(export)}")
+    for line in export_lines(export):
+        yield Notes((line,), warning=line.startswith(_SLOWER))
+    if export.int8 is not None:
+        yield _latencies(export.int8.latency)
 
 
 def export_part(export: Export) -> str:
@@ -103,7 +107,7 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     slower = [row for row in int8.latency if row.speedup < 0.97 and not _is_doubtful(row)]
     if slower:
         batches = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f}x slower)" for row in slower)
-        yield f"int8 is slower than float32 here, in texts x tokens: {batches}. Use --format onnx for such batches."
+        yield f"{_SLOWER} than float32 here, in texts x tokens: {batches}. Use --format onnx for such batches."
     busy = busy_line(int8.latency)
     if busy:
         yield busy
@@ -114,18 +118,22 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
 
 
 def latency_table(record: ExportRecord) -> RenderableType:
-    """Return the latencies of float32 and int8 for the terminal: medians, 10th and 90th percentile, in ms."""
+    """Return the latencies of float32 and int8 for the terminal."""
     export = Export.read(record)
+    return console(_latencies(export.int8.latency if export.int8 else ()))
+
+
+def _latencies(latencies: Sequence[Int8Latency]) -> Table:
+    """Return the latencies of float32 and int8: medians, 10th and 90th percentile, in ms."""
     headings = ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is")
     rows = []
-    for row in export.int8.latency if export.int8 else ():
+    for row in latencies:
         cells = []
         for dtype in ("float32", "int8"):
             median, low, high = _milliseconds(row, dtype)
             cells += [median, f"{low}–{high}"]
         rows.append((f"{row.batch} x {row.length}", str(row.rounds), *cells, speed_of(row)))
-    layout = Layout(fold=False, collapsed=False)
-    return console(Table("", headings, tuple(rows), words=(0,), layout=layout))
+    return Table("", headings, tuple(rows), words=(0,), layout=Layout(fold=False, collapsed=False))
 
 
 def latency_markdown(latencies: Sequence[Int8Latency]) -> str:

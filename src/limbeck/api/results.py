@@ -1,7 +1,6 @@
-"""Where results and progress are shown: as tables of pandas, in notebooks, as reports, on a console or in a log."""
+"""Results of calls: each holds its typed record, and shows the same blocks in a terminal, a notebook and a report."""
 
 import io
-import logging
 import webbrowser
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from limbeck.api.calls import named_for_python
 from limbeck.core.blocks import Block, Figure, console
 from limbeck.core.escaping import TerminalConsole, printable
-from limbeck.core.ranks import is_main
 from limbeck.errors import LimbeckError
 
 if TYPE_CHECKING:
@@ -25,54 +24,22 @@ _WIDTH = 120
 """Columns of a result that is printed."""
 _IN_NOTEBOOK = '<pre style="white-space:pre;line-height:normal">{code}</pre>'
 
-# Progress.
-
-
-class _LogLines(io.TextIOBase):
-    """Writes lines as records of limbeck's logger."""
-
-    def __init__(self) -> None:
-        self._begun = ""
-
-    def write(self, text: str) -> int:
-        """Log every whole line that is not empty."""
-        *lines, self._begun = (self._begun + text).split("\n")
-        for line in filter(None, map(str.strip, lines)):
-            logging.getLogger("limbeck").info("%s", line)
-        return len(text)
-
-
-def chosen_console(given: Console | None) -> Console:
-    """Return where progress goes: where it is said, else the terminal or the notebook, else limbeck's logger.
-
-    Of several processes of a run one shows progress.
-
-    Args:
-        given: `Console(quiet=True)` of rich shows nothing.
-    """
-    if not is_main():
-        return Console(quiet=True)
-    if given is not None:
-        return given
-    shown = TerminalConsole(stderr=True)
-    if shown.is_terminal or shown.is_jupyter:
-        return shown
-    return TerminalConsole(file=_LogLines(), width=_WIDTH, color_system=None)  # type: ignore[arg-type]
-
-
-# Results.
-
 
 class Shown(ABC):
-    """What a call found: printed it is a table, at the end of a notebook's cell a table and a figure."""
+    """A result: printed it is a table, at the end of a notebook's cell a table and a figure."""
 
     @abstractmethod
-    def _blocks(self) -> Iterator[Block]:
-        """Yield what is printed."""
+    def blocks(self) -> Iterator[Block]:
+        """Yield the tables and notes of the result, which every form of output renders."""
 
     @abstractmethod
     def _csv(self) -> str:
         """Return its figures as CSV, unrounded."""
+
+    @property
+    def place(self) -> str:
+        """The line below the table, such as the folder of the result; empty for none."""
+        return ""
 
     def _figure(self) -> Figure | None:
         """Return the figure that a notebook shows below the table."""
@@ -85,31 +52,35 @@ class Shown(ABC):
         return read_csv(io.StringIO(self._csv()))
 
     def __repr__(self) -> str:
-        """As it is printed in a terminal."""
-        written = io.StringIO()
+        """Return the result as it is printed in a terminal."""
+        text = io.StringIO()
         # In a notebook, rich would show what it prints as an output of the cell.
-        self._print(TerminalConsole(file=written, width=_WIDTH, color_system=None, force_jupyter=False))
-        return written.getvalue().rstrip()
+        self._print(TerminalConsole(file=text, width=_WIDTH, color_system=None, force_jupyter=False))
+        return text.getvalue().rstrip()
 
     def _print(self, page: Console) -> None:
-        page.print(console(*self._blocks()), highlight=False, markup=False)
+        page.print(console(*self.blocks()), highlight=False, markup=False)
+        if self.place:
+            page.print(self.place, highlight=False, markup=False, soft_wrap=True)
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it."""
+        """Return the result as a notebook shows it."""
         page = TerminalConsole(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, force_jupyter=False)
         self._print(page)
-        figure = self._figure()
         table = page.export_html(inline_styles=True, code_format=_IN_NOTEBOOK)
-        return table if figure is None else f"{table}\n{_picture_of(figure)}"
+        figure = self._figure()
+        if figure is None:
+            return table
+        return f"{table}\n{_picture_of(figure)}"
 
 
 class Result(Shown):
-    """What a call leaves in a folder, of which there are reports."""
+    """A result in a folder, of which there are reports."""
 
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """The folder that it lies in."""
+        """The folder of the result."""
 
     def report(
         self,
@@ -130,19 +101,16 @@ class Result(Shown):
         Raises:
             LimbeckError: one clear line; see `limbeck.errors`.
         """
-        return write_page([self.folder], output, markdown=markdown, figures=figures, show=show).html
+        with named_for_python():
+            return write_page([self.folder], output, markdown=markdown, figures=figures, show=show).html
 
     @property
-    def _place(self) -> str:
-        """Where to find it, below the table."""
+    def place(self) -> str:
+        """The line below the table: where the result lies."""
         return f"Folder: {self.folder}"
 
-    def _print(self, page: Console) -> None:
-        super()._print(page)
-        page.print(self._place, highlight=False, markup=False, soft_wrap=True)
-
     def _figure(self) -> Figure | None:
-        """Return the first figure of the report; none where the folder was moved since."""
+        """Return the first figure of the report; None where the folder was moved since."""
         from limbeck.report.collect import collect
         from limbeck.report.page import build_page
 
@@ -153,7 +121,7 @@ class Result(Shown):
 
 
 class Pushed(Shown):
-    """What a call leaves, with a model that can be uploaded to the Hub."""
+    """A result with a model that can be uploaded to the Hub."""
 
     @property
     @abstractmethod
@@ -162,7 +130,7 @@ class Pushed(Shown):
 
     @property
     def _message(self) -> str:
-        """Of the commit on the Hub."""
+        """The message of the commit on the Hub."""
         return "Model, made with limbeck"
 
     def push(self, repository: str, *, private: bool = False) -> str:
@@ -177,16 +145,18 @@ class Pushed(Shown):
         """
         from limbeck.export.pushing import check_login, check_repository, push_folder
 
-        check_repository(repository)
-        check_login()
-        return push_folder(self._model, repository, private=private, message=self._message)
+        with named_for_python():
+            check_repository(repository)
+            check_login()
+            return push_folder(self._model, repository, private=private, message=self._message)
 
 
 class ModelResult(Result, Pushed):
-    """What a call leaves in a folder, with a model in it."""
+    """A result in a folder, with a model in it."""
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """The line below the table: where the model lies."""
         return f"Model: {self._model}"
 
 
@@ -214,7 +184,7 @@ def _picture_of(figure: Figure) -> str:
     """Return a figure as a picture in HTML, in the light theme."""
     from limbeck.report.pictures import picture_address
 
-    words = escape(printable(f"{figure.title}. {figure.description}"), quote=True)
+    description = escape(printable(f"{figure.title}. {figure.description}"), quote=True)
     title = escape(printable(figure.title))
-    address = picture_address(figure, transparent=False)
-    return f'<figure><img alt="{words}" src="{address}"><figcaption>{title}</figcaption></figure>'
+    image = f'<img alt="{description}" src="{picture_address(figure, transparent=False)}">'
+    return f"<figure>{image}<figcaption>{title}</figcaption></figure>"

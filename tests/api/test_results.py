@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 import limbeck
-from limbeck.api import showing
-from limbeck.api.showing import chosen_console
+from limbeck.api.progress import progress_console
+from limbeck.api.results import Shown as ShownResult
 from limbeck.core.blocks import Notes
 from limbeck.core.progress import CorpusProgress, ProgressBar
 from tests.support.models import make_teacher
@@ -26,9 +26,9 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_progress(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    console = chosen_console(None)
+    console = progress_console(None)
     assert console.is_terminal and console.file is sys.stderr
-    assert chosen_console(given := Console(quiet=True)) is given
+    assert progress_console(given := Console(quiet=True)) is given
 
 
 def test_elsewhere_progress_is_logged_line_by_line(tmp_path, caplog, capfd, monkeypatch):
@@ -76,8 +76,8 @@ def notebook(monkeypatch):
     return shown
 
 
-class Found(showing.Shown):
-    def _blocks(self):
+class Found(ShownResult):
+    def blocks(self):
         yield Notes(("One line.",))
 
     def _csv(self):

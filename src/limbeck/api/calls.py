@@ -1,0 +1,155 @@
+"""Python functions of requests: signatures and docstrings are made of the options, and mistakes are told in a line."""
+
+import functools
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import ValidationError
+
+from limbeck.api.requests.fields import options_of, python_fields
+from limbeck.core.mistakes import show_value, wanted_of
+from limbeck.errors import LimbeckError, RecipeError, suggestion
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Q = TypeVar("Q")
+_WIDTH = 116
+"""Columns of a docstring's text behind its indent."""
+_SECTION = re.compile(r"^(Returns|Raises|Example):$", re.MULTILINE)
+
+
+def python_call(name: str, request: Callable[P, Q], carry_out: Callable[[Q], R]) -> Callable[P, R]:
+    """Return the Python function of a request.
+
+    Args:
+        name: Of the function.
+        request: The request's class, whose options are the function's arguments.
+        carry_out: Carries the request out. Its docstring is the function's, where the arguments are put in.
+    """
+
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        return carry_out(make_request(request, args, options))
+
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = carry_out.__module__
+    call.__doc__ = _docstring_of(carry_out, request)
+    returned = carry_out.__annotations__.get("return", inspect.Signature.empty)
+    call.__signature__ = signature_of(request, returned)  # type: ignore[attr-defined]
+    return checked_call(call)
+
+
+def checked_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function that users call: a call with wrong arguments is refused, and errors name arguments.
+
+    Raises:
+        RecipeError: for an argument that the function does not have, or that is missing.
+    """
+    signature = inspect.signature(function)
+    name = f"limbeck.{function.__name__}"
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        if not takes_all:
+            refuse_unknown(f"{name} has no argument", options, signature.parameters)
+        try:
+            signature.bind(*args, **options)
+        except TypeError as error:
+            raise RecipeError(f"{name}: {error}; see help({name}).") from None
+        with named_for_python():
+            return function(*args, **options)
+
+    return checked
+
+
+class named_for_python:  # noqa: N801 - used as a function
+    """A context in which errors name options as Python's arguments: `resume=True` for `--resume`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, cls: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, LimbeckError):
+            error.name_arguments()
+
+
+def refuse_unknown(refusal: str, names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse names that are not known.
+
+    Args:
+        refusal: The beginning of the message.
+        names: The names that were given.
+        known: The names that there are.
+
+    Raises:
+        RecipeError: with the nearest, for the first.
+    """
+    for name in names:
+        if name not in known:
+            raise RecipeError(f"{refusal} '{name}'.{suggestion(name, known)}")
+
+
+def make_request(request: Callable[..., Q], args: Sequence[Any], options: Mapping[str, Any]) -> Q:
+    """Make a request of the arguments of a call.
+
+    Raises:
+        RecipeError: in a line for the first value that has the wrong type, is out of bounds, or cannot be read.
+    """
+    bound = signature_of(request).bind(*args, **options)
+    for name, option in options_of(request).items():
+        if option.reads is not None and name in bound.arguments:
+            bound.arguments[name] = option.reads(_written(name, option.flag), bound.arguments[name])
+    try:
+        return request(**bound.arguments)
+    except ValidationError as error:
+        raise RecipeError(_refusal(request, error)) from None
+
+
+def signature_of(request: Callable[..., Any], returned: Any = inspect.Signature.empty) -> inspect.Signature:
+    """Return the signature of a request's Python function."""
+    declared = options_of(request)
+    parameters = []
+    for field in python_fields(request):
+        option = declared[field.name]
+        parameters.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if option.is_required else option.default,
+                annotation=field.type,
+            )
+        )
+    return inspect.Signature(parameters, return_annotation=returned)
+
+
+def _written(name: str, flag: str) -> str:
+    """Return an option as messages write it: its flag, which Python's errors turn into the argument."""
+    return flag.split(",")[0] or f"--{name.replace('_', '-')}"
+
+
+def _refusal(request: Callable[..., Any], error: ValidationError) -> str:
+    item = error.errors()[0]
+    name = str(item["loc"][0])
+    option = _written(name, options_of(request)[name].flag)
+    wanted = wanted_of(item)
+    if not wanted:
+        return f"{option}: {item['msg']}."
+    return f"{option} is {show_value(item['input'])}; give {wanted}."
+
+
+def _docstring_of(carry_out: Callable[..., Any], request: Callable[..., Any]) -> str:
+    """Return a docstring with the arguments before its other sections."""
+    text = inspect.getdoc(carry_out) or ""
+    section = _SECTION.search(text)
+    start = len(text) if section is None else section.start()
+    declared = options_of(request)
+    lines = []
+    for field in python_fields(request):
+        option = declared[field.name]
+        line = f"{field.name}: {option.python or option.description}"
+        lines.append(textwrap.fill(line, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8))
+    arguments = "\n".join(["Args:", *lines])
+    return "\n\n".join(part for part in (text[:start].rstrip(), arguments, text[start:]) if part)

@@ -1,0 +1,84 @@
+"""`compare`: students of several methods, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.api.calls import python_call
+from limbeck.api.objects import Objects
+from limbeck.api.progress import progress_console
+from limbeck.api.requests.compare import CompareRequest
+from limbeck.api.results import Result
+from limbeck.core import studies
+from limbeck.core.blocks import Block
+from limbeck.errors import RecipeError
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonResult(Result):
+    """The result of a comparison.
+
+    Args:
+        comparison: The record, as in `comparison.json`; its `summary` has the content of the tables.
+        failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
+        files: The tables.
+    """
+
+    comparison: studies.Comparison
+    failed: int
+    files: tuple[Path, ...]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record as plain values, as in `comparison.json`."""
+        return self.comparison.to_dict()
+
+    @property
+    def folder(self) -> Path:
+        """The comparison's folder."""
+        return self.files[0].parent
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table of all students, that of each, and the notes."""
+        from limbeck.report.comparison import comparison_blocks
+
+        yield from comparison_blocks(self.comparison)
+
+    def _csv(self) -> str:
+        from limbeck.report.comparison import methods_csv
+
+        return methods_csv(self.comparison)
+
+
+def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
+    """Distil students by several methods under one token budget, and evaluate them side by side.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
+    """
+    from limbeck.api.distilling import write_cards_of_run
+    from limbeck.comparison.folder import check_places
+    from limbeck.comparison.plan import load_plan
+
+    if request.output is None:
+        raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run only to check the plan.")
+    console = progress_console(request.console)
+    folder = Path(request.output).expanduser()
+    plan = request.plan
+    if isinstance(plan, Mapping):
+        plan = Objects(folder).document(plan)
+    checked = load_plan(plan, request.overrides, data=request.data)
+    check_places(checked, folder)
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.comparison.run import run_comparison
+    from limbeck.report.comparison import write_comparison
+
+    outcome = run_comparison(checked, folder, console, write_cards_of_run)
+    files = write_comparison(outcome.record, folder)
+    return ComparisonResult(outcome.record, outcome.failed, tuple(files))
+
+
+compare = python_call("compare", CompareRequest, carry_out_comparison)

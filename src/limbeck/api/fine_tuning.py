@@ -1,0 +1,119 @@
+"""`finetune`: a model fine-tuned on a task, and kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from limbeck.api.calls import python_call
+from limbeck.api.evaluating import data_folder
+from limbeck.api.objects import Objects
+from limbeck.api.progress import progress_console
+from limbeck.api.requests.finetune import FinetuneRequest
+from limbeck.api.results import ModelResult
+from limbeck.core import studies
+from limbeck.core.blocks import Block
+from limbeck.core.progress import ProgressBar
+from limbeck.core.studies import FAILED
+from limbeck.errors import TrainingError
+from limbeck.evaluation.request import EvaluationRequest, fine_tuned_task
+
+
+@dataclass(frozen=True, repr=False)
+class FineTuningResult(ModelResult):
+    """The result of a fine-tuning.
+
+    Args:
+        model: The folder of the fine-tuned model, with its card.
+        scores: Of this model, by split and metric, 0 to 1 (correlations -1 to 1).
+        evaluation: The record of the evaluation's tables, over all seeds of the chosen grid point.
+        failed: How many runs gave nothing; the record's notes say why.
+        files: The tables, and files for leaderboards.
+    """
+
+    model: Path
+    scores: dict[str, dict[str, float | None]]
+    evaluation: studies.Evaluation
+    failed: int
+    files: tuple[Path, ...]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The record of the tables as plain values, as in `evaluation_table.json`."""
+        return self.evaluation.to_dict()
+
+    @property
+    def folder(self) -> Path:
+        """The fine-tuning's folder."""
+        return self.files[0].parent
+
+    @property
+    def _model(self) -> Path:
+        return self.model
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table of scores and its notes."""
+        from limbeck.report.evaluation import evaluation_blocks
+
+        yield from evaluation_blocks(self.evaluation)
+
+    def _csv(self) -> str:
+        from limbeck.report.evaluation import evaluation_csv
+
+        return evaluation_csv(self.evaluation)
+
+
+def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
+    """Fine-tune a model on a task and keep it: the best run of a protocol's grid on the task's development rows.
+
+    It is an evaluation of one model on one task that keeps its best weights; see `evaluate`. The same call goes on
+    where an earlier one stopped.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing while another is finished.
+    """
+    console = progress_console(request.console)
+    folder = Path(request.output).expanduser()
+    asked = EvaluationRequest(
+        models=(Objects(folder).model(request.model),),
+        tasks=str(request.task),
+        output=folder,
+        data=data_folder(request.data),
+        preset=request.preset,
+        seeds=request.seeds,
+        workers=request.workers,
+        overrides=tuple(request.overrides),
+        keep_weights="best",
+    )
+    task = fine_tuned_task(asked)
+    # Torch is imported from here on, which takes seconds.
+    from limbeck.evaluation.grid import run_evaluation
+    from limbeck.evaluation.grid_plan import check_fine_tuned
+    from limbeck.evaluation.kept_weights import place_model
+    from limbeck.evaluation.results_file import ResultsFile
+    from limbeck.report.evaluation import write_evaluation
+    from limbeck.report.fine_tuned_card import write_fine_tuned_card
+
+    check_fine_tuned(asked.models, task)
+    with ProgressBar(console, at_once=True) as bar:
+        outcome = run_evaluation(asked, bar)
+    choice = next(iter(outcome.choices.values()), None)
+    if choice is None:
+        errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]
+        raise TrainingError(f"Nothing was fine-tuned: {errors[-1]}")
+
+    write_card = partial(write_fine_tuned_card, choice.best, task, outcome.summary)
+    model_folder = place_model(folder, choice.best, write_card)
+    outcome.summary.models[0].chosen[task.name].weights = model_folder.name
+    files = write_evaluation(outcome.summary, folder)
+    return FineTuningResult(
+        model=model_folder,
+        scores=choice.best.scores,
+        evaluation=outcome.summary,
+        failed=outcome.failed,
+        files=(*files, *outcome.submissions),
+    )
+
+
+finetune = python_call("finetune", FinetuneRequest, carry_out_fine_tuning)

@@ -1,0 +1,77 @@
+"""Readers of options: lists that Python gives as they are, and the command line as text with commas."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.lists import parse_layers, parse_multiples, parse_names, parse_numbers
+from limbeck.errors import RecipeError
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return one or several values as a list: None is no value, and text is one."""
+    if value is None:
+        return []
+    if isinstance(value, str | Path) or not isinstance(value, Iterable):
+        return [value]
+    return list(value)
+
+
+def with_commas(value: Any) -> str:
+    """Return one or several values as text with commas."""
+    return ",".join(map(str, as_list(value)))
+
+
+def texts(option: str, value: Any) -> tuple[str, ...]:
+    """Read one or several texts."""
+    return tuple(map(str, as_list(value)))
+
+
+def several(option: str, value: Any) -> tuple[Any, ...]:
+    """Read one or several values of any type."""
+    return tuple(as_list(value))
+
+
+def numbers(option: str, value: Any) -> tuple[int, ...]:
+    """Read whole numbers."""
+    return tuple(parse_numbers(option, with_commas(value)))
+
+
+def optional_numbers(option: str, value: Any) -> tuple[int, ...] | None:
+    """Read whole numbers, if there are any."""
+    return None if value is None else numbers(option, value)
+
+
+def multiples(option: str, value: Any) -> tuple[float, ...]:
+    """Read numbers above 0."""
+    return tuple(parse_multiples(option, with_commas(value)))
+
+
+def layers(option: str, value: Any) -> tuple[int, ...] | None:
+    """Read numbers of layers, if there are any: `1-8,10` or a list."""
+    return None if value is None else tuple(parse_layers(option, with_commas(value)))
+
+
+def names(option: str, value: Any) -> Any:
+    """Read pairs of names: a mapping, or text such as `LABEL_0=entailment,LABEL_1=neutral`."""
+    if value is None:
+        return {}
+    return parse_names(option, value) if isinstance(value, str) else value
+
+
+def changes(option: str, value: Any) -> tuple[str, ...]:
+    """Read overrides of a recipe.
+
+    Raises:
+        RecipeError: for one without a value.
+    """
+    overrides = texts(option, value)
+    for override in overrides:
+        if "=" not in override:
+            raise RecipeError(f"{option} '{override[:80]}' is not PATH=VALUE.")
+    return overrides
+
+
+def optional_commas(option: str, value: Any) -> str | None:
+    """Read names in a list or with commas, if there are any, as text with commas."""
+    return None if value is None else with_commas(value)

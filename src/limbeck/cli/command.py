@@ -1,0 +1,124 @@
+"""Commands: typer makes them of a function, or of the options that a request declares."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from limbeck.api.calls import make_request
+from limbeck.api.requests.fields import Option, options_of, type_of
+from limbeck.api.requests.values import with_commas
+from limbeck.cli.messages import Messages
+from limbeck.cli.options import Device, Json, Quiet, Verbose, typer_option
+
+Command = Callable[..., None]
+EPILOGS: dict[Command, str] = {}
+"""The end of each command's help, by its function."""
+
+MESSAGES = ("quiet", "verbose", "as_json")
+"""Options of a command of a request, which gets them as `Messages`."""
+_STANDARD: dict[str, tuple[Any, Any]] = {
+    "device": (Device, "auto"),
+    "quiet": (Quiet, False),
+    "verbose": (Verbose, False),
+    "as_json": (Json, False),
+}
+"""Options that a command has beside those of its request: type and default."""
+
+
+def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Command], Command]:
+    """Return a decorator that makes a command of a function whose parameters are its options.
+
+    Args:
+        examples: Calls for the end of its help.
+        group: The commands that it belongs to; without them it is added by `limbeck.cli.main`.
+    """
+
+    def add(function: Command) -> Command:
+        EPILOGS[function] = epilog(*examples)
+        return function if group is None else group.command(epilog=EPILOGS[function])(function)
+
+    return add
+
+
+def request_command(
+    request: Any, *examples: str, options: str, is_long: bool = True, group: typer.Typer | None = None
+) -> Callable[[Command], Command]:
+    """Return a decorator that makes a command of a function of a request and `Messages`.
+
+    Args:
+        request: The request's class.
+        examples: Calls for the end of the help.
+        options: Names of the options in the order of the help, separated by blanks: of the request, of the function's
+            own parameters, or `device`.
+        is_long: Whether it takes a while, and so has `--quiet` and `--verbose`.
+        group: The commands that it belongs to; without them it is added by `limbeck.cli.main`.
+    """
+    declared = options_of(request)
+    messages = MESSAGES if is_long else ("as_json",)
+    names = (*options.split(), *messages)
+
+    def add(function: Command) -> Command:
+        own = inspect.signature(function, eval_str=True).parameters
+
+        def call(**values: Any) -> None:
+            own_values = {name: value for name, value in values.items() if name in own}
+            asked = {name: value for name, value in values.items() if name in declared and value is not None}
+            as_messages = Messages(**{name: values[name] for name in messages})
+            function(make_request(request, (), asked), as_messages, **own_values)
+
+        call.__name__ = function.__name__
+        call.__doc__ = function.__doc__
+        parameters = []
+        for name in names:
+            if name in own:
+                parameters.append(own[name])
+            elif name in _STANDARD:
+                annotation, default = _STANDARD[name]
+                parameters.append(_parameter(name, annotation, default))
+            else:
+                parameters.append(_declared_parameter(name, declared[name], type_of(request, name)))
+        return command(*examples, group=group)(_with_parameters(call, parameters))
+
+    return add
+
+
+def _declared_parameter(name: str, option: Option, cls: Any) -> inspect.Parameter:
+    """Return the parameter of an option that a request declares."""
+    default = option.default
+    if option.is_required:
+        default = inspect.Parameter.empty
+    elif isinstance(default, tuple):
+        # A list is repeated on the command line, or written with commas.
+        default = with_commas(default) if cls is str else None
+    if default is None:
+        cls = cls | None
+    annotation: Any = Annotated[cls, typer_option(option, name)]
+    return _parameter(name, annotation, default)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_parameters(function: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Give a function the parameters that typer reads."""
+    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    function.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in by_name}
+    return function
+
+
+def command_group(name: str, description: str, *examples: str) -> typer.Typer:
+    """Return an app for commands below one name."""
+    return typer.Typer(
+        name=name, no_args_is_help=True, pretty_exceptions_enable=False, help=description, epilog=epilog(*examples)
+    )
+
+
+def epilog(*examples: str) -> str:
+    """Return the end of a help: each example in a paragraph, to be copied as it is."""
+    heading = "Example:" if len(examples) == 1 else "Examples:"
+    return "\n\n".join([heading, *map(escape, examples)])
