@@ -1,4 +1,4 @@
-"""The Python reference is made of the docstrings, read from the sources without an import.
+"""The Python reference is made of the docstrings, read from the sources; calls that are made of requests are imported.
 
 `python docs/hooks/python_reference.py` writes it into the pages of `docs/reference/`, below the line that
 names modules.
@@ -6,10 +6,14 @@ names modules.
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import griffe
 
@@ -65,8 +69,34 @@ def _public(parent: griffe.Module | griffe.Class) -> Iterator[griffe.Object]:
         found = member.final_target if isinstance(member, griffe.Alias) else member
         if found.is_module and parent.path == "limbeck":  # It is called as the function of its name.
             found = _package()["limbeck.api"].members[name].final_target
+        if isinstance(found, griffe.Attribute) and str(found.value).startswith("python_call("):
+            found = _made_call(found)
         if found.docstring is not None and not found.is_module:
             yield found
+
+
+def _made_call(attribute: griffe.Attribute) -> griffe.Function:
+    """Return a function that `limbeck.api.calls.python_call` makes of a request, as it is when it is imported."""
+    call = getattr(importlib.import_module(attribute.module.path), attribute.name)
+    signature = inspect.signature(call)
+    parameters = []
+    for parameter in signature.parameters.values():
+        default = None if parameter.default is parameter.empty else _source_of(parameter.default)
+        kind = griffe.ParameterKind[parameter.kind.name.lower()]
+        parameters.append(griffe.Parameter(parameter.name, annotation=parameter.annotation, kind=kind, default=default))
+    returned = signature.return_annotation
+    return griffe.Function(
+        attribute.name,
+        parameters=griffe.Parameters(*parameters),
+        returns=getattr(returned, "__name__", returned),
+        docstring=griffe.Docstring(inspect.getdoc(call) or ""),
+        parent=attribute.parent,
+    )
+
+
+def _source_of(default: Any) -> str:
+    """Return a default as a source has it."""
+    return json.dumps(default) if isinstance(default, str) else repr(default)
 
 
 def _object(found: griffe.Object, name: str, level: str) -> Iterator[str]:

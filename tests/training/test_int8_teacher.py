@@ -97,7 +97,7 @@ def test_settings_that_exclude_it(recipe, line, overrides):
 
 def test_a_gpu_is_refused_unless_the_stage_trains_on_the_cpu(recipe, monkeypatch):
     monkeypatch.setattr(planning, "has_accelerator", lambda: True)
-    with refused("cannot run in int8 on a GPU; leave out teacher.precision, or train with --device cpu", RecipeError):
+    with refused("cannot run in int8 on a GPU; leave out teacher.precision, or train with device cpu", RecipeError):
         plan_run(load_recipe(recipe, [IN_INT8]))
     monkeypatch.setattr(planning, "check_quantisable", lambda *_: None)
     assert plan_run(load_recipe(recipe, [IN_INT8, "stages.0.training.use_cpu=true"]))

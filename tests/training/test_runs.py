@@ -102,9 +102,9 @@ def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tm
     picture.write_bytes(b"meow")
     (tmp_path / "file").write_text("x")
     for line, output, options in (
-        ("continue that run with --resume, replace it with --overwrite", recipe["output"], {}),
+        ("continue that run with resume=True, replace it with overwrite=True", recipe["output"], {}),
         ("seed = 1, this recipe 9", recipe["output"], {"overrides": ["seed=9"], "resume": True}),
-        ("--resume and --overwrite cannot be combined", recipe["output"], {"resume": True, "overwrite": True}),
+        ("resume=True and overwrite=True cannot be combined", recipe["output"], {"resume": True, "overwrite": True}),
         ("was not made by limbeck", str(picture.parent), {"overwrite": True}),
         ("holds no run to resume", str(picture.parent), {"resume": True}),
         ("is not empty; choose another folder", str(picture.parent), {}),
