@@ -197,13 +197,13 @@ def named_recipe(
     if folder is not None:
         objects = Objects(folder, partial(before, folder))
 
-    # Objects in the document are kept first, so that notes stand in its order.
-    if document is not None:
-        document = objects.document(document)
-    names = _with_names(options, objects, tokenizer)
     if document is None:
+        names = _with_names(options, objects, tokenizer)
         merged = choose_by_options(names, resume=resume)
     else:
+        # Objects in the document are kept first, so that notes stand in its order.
+        document = objects.document(document)
+        names = _with_names(options, objects, tokenizer)
         merged = merge_options(document, names)
     corpus = merged.get("corpus")
     if "development" not in options and isinstance(corpus, dict) and not corpus.get("task"):

@@ -20,8 +20,8 @@ from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
-from limbeck.recipe.load import load_recipe
 from limbeck.recipe.facts import check_places
+from limbeck.recipe.load import load_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
 

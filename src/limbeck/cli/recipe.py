@@ -76,9 +76,9 @@ def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
     if not {"teacher", "student", "corpus"} <= options.keys():
         raise RecipeError("A recipe is chosen by --teacher, --student and --corpus together; give all three.")
     from limbeck.core.yaml import dump_yaml
-    from limbeck.recipe.load import apply_overrides
     from limbeck.recipe.asked import choose_by_options
     from limbeck.recipe.facts import load_checked
+    from limbeck.recipe.load import apply_overrides
 
     recipe = choose_by_options(options)
     load_checked(recipe, overrides)
