@@ -71,7 +71,7 @@ def test_the_rooms_of_these_names_are_called_and_imported():
         "import limbeck.export.exporting, limbeck.search.requests\n"
         "from limbeck.report import page\n"
         f"assert all(callable(getattr(limbeck, name)) for name in {ROOMS})\n"
-        "assert limbeck.search.requests.JOURNAL and page.write_report\n"
+        "assert limbeck.search.requests.JOURNAL and page.build_page\n"
         "try: limbeck.search('mappings', output='x')\n"
         "except limbeck.errors.RecipeError as error: print(error)\n"
     )
