@@ -8,15 +8,11 @@ import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from limbeck.version import __version__
-
-if TYPE_CHECKING:
-    pass
-
 
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "safetensors", "numpy", "pydantic")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from limbeck.core.registry import Registry
 from limbeck.corpus import addresses
@@ -16,9 +16,6 @@ from limbeck.corpus.addresses import FilePath, is_compressed
 from limbeck.corpus.cursor import Cursor, FoundText
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
-
-if TYPE_CHECKING:
-    pass
 
 
 class OpenFile(NamedTuple):

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from glob import escape, has_magic
-from typing import TYPE_CHECKING
 
 from limbeck.corpus.addresses import file_system, is_remote, reaching
 from limbeck.corpus.file_sources import find_files, path_of
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_kinds import SOURCES, source_kind
 from limbeck.errors import CorpusError
-
-if TYPE_CHECKING:
-    pass
-
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from glob import has_magic, iglob
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limbeck.core.beside import tried_beside
 from limbeck.core.collecting import without_collecting
@@ -32,10 +32,6 @@ from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_kinds import STEP_EVERY, source_forms
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
-
-if TYPE_CHECKING:
-    pass
-
 
 _SIZED_FILES = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from limbeck.corpus import documents, opening
 from limbeck.corpus.cursor import FoundText
@@ -15,24 +15,6 @@ from limbeck.corpus.lines import read_lines
 from limbeck.corpus.messages import list_columns
 from limbeck.errors import CorpusError
 
-if TYPE_CHECKING:
-    pass
-
-
-def _json_lines(file: OpenFile) -> Iterator[tuple[FoundText, str, Any]]:
-    """Iterate over lines of JSON: each with its place and value; invalid ones are counted."""
-    start = file.start
-    for line in read_lines(file.stream, file.path, file.report, position=start.position, line=start.line):
-        if not line.text or line.text.isspace():
-            continue
-        where = f"{file.path}:{line.line}"
-        try:
-            value = json.loads(line.text)
-        except (ValueError, RecursionError):
-            file.report.note("line of invalid JSON", where)
-            continue
-        yield line, where, value
-
 
 def read_jsonl(file: OpenFile) -> Iterator[FoundText]:
     """Iterate over the texts of a column, a JSON object a line."""
@@ -40,9 +22,12 @@ def read_jsonl(file: OpenFile) -> Iterator[FoundText]:
     for line, where, row in _json_lines(file):
         if not isinstance(row, dict):
             file.report.note("JSON line that is not an object", where)
-        elif column not in row:
+            continue
+        if column not in row:
             file.report.note(f"{OTHER_COLUMN} '{column}'", f"{where}, which has {list_columns(row)}")
-        elif (text := documents.text_value(row[column], where, column, file.report)) is not None:
+            continue
+        text = documents.text_value(row[column], where, column, file.report)
+        if text is not None:
             yield line._replace(text=text)
 
 
@@ -62,22 +47,51 @@ def read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
         return
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
-    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
+    items = value if isinstance(value, list) else [value]
+    for number, item in enumerate(items, start=1):
         yield from _rows_of(item, f"{file.path}:{number}", file)
+
+
+class _JsonLine(NamedTuple):
+    """A line of JSON, its place for messages, and its value."""
+
+    line: FoundText
+    where: str
+    value: Any
+
+
+def _json_lines(file: OpenFile) -> Iterator[_JsonLine]:
+    """Iterate over lines of JSON; invalid ones are counted."""
+    start = file.start
+    for line in read_lines(file.stream, file.path, file.report, position=start.position, line=start.line):
+        if not line.text or line.text.isspace():
+            continue
+        where = f"{file.path}:{line.line}"
+        try:
+            value = json.loads(line.text)
+        except (ValueError, RecursionError):
+            file.report.note("line of invalid JSON", where)
+            continue
+        yield _JsonLine(line, where, value)
 
 
 def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
     """Give the one row of a JSON object, or the questions of a SQuAD article."""
     if not isinstance(value, dict):
         file.report.note("JSON value that is not an object", where)
-    elif "paragraphs" not in value:
+        return
+    if "paragraphs" not in value:
         yield PlacedRow(where, value)
-    else:
-        try:
-            pairs = [(paragraph["context"], dict(qa)) for paragraph in value["paragraphs"] for qa in paragraph["qas"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorpusError(
-                f"The article at {where} is not in the format of SQuAD: paragraphs, each with a context and qas."
-            ) from error
-        for number, (context, qa) in enumerate(pairs, start=1):
-            yield PlacedRow(f"{where}, question {qa.get('id', number)}", {"context": context, **qa})
+        return
+
+    questions: list[tuple[str, dict[str, Any]]] = []
+    try:
+        for paragraph in value["paragraphs"]:
+            questions += [(paragraph["context"], dict(question)) for question in paragraph["qas"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorpusError(
+            f"The article at {where} is not in the format of SQuAD: paragraphs, each with a context and qas."
+        ) from error
+    for number, (context, question) in enumerate(questions, start=1):
+        place = f"{where}, question {question.get('id', number)}"
+        yield PlacedRow(place, {"context": context, **question})

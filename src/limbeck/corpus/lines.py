@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from limbeck.corpus import limits, opening
 from limbeck.corpus.addresses import FilePath
 from limbeck.corpus.cursor import FoundText
 from limbeck.corpus.source_report import SourceReport
 
-if TYPE_CHECKING:
-    pass
-
-
 LONG_LINE = f"line longer than {limits.LONGEST_LINE:,} bytes, skipped"
-
 CUT_LINE = f"line longer than {limits.LONGEST_LINE:,} bytes, cut"
 
 
@@ -35,26 +30,39 @@ def read_lines(
         line: Lines before.
         cut: Cut lines that are too long into several of the same number, instead of passing them over.
     """
-    end, number = position, line
-    whole = True  # Whether what follows begins a line.
+    end = position
+    number = line
+    begins_line = True
+    # The bytes of a character that a cut has divided: they go to the next part of the line.
     carry = b""
     while raw := stream.readline(limits.LONGEST_LINE - len(carry)):
         end += len(raw)
-        raw, carry, began = carry + raw, b"", whole
-        number += began
-        whole = len(raw) < limits.LONGEST_LINE or raw.endswith(b"\n")
-        if not raw.endswith(b"\n") and opening.damage_of(stream) is not None:
+        raw = carry + raw
+        carry = b""
+        has_newline = raw.endswith(b"\n")
+        is_first_part = begins_line
+        is_last_part = has_newline or len(raw) < limits.LONGEST_LINE
+        begins_line = is_last_part
+        if is_first_part:
+            number += 1
+
+        if not has_newline and opening.damage_of(stream) is not None:
             if not cut:
                 return
             raw = raw[: len(raw) - _unfinished(raw)]
-        if began and not whole:
+        if is_first_part and not is_last_part:
             report.note(CUT_LINE if cut else LONG_LINE, f"{path}:{number}")
-        if not cut and not (began and whole):
+        # Without cutting, all parts of a line that is too long are passed over.
+        if not cut and not (is_first_part and is_last_part):
             continue
-        if end == len(raw):
+
+        is_file_start = end == len(raw)
+        if is_file_start:
             raw = raw.removeprefix(codecs.BOM_UTF8)
-        if not whole and (rest := _unfinished(raw)):
-            raw, carry = raw[:-rest], raw[-rest:]
+        unfinished = 0 if is_last_part else _unfinished(raw)
+        if unfinished > 0:
+            carry = raw[-unfinished:]
+            raw = raw[:-unfinished]
         yield FoundText(_decode(raw, path, number, report), end - len(carry), number)
     if carry:
         yield FoundText(_decode(carry, path, number, report), end, number)
@@ -70,11 +78,18 @@ def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> st
 
 
 def _unfinished(raw: bytes) -> int:
-    """Return the number of bytes at the end that begin a character without finishing it."""
+    """Return the number of bytes at the end that begin a character of UTF-8 without finishing it."""
     for count in range(1, min(len(raw), 3) + 1):
-        last = raw[-count]
-        if last < 0x80:
+        byte = raw[-count]
+        is_ascii = byte < 0x80
+        if is_ascii:
             return 0
-        if last >= 0xC0:
-            return count if (last >= 0xE0) + (last >= 0xF0) + 2 > count else 0
+        is_first_byte = byte >= 0xC0
+        if is_first_byte:
+            needed = 2
+            if byte >= 0xF0:
+                needed = 4
+            elif byte >= 0xE0:
+                needed = 3
+            return count if needed > count else 0
     return 0

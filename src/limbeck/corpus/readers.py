@@ -1,13 +1,7 @@
-"""Kinds of files: how the texts and the labelled rows of each are read, each also through `.gz`, `.xz` and `.zst`.
-
-`FILE_KINDS` is the one list of them: sources, recipes and tasks ask it which files there are.
-"""
-
-from __future__ import annotations
+"""Reading the documents and labelled rows of a file, by the kind of file that its suffix names."""
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from limbeck.corpus import addresses, documents, limits, opening
 from limbeck.corpus.addresses import FilePath, is_compressed
@@ -22,10 +16,8 @@ from limbeck.corpus.tables import read_csv_rows, read_tsv_rows
 from limbeck.corpus.tagged_files import read_sentences
 from limbeck.corpus.text_files import read_markup, read_text
 
-if TYPE_CHECKING:
-    pass
-
-_SIZED_BYTES = 2**22
+# Bytes of the content of a compressed file by which the size of the whole is estimated.
+_SAMPLED_BYTES = 2**22
 
 
 def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
@@ -43,19 +35,22 @@ def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cu
     kind = FILE_KINDS[suffix_of(path)]
     assert kind.texts is not None, path
     start = Cursor(cursor.shard, cursor.position, cursor.line, cursor.within)
-    characters = 0
-    report.muted = cursor.within > 0  # Until the text that was begun is found again.
+    # Of a text that was begun before, problems were counted then.
+    report.muted = cursor.within > 0
     position = 0 if kind.is_binary else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
-        if cursor.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1):
+        is_empty = cursor.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1)
+        if is_empty:
             if opening.damage_of(stream) is None:
                 report.note("empty file", str(path))
             return
-        for found in kind.texts(OpenFile(stream, path, text_column, report, start)):
-            where = f"{path}:{found.line}" if found.line else str(path)
-            yield from documents.split_documents(found, where, cursor, report)
-            characters += len(found.text)
-            # A dictionary of parquet can name one long text again and again.
+
+        characters = 0
+        for text in kind.texts(OpenFile(stream, path, text_column, report, start)):
+            where = f"{path}:{text.line}" if text.line else str(path)
+            yield from documents.split_documents(text, where, cursor, report)
+            # A dictionary of parquet can name one long text again and again. The size is asked for large files alone.
+            characters += len(text.text)
             if characters > limits.EXPANSION_FREE and characters > limits.most_unpacked(addresses.file_size(path)):
                 report.note(opening.DAMAGED, f"{path}: it unpacks to more than {limits.MOST_EXPANSION} times its size")
                 return
@@ -76,7 +71,9 @@ def read_rows(
         CorpusError: if the operating system refuses to read the file, or its layout is wrong.
     """
     kind = FILE_KINDS[suffix_of(path)]
-    read = (kind.sentences if of_words else None) or kind.rows
+    read = kind.rows
+    if of_words and kind.sentences is not None:
+        read = kind.sentences
     assert read is not None, path
     with open_file(path, report, is_binary=kind.is_binary) as stream:
         yield from read(OpenFile(stream, path, "", report, header=tuple(header)))
@@ -93,15 +90,17 @@ def text_size(path: FilePath, text_column: str) -> int:
     """
     kind = FILE_KINDS[suffix_of(path)]
     size = addresses.file_size(path)
-    silent = SourceReport()
+    unused_report = SourceReport()
     estimate = size
-    with open_file(path, silent, is_binary=kind.is_binary) as stream:
+    with open_file(path, unused_report, is_binary=kind.is_binary) as stream:
         if is_compressed(path):
-            unpacked = len(stream.read(_SIZED_BYTES))
-            read = stream.raw.packed_position()  # type: ignore[attr-defined]
-            estimate = size * unpacked // max(read, 1) if unpacked == _SIZED_BYTES else unpacked
+            estimate = len(stream.read(_SAMPLED_BYTES))
+            is_longer = estimate == _SAMPLED_BYTES
+            if is_longer:
+                packed = stream.raw.packed_position()  # type: ignore[attr-defined]
+                estimate = size * estimate // max(packed, 1)
         elif kind.text_size is not None:
-            estimate = kind.text_size(OpenFile(stream, path, text_column, silent))
+            estimate = kind.text_size(OpenFile(stream, path, text_column, unused_report))
     return estimate
 
 

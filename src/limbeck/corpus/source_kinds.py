@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from limbeck.core.registry import Registry
 from limbeck.corpus.cursor import Cursor
@@ -15,9 +15,6 @@ from limbeck.corpus.documents import Document, Step
 from limbeck.corpus.file_kinds import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
-
-if TYPE_CHECKING:
-    pass
 
 
 class Source(Protocol):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limbeck.corpus import file_kinds, installed_docs
 from limbeck.corpus.addresses import file_size, is_remote
@@ -18,9 +18,6 @@ from limbeck.corpus.hub import HUB_PREFIX, HubDataset, names_hub_dataset
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.source_kinds import SOURCES, RowSource, Source, SourceKind, source_kind
 from limbeck.errors import CorpusError
-
-if TYPE_CHECKING:
-    pass
 
 
 def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:

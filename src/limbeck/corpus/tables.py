@@ -5,30 +5,23 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from limbeck.corpus import opening
 from limbeck.corpus.file_kinds import OpenFile, PlacedRow
 from limbeck.corpus.lines import read_lines
 from limbeck.errors import CorpusError
 
-if TYPE_CHECKING:
-    pass
+TABLES = (".csv", ".tsv", ".txt")
+"""Kinds of files whose first line has the names of the columns."""
+_WORDS_OF_A_TEXT = 4
 
 
 def read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over the rows of a table with fields between commas."""
-    cut = False
-
-    def lines() -> Iterator[str]:
-        nonlocal cut
-        yield from (f"{line.text}\n" for line in read_lines(file.stream, file.path, file.report))
-        cut = opening.damage_of(file.stream) is not None
-
-    reader = csv.reader(lines())
+    lines = _CsvLines(file)
+    reader = csv.reader(lines)
     try:
-        # A quoted field may hold newlines: a row is known by its last line, and one that ends with damage is not whole.
-        yield from _named_rows(((reader.line_num, fields) for fields in reader if not cut), file)
+        yield from _name_fields(_whole_rows(reader, lines), file)
     except csv.Error as error:
         raise CorpusError(f"Cannot read '{file.path}' near line {reader.line_num} as CSV: {error}.") from error
 
@@ -36,10 +29,49 @@ def read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
 def read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Fields between tabs, as they are: a quotation mark is a character like any other, as in GLUE."""
     lines = read_lines(file.stream, file.path, file.report)
-    yield from _named_rows(((number, text.split("\t") if text else []) for text, _, number in lines), file)
+    rows = ((number, text.split("\t") if text else []) for text, _, number in lines)
+    yield from _name_fields(rows, file)
 
 
-def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterator[PlacedRow]:
+def headless(row: PlacedRow) -> str | None:
+    """Return that a row's table has no header, to begin an error with, if the name of a column is a whole text."""
+    table, _, _ = row.where.rpartition(":")
+    if PurePosixPath(table).suffix not in TABLES:
+        return None
+    for name in map(str, row.values):
+        if len(name.split()) >= _WORDS_OF_A_TEXT:
+            return f"{table} has no header: its first line would name a column '{name[:40]}'"
+    return None
+
+
+class _CsvLines:
+    """The lines of a table for `csv.reader`.
+
+    Attributes:
+        were_cut: Whether all lines were read and damage has ended them.
+    """
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self.were_cut = False
+
+    def __iter__(self) -> Iterator[str]:
+        for line in read_lines(self._file.stream, self._file.path, self._file.report):
+            yield f"{line.text}\n"
+        self.were_cut = opening.damage_of(self._file.stream) is not None
+
+
+def _whole_rows(reader: Iterator[list[str]], lines: _CsvLines) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over rows with their line numbers, but not over one that ends with damage.
+
+    A quoted field may hold newlines, so a row is known by its last line.
+    """
+    for fields in reader:
+        if not lines.were_cut:
+            yield reader.line_num, fields  # type: ignore[attr-defined]
+
+
+def _name_fields(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterator[PlacedRow]:
     """Name the fields after the header: the first row, unless it is given."""
     header = list(file.header)
     for number, fields in rows:
@@ -48,25 +80,17 @@ def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterat
             continue
         if not header:
             header = [name.strip() for name in fields]
-            twice = {name for name in header if name and header.count(name) > 1}
-            if twice:
-                raise CorpusError(f"The header of '{file.path}' names the column '{min(twice)}' twice: rename one.")
-        elif len(fields) < len(header) or (len(fields) > len(header) and not file.header):
+            _check_header(header, file)
+            continue
+        # Further fields are ignored where the header was given.
+        has_too_many = len(fields) > len(header) and not file.header
+        if len(fields) < len(header) or has_too_many:
             file.report.note("row whose number of fields differs from the header's", where)
-        else:
-            yield PlacedRow(where, dict(zip(header, fields, strict=False)))
+            continue
+        yield PlacedRow(where, dict(zip(header, fields, strict=False)))
 
 
-TABLES = (".csv", ".tsv", ".txt")
-"""Kinds of files whose first line has the names of the columns."""
-
-_WORDS_OF_A_TEXT = 4
-
-
-def headless(row: PlacedRow) -> str | None:
-    """Return that a row's table has no header, to begin an error with, if the name of a column is a whole text."""
-    place = row.where.rpartition(":")[0]
-    text = next((name for name in map(str, row.values) if len(name.split()) >= _WORDS_OF_A_TEXT), None)
-    if text is None or PurePosixPath(place).suffix not in TABLES:
-        return None
-    return f"{place} has no header: its first line would name a column '{text[:40]}'"
+def _check_header(header: list[str], file: OpenFile) -> None:
+    repeated = {name for name in header if name and header.count(name) > 1}
+    if repeated:
+        raise CorpusError(f"The header of '{file.path}' names the column '{min(repeated)}' twice: rename one.")
