@@ -6,9 +6,10 @@ import pytest
 
 from limbeck.corpus import Document, SourceReport, open_source
 from limbeck.corpus.cursor import FoundText
-from limbeck.corpus.file_kinds import FILE_KINDS, FileKind, PlacedRow
-from limbeck.corpus.source_kinds import SOURCES, SourceKind
-from limbeck.corpus.sources import check_source, open_rows
+from limbeck.corpus.file_kinds import FileKind, PlacedRow
+from limbeck.corpus.readers import FILE_KINDS
+from limbeck.corpus.source_kinds import SourceKind
+from limbeck.corpus.sources import SOURCES, check_source, open_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.task_files import read_split_file
 from limbeck.evaluation.tasks import FileSource

@@ -32,15 +32,20 @@ def as_path(path: FilePath) -> Path:
 
 def suffixes_of(path: FilePath) -> list[str]:
     """Return the suffixes of a file's name, in lower case; the query of an address is left out."""
-    name = posixpath.basename(urlsplit(path).path) if isinstance(path, str) and "://" in path else as_path(path).name
+    name = posixpath.basename(urlsplit(str(path)).path) if is_remote(path) else as_path(path).name
     # As `Path.suffixes` has them, in a third of its time.
-    return [] if name.endswith(".") else ["." + suffix for suffix in name.lstrip(".").lower().split(".")[1:]]
+    if name.endswith("."):
+        return []
+    _, *suffixes = name.lstrip(".").lower().split(".")
+    return [f".{suffix}" for suffix in suffixes]
 
 
 def compression_of(path: FilePath) -> str:
-    """Return which of `COMPRESSIONS` the name of a file ends in; empty for none."""
-    last = "".join(suffixes_of(path)[-1:])
-    return last if last in COMPRESSIONS else ""
+    """Return the one of `COMPRESSIONS` that the name of a file ends in; empty for none."""
+    suffixes = suffixes_of(path)
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        return suffixes[-1]
+    return ""
 
 
 def is_compressed(path: FilePath) -> bool:
@@ -73,9 +78,9 @@ def file_size(path: FilePath) -> int:
 
 
 @contextmanager
-def reaching(failed: str) -> Iterator[None]:
-    """Put what failed before the reason, in one line."""
+def reaching(failure: str) -> Iterator[None]:
+    """Turn the errors of a file system or client into one line: the failure, then the reason."""
     try:
         yield
     except Exception as error:  # Each file system and the Hub's client raise other kinds.
-        raise CorpusError(f"{failed}: {safe_name(first_line(error)).removesuffix('.')}.") from error
+        raise CorpusError(f"{failure}: {safe_name(first_line(error)).removesuffix('.')}.") from error

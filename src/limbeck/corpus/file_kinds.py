@@ -1,8 +1,4 @@
-"""Kinds of files: what each can be read as, and the registry of all kinds.
-
-`FILE_KINDS` is the one list of them: sources, recipes and tasks ask it which files there are. `limbeck.corpus.readers`
-registers limbeck's own.
-"""
+"""Kinds of files: what each can be read as; `limbeck.corpus.readers` has the registry of all kinds."""
 
 from __future__ import annotations
 
@@ -10,12 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
-from limbeck.core.registry import Registry
 from limbeck.corpus import addresses
-from limbeck.corpus.addresses import FilePath, is_compressed
+from limbeck.corpus.addresses import FilePath
 from limbeck.corpus.cursor import Cursor, FoundText
 from limbeck.corpus.source_report import SourceReport
-from limbeck.errors import CorpusError
 
 
 class OpenFile(NamedTuple):
@@ -75,9 +69,6 @@ class FileKind:
 
 Content: TypeAlias = Literal["texts", "rows"]
 
-FILE_KINDS: Registry[FileKind] = Registry("kind of file", CorpusError)
-"""Suffix → kind of file."""
-
 
 def suffix_of(path: FilePath) -> str:
     """Return the suffix that decides how a file is read, `".jsonl"` for `a.jsonl.gz`; empty where it has none."""
@@ -85,13 +76,3 @@ def suffix_of(path: FilePath) -> str:
     if suffixes and suffixes[-1] in addresses.COMPRESSIONS:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
-
-
-def readable_suffixes(content: Content) -> list[str]:
-    """Return the suffixes of the files that hold texts, or labelled rows."""
-    return [suffix for suffix, kind in FILE_KINDS.items() if getattr(kind, content) is not None]
-
-
-def names_file(path: FilePath) -> bool:
-    """Whether a path ends like a file of any kind that is read, compressed or not."""
-    return is_compressed(path) or suffix_of(path) in FILE_KINDS

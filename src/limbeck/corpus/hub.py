@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limbeck.corpus import documents, file_kinds, messages, parquet_files
+from limbeck.corpus import documents, messages, parquet_files, readers
 from limbeck.corpus.addresses import GLOB_CHARACTERS, reaching
 from limbeck.corpus.cursor import Cursor, FoundText
 from limbeck.corpus.documents import Document, Step
 from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.source_kinds import counted
+from limbeck.corpus.source_kinds import report_progress
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 
@@ -79,25 +79,28 @@ class HubDataset:
         part = rows.shard(num_shards=rows.num_shards, index=shard)
         if cursor.position:
             part.load_state_dict(cursor.position)
-        column, number = self._text_column, cursor.line
-        report.muted = cursor.within > 0  # Until the text that was begun is found again.
-        for row in self._reached(part):
-            number += 1
-            where = f"{self.name}:{number}" if rows.num_shards == 1 else f"{self.name}:{shard}:{number}"
+        column = self._text_column
+        # Of a text that was begun before, problems were counted then.
+        report.muted = cursor.within > 0
+        place = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
+        for number, row in enumerate(self._reached(part), start=cursor.line + 1):
             if column not in row:
                 raise CorpusError(
                     f"The data set '{self.name}' has no column '{column}': set text_column to one of "
                     f"{messages.list_columns(row)}."
                 )
-            text = documents.text_value(row[column], where, column, report)
-            if text is not None:
-                yield from documents.split_documents(FoundText(text, part.state_dict(), number), where, cursor, report)
+            where = f"{place}:{number}"
+            value = documents.text_value(row[column], where, column, report)
+            if value is not None:
+                text = FoundText(value, part.state_dict(), number)
+                yield from documents.split_documents(text, where, cursor, report)
 
     def documents(
         self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over the documents of all shards, counted for `progress`; see `read`."""
-        yield from counted(self._documents(report, cursor or Cursor()), progress, "documents")
+        documents_of_shards = self._documents(report, cursor or Cursor())
+        yield from report_progress(documents_of_shards, progress, "documents")
 
     def rows(
         self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
@@ -109,7 +112,8 @@ class HubDataset:
         """
         rows = self._open()
         names = parquet_files.class_names(rows.features)
-        for number, row in enumerate(counted(self._reached(rows), progress, "rows"), start=1):
+        counted_rows = report_progress(self._reached(rows), progress, "rows")
+        for number, row in enumerate(counted_rows, start=1):
             yield PlacedRow(f"{self.name}:{number}", row, names)
 
     def _documents(self, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
@@ -138,9 +142,11 @@ def names_hub_dataset(text: str) -> bool:
     """Whether a string names a data set of the Hub: by the prefix, or as `owner/name` where there is no such path."""
     if text.startswith(HUB_PREFIX):
         return True
-    if HUB_NAME.fullmatch(text) is None or GLOB_CHARACTERS.intersection(text) or file_kinds.names_file(text):
+    is_owner_and_name = HUB_NAME.fullmatch(text) is not None
+    if not is_owner_and_name or GLOB_CHARACTERS.intersection(text) or readers.names_file(text):
         return False
+    path = Path(text)
     try:
-        return not Path(text).exists() and not Path(text).parent.is_dir()
+        return not path.exists() and not path.parent.is_dir()
     except OSError:  # A name too long for the system.
         return False

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from limbeck.corpus import file_kinds
+from limbeck.corpus import readers
 from limbeck.corpus.addresses import FilePath
 from limbeck.corpus.file_kinds import suffix_of
 from limbeck.corpus.messages import safe_name
@@ -73,7 +73,7 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
 def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
     """Return the end of a refusal of `path`: the suffixes, and how tables are read."""
     said = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
-    has_rows = suffix_of(path) in file_kinds.readable_suffixes("rows") and suffix_of(path) not in suffixes
+    has_rows = suffix_of(path) in readers.readable_suffixes("rows") and suffix_of(path) not in suffixes
     return f"{said} Tables are read as labelled rows: give corpus.task." if has_rows else said
 
 

@@ -1,13 +1,17 @@
-"""Reading the documents and labelled rows of a file, by the kind of file that its suffix names."""
+"""Reading the documents and labelled rows of a file, by the kind of file that its suffix names.
+
+`FILE_KINDS` is the one list of the kinds: sources, recipes and tasks ask it which files there are.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
 
+from limbeck.core.registry import Registry
 from limbeck.corpus import addresses, documents, limits, opening
 from limbeck.corpus.addresses import FilePath, is_compressed
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.documents import Document
-from limbeck.corpus.file_kinds import FILE_KINDS, FileKind, OpenFile, PlacedRow, suffix_of
+from limbeck.corpus.file_kinds import Content, FileKind, OpenFile, PlacedRow, suffix_of
 from limbeck.corpus.json_files import read_json_rows, read_jsonl, read_jsonl_rows
 from limbeck.corpus.opening import open_file
 from limbeck.corpus.parquet_files import parquet_text_size, read_parquet, read_parquet_rows
@@ -15,9 +19,23 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tables import read_csv_rows, read_tsv_rows
 from limbeck.corpus.tagged_files import read_sentences
 from limbeck.corpus.text_files import read_markup, read_text
+from limbeck.errors import CorpusError
+
+FILE_KINDS: Registry[FileKind] = Registry("kind of file", CorpusError)
+"""Suffix → kind of file."""
 
 # Bytes of the content of a compressed file by which the size of the whole is estimated.
 _SAMPLED_BYTES = 2**22
+
+
+def readable_suffixes(content: Content) -> list[str]:
+    """Return the suffixes of the files that hold texts, or labelled rows."""
+    return [suffix for suffix, kind in FILE_KINDS.items() if getattr(kind, content) is not None]
+
+
+def names_file(path: FilePath) -> bool:
+    """Whether a path ends like a file of any kind that is read, compressed or not."""
+    return is_compressed(path) or suffix_of(path) in FILE_KINDS
 
 
 def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cursor) -> Iterator[Document]:

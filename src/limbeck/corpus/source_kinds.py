@@ -1,13 +1,13 @@
 """Kinds of sources: the protocols of what they open, and the registry of all kinds.
 
-`SOURCES` is the one list of them; `limbeck.corpus.sources` registers limbeck's own.
+`limbeck.corpus.sources` registers limbeck's own, so import `SOURCES` from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from limbeck.core.registry import Registry
 from limbeck.corpus.cursor import Cursor
@@ -15,6 +15,11 @@ from limbeck.corpus.documents import Document, Step
 from limbeck.corpus.file_kinds import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
+
+Item = TypeVar("Item")
+
+STEP_EVERY = 1000
+"""Items between two reports of progress."""
 
 
 class Source(Protocol):
@@ -79,21 +84,12 @@ SOURCES: Registry[SourceKind] = Registry("kind of source", CorpusError)
 """Name → kind of source. The last one registered is asked first; files, which any string may name, come last."""
 
 
-def source_kind(text: str) -> SourceKind:
-    """Return the kind of source that a string names."""
-    return next(kind for _, kind in reversed([*SOURCES.items()]) if kind.matches(text))
-
-
 def source_forms() -> list[str]:
     """Return how the strings of sources are written, for messages."""
     return [kind.form for _, kind in SOURCES.items() if kind.form]
 
 
-STEP_EVERY = 1000
-"""Items between two reports of progress."""
-
-
-def counted(items: Iterator[Any], progress: Step | None, unit: str) -> Iterator[Any]:
+def report_progress(items: Iterator[Item], progress: Step | None, unit: str) -> Iterator[Item]:
     """Iterate over items, and report their number now and then."""
     if progress is None:
         yield from items

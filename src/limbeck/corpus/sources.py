@@ -1,4 +1,4 @@
-"""Sources: what a recipe or a command line names, as documents or labelled rows, read from any position on.
+"""Sources: opening and checking what a recipe or a command line names, as documents or labelled rows.
 
 `SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
 """
@@ -11,13 +11,21 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from limbeck.corpus import file_kinds, installed_docs
+from limbeck.corpus import file_kinds
 from limbeck.corpus.addresses import file_size, is_remote
-from limbeck.corpus.file_sources import Files, check_files, find_files, path_of
+from limbeck.corpus.file_sources import Files, check_files, expand_home, find_files
 from limbeck.corpus.hub import HUB_PREFIX, HubDataset, names_hub_dataset
+from limbeck.corpus.installed_docs import InstalledDocs, InstalledText
 from limbeck.corpus.messages import safe_name
-from limbeck.corpus.source_kinds import SOURCES, RowSource, Source, SourceKind, source_kind
+from limbeck.corpus.source_kinds import SOURCES as SOURCES
+from limbeck.corpus.source_kinds import RowSource, Source, SourceKind
 from limbeck.errors import CorpusError
+
+
+def source_kind(text: str) -> SourceKind:
+    """Return the kind of source that a string names."""
+    kinds = [kind for _, kind in SOURCES.items()]
+    return next(kind for kind in reversed(kinds) if kind.matches(text))
 
 
 def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:
@@ -54,7 +62,9 @@ def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
     if not kind.is_labelled:
         raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
     source: RowSource = kind.open(text, None, None)
-    return replace(source, header=tuple(header)) if isinstance(source, Files) and header else source
+    if header and isinstance(source, Files):
+        return replace(source, header=tuple(header))
+    return source
 
 
 def check_source(text: str, content: file_kinds.Content | None = None) -> None:
@@ -70,20 +80,26 @@ def check_source(text: str, content: file_kinds.Content | None = None) -> None:
     kind = source_kind(text)
     if kind.check is not None:
         kind.check(text)
-    column = "" if content == "texts" else None
-    if content is not None and is_here(text) and find_files(text, column).stored_size() == 0:
+    if content is None or not _is_local(text):
+        return
+    text_column = "" if content == "texts" else None
+    if find_files(text, text_column).stored_size() == 0:
         raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
 
 
 def shards_of(source: Source) -> Any:
-    """Return names and sizes of a source's shards, wherever it lies; of one that has no files what it is known by."""
+    """Return names and sizes of the shards, independent of their location; the source's fingerprint without files."""
     if not isinstance(source, Files):
         return source.fingerprint()
-    names = [PurePosixPath(file) for file in map(str, source.files)]
-    # A lone file may have any name.
-    place = os.path.commonpath([name.parent for name in names]) if len(names) > 1 else names[0]
-    relative = [str(name.relative_to(place)) for name in names]
-    return ["files", [[name, file_size(file)] for name, file in zip(relative, source.files, strict=True)]]
+    paths = [PurePosixPath(str(file)) for file in source.files]
+    # Names are relative to the folder of all files; a lone file may have any name.
+    place: Any = paths[0]
+    if len(paths) > 1:
+        place = os.path.commonpath([path.parent for path in paths])
+    shards: list[list[Any]] = []
+    for path, file in zip(paths, source.files, strict=True):
+        shards.append([str(path.relative_to(place)), file_size(file)])
+    return ["files", shards]
 
 
 def stored_size(text: str) -> int | None:
@@ -92,7 +108,7 @@ def stored_size(text: str) -> int | None:
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
     """
-    if not is_here(text):
+    if not _is_local(text):
         return None
     return find_files(text, "").stored_size()
 
@@ -103,39 +119,46 @@ def local_files(sources: Iterable[str]) -> list[Path]:
     Raises:
         CorpusError: for a path that names nothing, or nothing that can be read.
     """
-    return [Path(place) for text in filter(is_here, sources) for place in find_files(text).places]
+    files: list[Path] = []
+    for text in sources:
+        if _is_local(text):
+            files += [Path(place) for place in find_files(text).places]
+    return files
 
 
-def is_here(text: str) -> bool:
+def _is_local(text: str) -> bool:
     """Whether a string names files of this machine."""
     return source_kind(text) is SOURCES["files"] and not is_remote(text)
 
 
-def _docs_folders(text: str) -> list[Path]:
-    folder = text.partition(":")[2]
-    return [path_of(folder)] if folder else []
+def _open_files(text: str, text_column: str | None, _workers: int | None) -> Files:
+    return find_files(text, text_column)
 
 
-SOURCES.register("files", SourceKind("", lambda _: True, lambda text, column, _: find_files(text, column), check_files))
-SOURCES.register(
-    "hub",
-    SourceKind(
-        "hub:owner/name",
-        names_hub_dataset,
-        lambda text, column, _: HubDataset(text.removeprefix(HUB_PREFIX), column or ""),
-    ),
-)
+def _open_hub(text: str, text_column: str | None, _workers: int | None) -> HubDataset:
+    return HubDataset(text.removeprefix(HUB_PREFIX), text_column or "")
 
 
-def _installed_kind(source: type[installed_docs.InstalledDocs]) -> SourceKind:
-    return SourceKind(
-        source.name,
-        lambda text: text.partition(":")[0] == source.name,
-        lambda text, _, workers: source(_docs_folders(text), workers),
-        lambda text: check_files(text.partition(":")[2] or "."),
-        is_labelled=False,
-    )
+def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
+    """Return the kind of source whose strings are the name of a class, or `name:FOLDER`."""
+
+    def matches(text: str) -> bool:
+        name, _, _ = text.partition(":")
+        return name == cls.name
+
+    def open_installed(text: str, _text_column: str | None, workers: int | None) -> InstalledDocs:
+        _, _, folder = text.partition(":")
+        roots = [expand_home(folder)] if folder else []
+        return cls(roots, workers)
+
+    def check(text: str) -> None:
+        _, _, folder = text.partition(":")
+        check_files(folder or ".")
+
+    return SourceKind(cls.name, matches, open_installed, check, is_labelled=False)
 
 
-for _source in (installed_docs.InstalledDocs, installed_docs.InstalledText):
-    SOURCES.register(_source.name, _installed_kind(_source))
+SOURCES.register("files", SourceKind("", lambda _: True, _open_files, check_files))
+SOURCES.register("hub", SourceKind("hub:owner/name", names_hub_dataset, _open_hub))
+SOURCES.register(InstalledDocs.name, _installed_kind(InstalledDocs))
+SOURCES.register(InstalledText.name, _installed_kind(InstalledText))

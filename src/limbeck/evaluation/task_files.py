@@ -75,7 +75,7 @@ def read_split_file(
     """
     if source.header:
         rows = _headless_rows(path, source.header, report)
-    elif file_kinds.suffix_of(path) not in (known := file_kinds.readable_suffixes("rows")):
+    elif file_kinds.suffix_of(path) not in (known := readers.readable_suffixes("rows")):
         raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(known)}, also with .gz, .xz or .zst.")
     else:
         rows = readers.read_rows(path, report, of_words=of_words)

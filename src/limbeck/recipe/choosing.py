@@ -20,9 +20,8 @@ from limbeck.corpus.file_kinds import suffix_of
 from limbeck.corpus.file_sources import find_files
 from limbeck.corpus.messages import list_columns
 from limbeck.corpus.readers import read_rows
-from limbeck.corpus.source_kinds import SOURCES, source_kind
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import check_source, local_files
+from limbeck.corpus.sources import SOURCES, check_source, local_files, source_kind
 from limbeck.errors import CorpusError, ModelError, RecipeError
 from limbeck.evaluation.tasks import TASKS, find_task, is_own_task
 from limbeck.methods.registry import METHODS
