@@ -36,8 +36,6 @@ from transformers import AutoModel, BertConfig, PreTrainedModel
 
 Batch = dict[str, Tensor]
 PEERS = ("bertdistiller", "relation_loop")
-ROUNDED = "limbeck, moments in bfloat16"
-"""limbeck with the optimizer of `optim_args: moments=bfloat16`."""
 # BERT's own, except for what a shape changes.
 INITIALISER_RANGE = 0.02
 FIRST_WORD = 1000
@@ -154,12 +152,12 @@ def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None
     """Build one side; each imports its own package only.
 
     Args:
-        name: `"limbeck"`, `ROUNDED` or one of `PEERS`.
+        name: `"limbeck"` or one of `PEERS`.
         dtype: `"float32"` or `"bfloat16"`.
         setting: What all sides have in common.
         bertdistiller: Folder that the package was installed into, if it is not installed here.
     """
-    if name in ("limbeck", ROUNDED):
+    if name == "limbeck":
         return _limbeck(setting, dtype)
     if name == "bertdistiller":
         return _bertdistiller(setting, dtype, bertdistiller)

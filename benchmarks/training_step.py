@@ -1,9 +1,9 @@
 """Measures a whole MiniLMv2 training step on a CPU against peers: time, peak memory and the value of the loss.
 
 A step is the forward of teacher and student, the loss, backward, clipping, fused AdamW and clearing the gradients: the
-same for all sides but for the loss, see `peer_steps.py`, and for a side of limbeck's whose moments are in bfloat16. A
-BERT-base teacher (12x768) teaches 6x384 with 48 relation heads and Q-Q, K-K and V-V, from random weights that are the
-same on every side, on the same batch of ragged lengths within [L/2, L]. The student has BERT's dropout, as in training.
+same for all sides but for the loss, see `peer_steps.py`. A BERT-base teacher (12x768) teaches 6x384 with
+48 relation heads and Q-Q, K-K and V-V, from random weights that are the same on every side, on the same batch of ragged
+lengths within [L/2, L]. The student has BERT's dropout, as in training.
 
     pip install --no-deps --target PEER bertdistiller==0.1.2 loguru evaluate
     python benchmarks/training_step.py --bertdistiller PEER --output benchmarks/results/training_step.json
@@ -37,7 +37,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 import torch
 
-from peer_steps import PEERS, ROUNDED, Batch, Setting, Side, make_batch, make_side
+from peer_steps import PEERS, Batch, Setting, Side, make_batch, make_side
 
 LENGTHS = {128: 8, 512: 4}
 TOLERANCE = 1e-4
@@ -69,18 +69,12 @@ def losses_of(side: Side, batch: Batch) -> dict[str, float]:
 
 
 class Stepper:
-    """Trains one side on one batch; `rounded` has moments in bfloat16."""
+    """Trains one side on one batch."""
 
-    def __init__(self, side: Side, batch: Batch, *, rounded: bool = False) -> None:
+    def __init__(self, side: Side, batch: Batch) -> None:
         self.side, self.batch = side, batch
         self.parameters = [p for p in side.student.parameters() if p.requires_grad]
-        options: dict[str, Any] = {"lr": LEARNING_RATE, "weight_decay": WEIGHT_DECAY}
-        if rounded:
-            from limbeck.kernels.rounded_adamw import RoundedAdamW
-
-            self.optimizer = RoundedAdamW(self.parameters, **options)
-        else:
-            self.optimizer = torch.optim.AdamW(self.parameters, fused=True, **options)
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
         side.student.train()
 
     def step(self) -> float:
@@ -101,8 +95,7 @@ def child(arguments: argparse.Namespace) -> None:
     setting = Setting(**values)
     try:
         tiny = setting.tiny()
-        rounded = name == ROUNDED
-        Stepper(make_side(name, dtype, tiny, arguments.bertdistiller), make_batch(tiny), rounded=rounded).step()
+        Stepper(make_side(name, dtype, tiny, arguments.bertdistiller), make_batch(tiny)).step()
         before = memory_megabytes("VmRSS:")
         side, batch = make_side(name, dtype, setting, arguments.bertdistiller), make_batch(setting)
     except Exception as error:
@@ -111,7 +104,7 @@ def child(arguments: argparse.Namespace) -> None:
         print(json.dumps({"obstacle": f"{type(error).__name__}: {error}"}), file=answers)
         return
     print(json.dumps({"version": side.version, "loss": losses_of(side, batch)}), file=answers)
-    stepper = Stepper(side, batch, rounded=rounded)
+    stepper = Stepper(side, batch)
     for line in sys.stdin:
         print(json.dumps([stepper.step() for _ in range(int(line))]), file=answers)
     peak = memory_megabytes("VmHWM:")
@@ -266,9 +259,9 @@ def describe(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def choose_sides(peers: list[str], bf16: bool) -> list[tuple[str, str]]:
-    """limbeck as a run of it would be here, in float32, and with moments in bfloat16; the peers in each format."""
+    """limbeck as a run of it would be here, and in float32; the peers in each format."""
     formats = ["bfloat16", "float32"] if bf16 else ["float32"]
-    own = [*(("limbeck", dtype) for dtype in formats), (ROUNDED, formats[0])]
+    own = [("limbeck", dtype) for dtype in formats]
     return own + [(peer, dtype) for dtype in formats[::-1] for peer in peers]
 
 

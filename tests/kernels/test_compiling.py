@@ -10,11 +10,10 @@ from limbeck.kernels import (
     relation_kl_reference,
     tile_linear,
 )
-from limbeck.kernels import rounded_adamw as adamw
 from limbeck.kernels.packed_attention import packed_attention
 from tests.kernels.relation_cases import doubles, draw, run
 
-MODULES = (compiled_attention, compiled_relation, adamw, tile_linear)
+MODULES = (compiled_attention, compiled_relation, tile_linear)
 no_unit = pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="no matrix unit (AMX)")
 each_kernel = pytest.mark.parametrize(
     "module",
@@ -64,7 +63,7 @@ def test_a_library_is_compiled_once(ask, module, compiler, tmp_path):
 def test_a_library_that_computes_something_else_is_not_used(ask, module, compiler, tmp_path):
     wrong = tmp_path / "wrong.c"
     names = ("attend", "differentiate", "join", "lay_columns", "lay_rows", "multiplies_pairs", "multiplies_tiles")
-    names += ("multiply_panels", "relate", "update")
+    names += ("multiply_panels", "relate")
     wrong.write_text("".join(f"int {name}() {{ return 1; }}" for name in names))
     found = ask(module, f'for last; do :; done; exec {compiler} -fPIC -shared {wrong} -o "$last"')
     assert "computes something else" in found

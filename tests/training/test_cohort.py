@@ -99,11 +99,6 @@ def test_each_student_gets_the_weights_that_it_gets_alone(tiny_recipe, tmp_path,
     assert_as_alone(recipes, alone, steps=4)
 
 
-def test_moments_in_bfloat16_are_rounded_for_each_student_as_alone(tiny_recipe, alone):
-    recipes = [recipe_for(tiny_recipe, method, optim_args="moments=bfloat16") for method in METHODS["learned maps"]]
-    assert_as_alone(recipes, alone, steps=4)
-
-
 def test_the_teacher_runs_once_a_batch(tiny_recipe, monkeypatch):
     from limbeck.training.teaching.live import LiveTeaching
 

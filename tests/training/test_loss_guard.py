@@ -185,7 +185,6 @@ def train(folder, method, optimizer, rows, **policy):
     ("method", "optimizer"),
     [
         ("minilmv2", {"optim": "adamw_torch_fused"}),
-        ("minilmv2", {"optim": "adamw_torch_fused", "optim_args": "moments=bfloat16"}),
         ("minilmv2", {"optim": "adamw_torch"}),
         ("minilmv2", {"optim": "sgd"}),
         ("bert_emd", {"optim": "adamw_torch_fused"}),  # Its layer weights move in every forward.

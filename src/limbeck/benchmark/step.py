@@ -37,7 +37,6 @@ from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import Streams
 from limbeck.models.students import build_student, student_config
 from limbeck.models.teaching_facts import facts_of_shape
-from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.model_plans import needed_head
@@ -103,7 +102,6 @@ class StepSetup:
         freeze_embeddings: Keep the student's embeddings as they are.
         training: The training arguments, as a recipe gives them.
         teacher_dtype: Of the teacher's weights.
-        teacher_int8: Quantise the teacher's linear maps.
         length: Tokens of the longest sample.
         ragged: Draw lengths from [L/2, L].
     """
@@ -122,7 +120,6 @@ class StepSetup:
     teacher_dtype: torch.dtype
     length: int
     ragged: bool
-    teacher_int8: bool = False
 
     @property
     def shapes(self) -> tuple[Shape, Shape]:
@@ -185,7 +182,6 @@ def _from_recipe(request: StepRequest) -> StepSetup:
         masked=choice.mask_tokens,
         freeze_embeddings="embeddings" in choice.spec.freeze,
         length=request.length or choice.corpus.length,
-        teacher_int8=choice.teacher.in_int8,
         **_arguments(request, choice.spec.training, choice.teacher.spec.dtype),
     )
 
@@ -313,7 +309,7 @@ class Step:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
         own, theirs = setup.sentence_heads
-        teaching = LiveTeaching(teacher, setup.terms, pooling=theirs, int8=setup.teacher_int8)
+        teaching = LiveTeaching(teacher, setup.terms, pooling=theirs)
         self._teacher_tap = teaching.tap
         self.module = DistillationModule(student, teaching, setup.terms, pooling=own)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
@@ -402,13 +398,14 @@ class Step:
     def optimizer_bytes(self) -> int:
         """Count the bytes that the update has to move.
 
-        AdamW reads weight, gradient and two moments of every trained number and writes all but the gradient, 28 bytes,
-        or 20 with moments in bfloat16; clipping reads the gradient once for its norm and once to scale it, which writes
-        it, 12 bytes more.
+        AdamW reads weight, gradient and two moments of every trained number and writes all but the gradient, 28 bytes;
+        clipping reads the gradient once for its norm and once to scale it, which writes it, 12 bytes more.
         """
         trained = sum(p.numel() * p.element_size() for p in self.module.parameters() if p.requires_grad)
-        moments = 2 if keeps_bfloat16_moments(self.trainer.args.optim_args) else 4
-        return trained * (3 + moments + (3 if self.trainer.args.max_grad_norm else 0))
+        passes = 7
+        if self.trainer.args.max_grad_norm:
+            passes += 3
+        return trained * passes
 
     def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
         module = self.module
@@ -538,7 +535,7 @@ def measure_step(
         "mask": "ragged" if setup.ragged else "full",
         "tokens": step.tokens,
         "padding_share": step.padding_share,
-        "teacher_dtype": _name(setup.teacher_dtype) + (" and int8" if setup.teacher_int8 else ""),
+        "teacher_dtype": _name(setup.teacher_dtype),
         "device_type": step.device.type,
     }
     rows: list[dict[str, Any]] = []

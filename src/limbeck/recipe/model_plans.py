@@ -57,11 +57,6 @@ class TeacherInfo:
         return TeachingFacts(self.title, self.shape, labels=self.labels)
 
     @property
-    def in_int8(self) -> bool:
-        """Whether its linear maps are quantised."""
-        return self.spec.precision == "int8"
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """Names of a classifier's classes, in the order of its outputs."""
         return names_of_classes(self.config)

@@ -25,14 +25,6 @@ class TeacherSpec(Grown):
     """Branch, tag or commit of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Number format of the teacher's weights; auto: bfloat16 where training uses it."""
-    precision: Literal["int8"] | None = Field(
-        None,
-        description=(
-            "int8: quantise the linear maps of its layers, weights by output channel and activations by token in every "
-            "batch; for CPUs with VNNI. Faster where layers are wide, and the student learns slightly other numbers; "
-            "default: dtype."
-        ),
-    )
     sharded: bool = Field(
         False,
         description=(
@@ -54,18 +46,12 @@ class TeacherSpec(Grown):
             "...}. The model is then where the student starts, and its tokenizer is the student's."
         ),
     )
-    added = frozenset({"classes", "precision", "teaching"})
+    added = frozenset({"classes", "teaching"})
 
     @model_validator(mode="after")
     def _named_teaching(self) -> Self:
         if self.teaching is not None and not isinstance(self.teaching.get("name"), str):
             raise ValueError("teaching has no name: give {name: NAME} and the options of that teaching")
-        return self
-
-    @model_validator(mode="after")
-    def _whole_where_quantised(self) -> Self:
-        if self.precision is not None and self.sharded:
-            raise ValueError("precision int8 is for CPUs, where nothing is sharded: leave out one of the two")
         return self
 
 

@@ -9,7 +9,6 @@ import torch
 from transformers import TrainingArguments
 
 from limbeck.errors import RecipeError, shorten_error
-from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
 
 _ARGUMENTS = {"optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs"}
 """Arguments that decide optimizer and schedule."""
@@ -20,27 +19,6 @@ _WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
 _BY_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedules that follow the held-out loss."""
 _TRIAL_STEPS = 1_000
-
-
-def choose_optimizer(arguments: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
-    """Choose the optimizer: that of transformers, or with `moments=bfloat16` the one whose moments are so.
-
-    Args:
-        arguments: Of the training.
-        model: What is trained; only optimizers that are refused ask for it.
-
-    Returns:
-        Its class, and its options.
-    """
-    from transformers import Trainer
-
-    optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
-    if not keeps_bfloat16_moments(arguments.optim_args):
-        return optimizer_class, options
-    from limbeck.kernels.rounded_adamw import RoundedAdamW
-
-    options = {name: options[name] for name in ("lr", "betas", "eps")}
-    return RoundedAdamW, options | {"seed": arguments.seed}  # All processes have one seed.
 
 
 def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -> None:
@@ -90,11 +68,13 @@ def _check_pairs(optim_args: object) -> None:
 
 def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> torch.optim.Optimizer:
     """Make the optimizer of one number."""
-    optimizer_class, options = choose_optimizer(arguments)
+    from transformers import Trainer
+
+    optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
     if takes_arguments:
         plain = copy.copy(arguments)
         plain.optim_args = None
-        if choose_optimizer(plain) == (optimizer_class, options):
+        if Trainer.get_optimizer_cls_and_kwargs(plain) == (optimizer_class, options):
             raise RecipeError(
                 f"training.optim_args is not for '{arguments.optim.value}', which takes none of them: leave it out."
             )

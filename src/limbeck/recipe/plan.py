@@ -8,7 +8,6 @@ from pathlib import Path
 
 from transformers import PreTrainedConfig
 
-from limbeck.core.devices import has_accelerator
 from limbeck.core.kinds import KINDS, kind_of
 from limbeck.corpus import CorpusSettings, LabelledSettings
 from limbeck.corpus.classes import read_weights
@@ -23,7 +22,6 @@ from limbeck.methods.term import Term
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape
 from limbeck.models.heads import Head, model_class
-from limbeck.models.quantising import check_quantisable
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.sentences import SentencePooling, finished_pooling
@@ -233,8 +231,6 @@ def plan_run(recipe: Recipe) -> RunPlan:
         learns = stage.student or student
         if stage.teacher.stage is None:
             check_runs(stage.teacher.title, stage.teacher.config, stage.teacher_head)
-        if stage.teacher.in_int8:
-            _check_int8(stage)
         check_runs(f"the student {learns.shape}", learns.config, stage.student_head)
     sentence = sentence_pooling(recipe.teacher.model, recipe.teacher.revision)
     if sentence is not None:
@@ -242,16 +238,6 @@ def plan_run(recipe: Recipe) -> RunPlan:
     plan = RunPlan(recipe, teacher, student, sentence, stages)
     _check_scored_tasks(plan, [stage for stage in taught if stage.pairing.task != "text"])
     return plan
-
-
-def _check_int8(stage: StagePlan) -> None:
-    """Refuse a teacher in int8 where it cannot be quantised: on a GPU, compiled, or as `check_quantisable` says."""
-    training, refused = stage.spec.training, "The teacher cannot run in int8"
-    if has_accelerator() and not training.get("use_cpu"):
-        raise RecipeError(f"{refused} on a GPU; leave out teacher.precision, or train with --device cpu.")
-    if training.get("torch_compile"):
-        raise RecipeError(f"{refused} under torch_compile; leave out that or teacher.precision.")
-    check_quantisable(stage.teacher.title, stage.teacher.config)
 
 
 SCORE_LATER = "score it with `limbeck evaluate --as-is --classes`, which names them"
@@ -333,12 +319,10 @@ def _with_class_weights(stages: list[StagePlan], recipe: Recipe) -> list[StagePl
 
 def summarise(plan: RunPlan) -> Mapping[str, str]:
     """Describe a plan in a few lines, for people."""
-    quantised = ", in int8" if plan.teacher_info.in_int8 else ""
-    lines = {"teacher": f"{plan.recipe.teacher.model} ({plan.teacher}{quantised})", "student": str(plan.student)}
+    lines = {"teacher": f"{plan.recipe.teacher.model} ({plan.teacher})", "student": str(plan.student)}
     for index, stage in enumerate(plan.stages):
         who = "" if stage.student is None else f"makes {stage.student.shape}: "
-        in_int8 = " in int8" if stage.teacher.in_int8 else ""
-        by = "" if stage.spec.teacher is None else f"taught by {stage.teacher.title}{in_int8}: "
+        by = "" if stage.spec.teacher is None else f"taught by {stage.teacher.title}: "
         terms = ", ".join(map(_summarise_term, stage.terms))
         lengths = "" if stage.spec.text.schedule is None else f"; {stage.spec.text.schedule}"
         lines[f"stage {index + 1}: {stage.spec.title}"] = who + by + terms + lengths

@@ -15,7 +15,6 @@ from transformers.training_args import OptimizerNames, trainer_log_levels
 from limbeck.core.devices import bf16_is_fast, has_accelerator
 from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import RecipeError, nearest, suggestion, together
-from limbeck.recipe.bfloat16_moments import check_moments
 from limbeck.recipe.optimizers import check_optimizer
 from limbeck.recipe.training_fields import DEFAULTS, MANAGED, RANGES, REFUSED, USUAL_NAMES, Range
 
@@ -53,7 +52,7 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
             arguments[name] = _check_argument(name, value, place)
         except RecipeError as error:
             errors.append(error)
-    for check in (_check_loggers, _check_choices, _check_workers, _check_compiler, _check_sharding, check_moments):
+    for check in (_check_loggers, _check_choices, _check_workers, _check_compiler, _check_sharding):
         try:
             check(arguments, place)
         except RecipeError as error:

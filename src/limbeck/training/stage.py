@@ -201,7 +201,7 @@ class StageTraining:
         names = ("loss", *(term.name for term in self.choice.terms))
         read = zip(trainer.loader.lengths_until(steps), trainer.tokens_by_length.tolist(), strict=False)
         self.module.read_rows.merge()
-        record = Stage(
+        return Stage(
             name=self.choice.spec.title,
             method=self.choice.spec.method["name"],
             steps=steps,
@@ -223,9 +223,6 @@ class StageTraining:
             frozen=self.frozen,
             unread=self.module.unread_rows(),
         )
-        if self.choice.teacher.in_int8:
-            record.teacher_precision = "int8"
-        return record
 
     def _padding_share(self) -> float:
         """Estimate which share of the positions was padding, by the first rows of each length."""

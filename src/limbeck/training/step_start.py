@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from limbeck.kernels.rounded_adamw import RoundedAdamW
-
 
 def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bool) -> None:
     """Let the optimizer's next step change nothing if the step is bad.
@@ -30,7 +28,7 @@ def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bo
 def takes_flag(optimizer: Any) -> bool:
     """Whether an optimizer is fused throughout."""
     optimizer = getattr(optimizer, "optimizer", optimizer)
-    return isinstance(optimizer, RoundedAdamW) or all(group.get("fused") for group in optimizer.param_groups)
+    return all(group.get("fused") for group in optimizer.param_groups)
 
 
 class RandomStreams:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerState
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
@@ -25,11 +25,9 @@ from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
 from limbeck.corpus.batch import FILLER, without_marks
 from limbeck.errors import TrainingError
-from limbeck.kernels.rounded_adamw import RoundedAdamW
 from limbeck.methods.transforms import Course
 from limbeck.models.packing import send_batch
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.recipe.optimizers import choose_optimizer
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training import checkpoints
 from limbeck.training.disk_failures import loading
@@ -134,18 +132,6 @@ class DistillationTrainer(Trainer):
                 yield send_batch(batch, self.args.device)
 
         self.module.start_maps(batches)
-
-    @staticmethod
-    def get_optimizer_cls_and_kwargs(args: TrainingArguments, model: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Choose the optimizer; see `choose_optimizer`."""
-        return choose_optimizer(args, model)
-
-    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make the optimizer, whose random bits, if it draws any, are those of each student alone."""
-        optimizer = super().create_optimizer(model)
-        if isinstance(optimizer, RoundedAdamW):
-            optimizer.number_weights(student.parameters() for student in self._students())
-        return optimizer
 
     def _students(self) -> Sequence[nn.Module]:
         """The modules that are trained side by side."""

@@ -10,7 +10,6 @@ from transformers import TrainingArguments
 from limbeck.core.devices import device_name
 from limbeck.core.files import read_json
 from limbeck.core.paths import MANIFEST
-from limbeck.recipe.bfloat16_moments import keeps_bfloat16_moments
 from limbeck.training.warn import Warn
 
 _TITLES = {"processes": "number of processes", "threads": "number of threads", "torch": "version of torch"}
@@ -28,9 +27,12 @@ def training_facts(arguments: TrainingArguments) -> dict[str, Any]:
 
 
 def precision(arguments: TrainingArguments) -> str:
-    """Name the number format that training computes in, and that of the moments where it is not float32."""
-    moments = ", moments in bfloat16" if keeps_bfloat16_moments(arguments.optim_args) else ""
-    return ("bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32") + moments
+    """Return the name of the number format that training computes in."""
+    if arguments.bf16:
+        return "bfloat16"
+    if arguments.fp16:
+        return "float16"
+    return "float32"
 
 
 def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) -> None:

@@ -12,7 +12,7 @@ from limbeck.core import ranks
 from limbeck.corpus.batch import Batch
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
-from limbeck.models import packed_linear, quantising
+from limbeck.models import packed_linear
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.streams import Streams
@@ -31,8 +31,6 @@ class LiveTeaching(Teaching):
         pooling: How its `pooled` and `vector` streams are made.
         title: What messages call it.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
-        int8: Quantise the linear maps of its layers when it is moved, which has to be to a CPU; taps have verified
-            themselves on the plain ones by then.
 
     Attributes:
         from_hidden: Whether no term needs logits that are made, so that taps on these models may leave large ones
@@ -47,14 +45,12 @@ class LiveTeaching(Teaching):
         pooling: str | SentenceHead = "mean",
         title: str = "the teacher",
         sharded: bool = False,
-        int8: bool = False,
     ) -> None:
         terms = list(terms)
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
         self.facts = TeachingFacts(title, shape_of(teacher.config))
         self.from_hidden = all(term.takes_from_hidden for term in terms if term.reads_logits)
-        self.int8 = int8
         self._sharded = sharded and ranks.process_count() > 1
         keys = {key for term in terms for key in term.teacher}
         self.tap = StreamTap(teacher, keys, drop_above=True, pooling=pooling, from_hidden=self.from_hidden)
@@ -71,28 +67,20 @@ class LiveTeaching(Teaching):
 
         Args:
             device: Where.
-            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that. Quantised
-                ones always are.
+            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
         """
         if self._sharded:
             _shard(self.teacher, torch.device(device))
             return
-        self._restore()
+        packed_linear.unpack_linear_maps(blocks(self.teacher))
         self.teacher.to(device)
-        if self.int8:
-            quantising.quantise_linear_maps(blocks(self.teacher))
-        elif pack and torch.device(device).type == "cpu":
+        if pack and torch.device(device).type == "cpu":
             packed_linear.pack_linear_maps(blocks(self.teacher))
 
     def close(self) -> None:
         """Take the tap off and unpack; blocks stay dropped."""
-        self._restore()
-        self.tap.close()
-
-    def _restore(self) -> None:
-        """Put plain linear maps back."""
         packed_linear.unpack_linear_maps(blocks(self.teacher))
-        quantising.restore_linear_maps(blocks(self.teacher))
+        self.tap.close()
 
 
 def _shard(teacher: PreTrainedModel, device: torch.device) -> None:

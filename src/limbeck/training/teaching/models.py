@@ -71,7 +71,6 @@ class TeacherModels:
             pooling=teacher_head,
             title=teacher.title,
             sharded=teacher.spec.sharded,
-            int8=teacher.in_int8,
         )
 
 
