@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import RecipeError
+from limbeck.models.bases import principal_directions
 from limbeck.models.families import embedding_tables
-from limbeck.models.narrowing import principal_directions
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.untrained import fill_rows

@@ -7,7 +7,7 @@ from transformers import AutoModel
 
 import limbeck
 from limbeck.errors import LimbeckError
-from limbeck.models.loading import same_tensors
+from limbeck.models.start_checkpoint import same_tensors
 from tests.support.methods import TRAINING
 from tests.support.models import make_teacher, tiny_config
 

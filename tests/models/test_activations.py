@@ -12,7 +12,8 @@ from limbeck.models import activations
 from limbeck.models.activations import Heads, best_factors, leading_directions, measure, narrow_norm
 from limbeck.models.families import blocks
 from limbeck.models.family_table import families
-from limbeck.models.initialise import find_bases
+from limbeck.models.start import bases_of
+from limbeck.models.start_step import StartSettings
 from limbeck.training.untrained import fill_rows
 from tests.support import models as tiny
 from tests.support.models import start_student, tiny_model
@@ -207,7 +208,7 @@ def test_a_subspace_in_use_is_found():
     for how in ("weights", "activations"):
         student, record = start_student(teacher, 4, "first", narrow_by=how, hidden=24, ffn=96, heads=4)
         ours = student.double().eval()(**batch).last_hidden_state
-        basis = find_bases(student, teacher, layers="first", narrow_by=how, seed=3).hidden
+        basis = bases_of(student, teacher, StartSettings("first", narrow_by=how, seed=3)).hidden
         off[how] = float((ours - theirs @ basis).norm() / (theirs @ basis).norm())
     assert record.explained == pytest.approx(1.0, abs=1e-6)
     assert off["activations"] < 0.75 * off["weights"], off
@@ -226,14 +227,14 @@ def test_every_family_with_roles_runs_and_is_accounted_for(family):
 
 
 def test_at_equal_widths_nothing_is_measured(monkeypatch):
-    monkeypatch.setattr("limbeck.models.narrowing.measure", None)
+    monkeypatch.setattr("limbeck.models.bases.measure", None)
     _, record = start_student(tiny_model("bert"), 2, "ends", narrow_by="activations")
     assert record.summary == "Starts from teacher layers 1, 4 and copied embeddings."
 
 
 def test_a_random_start_measures_nothing(monkeypatch):
     """A recipe may change the layers of a student that was chosen to be cut by activations."""
-    monkeypatch.setattr("limbeck.models.narrowing.measure", None)
+    monkeypatch.setattr("limbeck.models.bases.measure", None)
     by_weights, by_activations = (
         start_student(tiny_model("bert"), 2, "random", hidden=24, narrow_by=how) for how in ("weights", "activations")
     )
@@ -261,7 +262,7 @@ def test_a_teacher_without_activations_is_refused():
 
 def test_rows_that_were_never_read_are_filled_along_the_same_directions():
     teacher = tiny_model("bert")
-    start = {"layers": "ends", "narrow_by": "activations", "seed": 3}
+    start = StartSettings("ends", narrow_by="activations", seed=3)
     student, _ = start_student(teacher, 2, "ends", hidden=24, narrow_by="activations")
     words = student.get_input_embeddings().weight
     before = words.detach().clone()

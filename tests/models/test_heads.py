@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.heads import HEADS, check_has_head, copy_head, head_of
-from limbeck.models.loading import load_checkpoint, load_config, load_model
+from limbeck.models.heads import HEADS, check_has_head, head_of
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.start_checkpoint import load_checkpoint
+from limbeck.models.start_head import copy_head
 from limbeck.models.streams import StreamKey
 from limbeck.models.students import build_student
 from limbeck.models.taps import StreamTap

@@ -9,9 +9,10 @@ import yaml
 from transformers import AutoModelForMaskedLM
 
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.initialise import initialise_student
 from limbeck.models.layer_selection import selected_layers
-from limbeck.models.loading import load_checkpoint
+from limbeck.models.start import start_student
+from limbeck.models.start_checkpoint import load_checkpoint
+from limbeck.models.start_step import StartSettings
 from limbeck.models.students import build_student, student_config
 from tests.support import models as tiny
 
@@ -93,7 +94,7 @@ def test_modernbert_blocks_keep_their_kind_and_an_attention_norm_that_has_no_sou
     teacher = tiny.tiny_model("modernbert")
     blueprint = tiny.blueprint_like(shape_of(teacher.config), 2)
     student = build_student(student_config(blueprint, teacher.config, source_layers=[4, 1]), seed=0)
-    record = initialise_student(student, teacher, layers=[4, 1], seed=0)
+    record = start_student(student, teacher, StartSettings(layers=[4, 1], seed=0))
     assert [block.attention_type for block in blocks(student)] == ["full_attention"] * 2
     assert record.reset == ["layers.1.attn_norm.weight"]
     assert torch.equal(student.layers[1].attn_norm.weight, torch.ones(48))
@@ -116,7 +117,7 @@ def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone():
     fresh = build_student(config, seed=3).state_dict()
     student = AutoModelForMaskedLM.from_config(config)
     head = {name: tensor.clone() for name, tensor in student.cls.state_dict().items() if "decoder" not in name}
-    record = initialise_student(student, teacher, embeddings="random", seed=3)
+    record = start_student(student, teacher, StartSettings(embeddings="random", seed=3))
     assert_equal(student.bert.state_dict(), fresh)
     assert_equal(head, student.cls.state_dict())
     assert set(record.random) == set(fresh)
@@ -163,7 +164,7 @@ def test_embeddings_of_random_layers_start_as_the_widths_allow(family, changes, 
 
 def test_a_student_of_another_family_starts_at_random():
     student = build_student(tiny.tiny_config("roberta"), seed=0)
-    initialise_student(student, tiny.tiny_model("bert"), embeddings="random", seed=0)  # does not raise
+    start_student(student, tiny.tiny_model("bert"), StartSettings(embeddings="random", seed=0))  # does not raise
 
 
 def test_a_checkpoint_is_loaded_bit_equal(tmp_path, refused):

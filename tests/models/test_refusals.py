@@ -13,11 +13,13 @@ from transformers import BertConfig
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.families import shape_of
 from limbeck.models.heads import check_has_head, model_class
-from limbeck.models.initialise import initialise_student
 from limbeck.models.layer_selection import selected_layers
-from limbeck.models.loading import as_dtype, load_checkpoint, load_config, load_model
+from limbeck.models.loading import as_dtype, load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.start import start_student
+from limbeck.models.start_checkpoint import load_checkpoint
+from limbeck.models.start_step import StartSettings
 from limbeck.models.streams import StreamKey
 from limbeck.models.students import build_student, student_config
 from limbeck.models.taps import StreamTap, pool
@@ -27,7 +29,7 @@ from tests.support import models as tiny
 
 def start_another(family, changes, layers):
     student = build_student(tiny.tiny_config(family, **changes), seed=0)
-    initialise_student(student, tiny.tiny_model("bert"), layers=layers, seed=0)
+    start_student(student, tiny.tiny_model("bert"), StartSettings(layers=layers, seed=0))
 
 
 def shape_of_family(name):

@@ -10,11 +10,12 @@ import limbeck
 import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.evaluation import encode
 from limbeck.models.families import blocks, depth, family_of, shape_of
-from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.start import start_student
+from limbeck.models.start_step import StartSettings
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.structure import find_family
 from limbeck.models.students import build_student, student_config
@@ -130,7 +131,7 @@ def test_a_student_starts_from_whole_layers_of_its_teacher(family):
     teacher = tiny.tiny_model(family)
     blueprint = tiny.blueprint_like(shape_of(teacher.config), 2)
     student = build_student(student_config(blueprint, teacher.config, source_layers=[2, 3]), seed=9)
-    start = initialise_student(student, teacher, layers=[2, 3], seed=3)
+    start = start_student(student, teacher, StartSettings(layers=[2, 3], seed=3))
     assert not start.random and not start.reset and not start.projected
     assert len(start.copied) == len(student.state_dict())
     path, theirs = family_of(teacher.config).blocks, teacher.state_dict()

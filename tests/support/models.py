@@ -18,12 +18,13 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from limbeck.core.records import Initialisation
+from limbeck.models import start
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
-from limbeck.models.initialise import NarrowBy, initialise_student
 from limbeck.models.layer_selection import LayerStrategy
 from limbeck.models.quiet import quiet
+from limbeck.models.start_step import NarrowBy, StartSettings
 from limbeck.models.students import build_student, student_config
 
 LAYERS, HIDDEN, HEADS, FFN, MAX_LENGTH = 4, 48, 4, 96, 128
@@ -77,8 +78,8 @@ def start_student(
     """A student of the teacher's shape but for its depth and some changes, started from it, and the record of that."""
     blueprint = blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
     student = build_student(student_config(blueprint, teacher.config), seed=9)
-    how = {"layers": strategy, "embeddings": embeddings, "narrow_by": narrow_by}
-    return student, initialise_student(student, teacher, seed=3, **how)
+    settings = StartSettings(strategy, embeddings, narrow_by, seed=3)
+    return student, start.start_student(student, teacher, settings)
 
 
 def special_names(family: str) -> dict[str, str]:

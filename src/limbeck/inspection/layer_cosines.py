@@ -117,13 +117,20 @@ def measure_layer_cosines(
     """
     device = devices.choose_device("auto")
     teacher.to(device)
-    means, _ = layer_cosines(teacher, _batches(corpus, tokenizer, device))
+    means, _ = layer_cosines(teacher, spread_batches(corpus, tokenizer, device))
     return means
 
 
-def _batches(
+def spread_batches(
     corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, device: torch.device
 ) -> Iterator[dict[str, Tensor]]:
+    """Iterate over batches of up to 1,024 rows that are spread over a corpus.
+
+    Args:
+        corpus: Text to read.
+        tokenizer: For padding.
+        device: Where the batches go.
+    """
     collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
     step = max(1, len(corpus.train) // _ROWS)
     chosen = range(0, min(len(corpus.train), step * _ROWS), step)

@@ -4,7 +4,7 @@ Weights alone say which directions the words span, not which of them the layers 
 on such tokens, the 192 leading directions of its word embeddings carry 57 to 72 % after the embeddings and layers 1, 3
 and 6, as many of the states' own 79 to 92 %. No text is needed: its tokens show nearly the same directions.
 
-Written as in `narrowing.py`, with x~ for a hidden state with a one behind it, and C = E[x~ x~ᵀ] over tokens.
+Written as in `bases.py`, with x~ for a hidden state with a one behind it, and C = E[x~ x~ᵀ] over tokens.
 
 Source: hidden states' principal directions as a basis: SliceGPT (arXiv 2401.15024, section 3.3), there for pre-norm
 decoders and on text.

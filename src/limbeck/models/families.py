@@ -165,3 +165,12 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         positions=positions,
         causal=family.causal and getattr(config, "is_causal", True) is not False,  # What transformers' masks ask.
     )
+
+
+_BLOCK_NUMBERS = ("hidden", "heads", "key_value_heads", "head_size", "ffn")
+"""The numbers that decide the tensors of a block, and the places of its heads in them."""
+
+
+def same_blocks(student: Shape, source: Shape) -> bool:
+    """Whether blocks of two shapes have equal numbers, so that one can be copied into the other bit for bit."""
+    return all(getattr(student, number) == getattr(source, number) for number in _BLOCK_NUMBERS)

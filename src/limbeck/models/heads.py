@@ -1,17 +1,15 @@
-"""Task heads: the class of each, the head that a checkpoint has, and the start of a student's head."""
+"""Task heads: the class of each, and the head that a checkpoint has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import torch
 import transformers
 from transformers import PreTrainedConfig
 
 from limbeck.core.kinds import KIND_NAMES, KINDS, KindName, kind_of
 from limbeck.errors import ModelError
-from limbeck.models.families import base_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -136,30 +134,6 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
             f"task is {head}; give a model that was fine-tuned for it or, if that is what the output scores, rename it "
             f'there: id2label {{"0": "{kind.output}"}}.'
         )
-
-
-@torch.no_grad()
-def copy_head(student: PreTrainedModel, teacher: PreTrainedModel) -> list[str]:
-    """Start the student's head, and a pooler below it, from the teacher's, where shapes are equal.
-
-    Args:
-        student: Changed in place. Parameters tied to its embeddings are left alone.
-        teacher: The model whose head and pooler are taken, as far as it has them.
-
-    Returns:
-        The names that were copied.
-    """
-    own_base, prefix = base_model(student), student.base_model_prefix + "."
-    in_base = {id(parameter) for name, parameter in own_base.named_parameters() if not name.startswith("pooler.")}
-    theirs = dict(teacher.named_parameters())
-    copied = []
-    for name, parameter in student.named_parameters():
-        source = theirs.get(name)
-        if id(parameter) in in_base or source is None or source.shape != parameter.shape:
-            continue
-        parameter.copy_(source)
-        copied.append(name.removeprefix(prefix))
-    return copied
 
 
 def _words(head: str) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +16,8 @@ from transformers import (
 
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.models.configuration import DTYPES, read_config
-from limbeck.models.families import base_model, family_of, shape_of
-from limbeck.models.heads import Head, copy_head, head_of, model_class
+from limbeck.models.families import family_of, shape_of
+from limbeck.models.heads import Head, model_class
 from limbeck.models.locating import fetch, fetch_weights
 from limbeck.models.pooler import pooler_option
 from limbeck.models.quiet import quiet
@@ -192,66 +190,3 @@ def as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
     if name not in DTYPES:
         raise ModelError(f"Unknown dtype '{name}'.{suggestion(name, DTYPES)}")
     return DTYPES[name]
-
-
-def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
-    """Return whether models of two configurations have the same tensors; no weight is read or made.
-
-    The number of heads may differ where no tensor depends on it: MLKD-BERT's students with fewer heads start from
-    TinyBERT's (section 4.2).
-    """
-    shape, others = shape_of(config), shape_of(other)
-    alike = replace(others, heads=shape.heads, key_value_heads=shape.key_value_heads, head_size=shape.head_size)
-    if shape == others:
-        return True
-    if shape != alike:
-        return False
-    sizes = []
-    with torch.device("meta"), quiet():
-        for one in (config, other):
-            model = model_class(one)(copy.deepcopy(one))
-            sizes.append({name: tensor.shape for name, tensor in model.state_dict().items()})
-    return sizes[0] == sizes[1]
-
-
-@torch.no_grad()
-def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[str]:
-    """Set the student's weights from a saved model with the same tensors, in place.
-
-    A task head and a pooler are set too where the checkpoint has the same, else they stay as they are. Configurations
-    are compared before any weight is read, see `same_tensors`.
-
-    Args:
-        student: With or without a head.
-        name_or_path: The earlier student: a folder, `package:NAME`, or a Hub name.
-
-    Returns:
-        Names of the tensors that were set.
-
-    Raises:
-        ModelError: for everything `load_model` refuses, and a checkpoint of another shape.
-    """
-    config = load_config(name_or_path)
-    ours, theirs = shape_of(student.config), shape_of(config)
-    if not same_tensors(student.config, config):
-        raise ModelError(
-            f"The checkpoint '{name_or_path}' is {theirs}, vocabulary {theirs.vocabulary}, positions "
-            f"{theirs.positions}; the student is {ours}, vocabulary {ours.vocabulary}, positions "
-            f"{ours.positions}: give the student that shape, or start it from the checkpoint's layers with "
-            "it as the teacher."
-        )
-    head = head_of(config) if type(student).__name__ in (config.architectures or []) else None
-    target = base_model(student).state_dict()
-    poolers = [name for name in target if name.startswith("pooler.")]
-    source = load_model(name_or_path, head=head, pooler=bool(poolers))
-    given = base_model(source).state_dict()
-    target = {name: tensor for name, tensor in target.items() if name in given or name not in poolers}
-    lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]
-    if lacking:
-        raise ModelError(
-            f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
-            "all); derive the student's configuration from that of its start."
-        )
-    for name, tensor in target.items():
-        tensor.copy_(given[name])
-    return list(dict.fromkeys([*target, *copy_head(student, source)]))

@@ -26,7 +26,11 @@ _NOT_INHERITED = (
 
 
 def student_config(
-    blueprint: StudentBlueprint, teacher_config: PreTrainedConfig, *, source_layers: Sequence[int] | None = None
+    blueprint: StudentBlueprint,
+    teacher_config: PreTrainedConfig,
+    *,
+    source_layers: Sequence[int] | None = None,
+    vocabulary: int | None = None,
 ) -> PreTrainedConfig:
     """Derive a student's configuration: the teacher's with only the shape changed.
 
@@ -39,6 +43,7 @@ def student_config(
         source_layers: The teacher layers (1-based, one for each student layer) that the student's blocks will
             be copied from. Where layers differ in kind (ModernBERT's global and local attention) each keeps
             the kind of its source. Without them (or empty, as for random layers) the teacher's pattern starts anew.
+        vocabulary: Number of tokens; None is the teacher's.
 
     Raises:
         ModelError: for an unknown family, or factorised embeddings in a family that has none.
@@ -62,6 +67,8 @@ def student_config(
         # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden width.
         inherited = shape.embedding if shape.embedding != shape.hidden else blueprint.hidden
         values[fields.embedding] = embedding or inherited
+    if vocabulary is not None:
+        values["vocab_size"] = vocabulary
     if blueprint.dropout is not None:
         values |= dict.fromkeys(fields.dropouts, blueprint.dropout)
     _fit_attention(values, blueprint, shape)

@@ -15,15 +15,17 @@ from limbeck.methods.term import Term
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
-from limbeck.models.initialise import plan_initialisation
 from limbeck.models.layer_selection import selected_layers
-from limbeck.models.loading import load_config, same_tensors
+from limbeck.models.loading import load_config
 from limbeck.models.locating import check_not_pickled
+from limbeck.models.start import check_start, source_shape
+from limbeck.models.start_checkpoint import same_tensors
+from limbeck.models.start_step import StartSettings
 from limbeck.models.students import student_config
 from limbeck.models.teaching_facts import TeachingFacts
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
-from limbeck.recipe.models import ShapeSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,31 @@ def choose_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     blueprint = parse_blueprint(written, teacher.shape)
     layers = spec.initialise.layers
     sources = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
-    config = student_config(blueprint, teacher.config, source_layers=sources)
+    settings = start_settings(spec.initialise)
+    vocabulary = source_shape(teacher.shape, settings).vocabulary
+    config = student_config(blueprint, teacher.config, source_layers=sources, vocabulary=vocabulary)
     found = shape_of(config)
     if spec.initialise.checkpoint is None:
-        plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
+        check_start(found, teacher.shape, settings)
     elif not teacher.stage:
         _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
     return StudentPlan(spec, config, blueprint, found, sources)
+
+
+def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
+    """Return the options of a start that a recipe asks for.
+
+    Args:
+        spec: The recipe's `initialise`, without a checkpoint.
+        seed: The run's.
+    """
+    return StartSettings(
+        layers=spec.layers,
+        embeddings=spec.embeddings,
+        narrow_by=spec.narrow_by or "weights",
+        seed=seed,
+        steps=spec.steps or {},
+    )
 
 
 def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:

@@ -92,7 +92,9 @@ class InitialiseSpec(Grown):
     """What narrows copied layers: the teacher's weights, or its activations on random tokens; default: weights."""
     checkpoint: Place | None = None
     """An earlier student of the same shape to start from."""
-    added = frozenset({"narrow_by"})
+    steps: dict[str, dict[str, Any]] | None = None
+    """Further steps of the start, such as a plugin's, by name with their options; default: none."""
+    added = frozenset({"narrow_by", "steps"})
 
 
 class ShapeSpec(Strict):

@@ -47,7 +47,6 @@ def kept_maps(terms: Iterable[Term]) -> dict[str, LearnedMap]:
     return {name: learned for name, learned in maps if learned is not None and learned.kept}
 
 
-RIDGE = 1e-3
 Learned: TypeAlias = tuple[Sequence[Term], Mapping[str, Tensor]]
 """The terms of a trained stage, and the weights that it leaves beside its student's."""
 STUDENT_WEIGHTS = "student."

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.core import IGNORED_LABEL, ranks
+from limbeck.core import IGNORED_LABEL
 from limbeck.corpus.batch import Batch, read_batch
 from limbeck.errors import RecipeError
 from limbeck.methods.teaching import Teaching
@@ -18,6 +18,7 @@ from limbeck.methods.transforms import Course
 from limbeck.models.families import embedding_tables
 from limbeck.models.packed_rows import rows_of_tokens
 from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.start_kept_map import KeptMapFit
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.tap_points import attach_linear_maps
 from limbeck.models.taps import StreamTap
@@ -26,7 +27,6 @@ from limbeck.objectives.earth_mover import EmdTerm
 from limbeck.training.gathering import gather_rows, sum_over_ranks
 from limbeck.training.layer_weights import make_layer_weights
 from limbeck.training.learned_maps import (
-    RIDGE,
     STUDENT_WEIGHTS,
     Learned,
     kept_maps,
@@ -242,11 +242,7 @@ class DistillationModule(nn.Module):
 
     @torch.no_grad()
     def start_maps(self, batches: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
-        """Start the maps that the student keeps by least squares, unless they go on from an earlier stage.
-
-        W = argmin Σ ‖g W + b − t‖² + λ ‖W‖², with g the student's pooled vectors before its first step, t the finished
-        ones of the teacher, and λ a thousandth of the mean squared entry of g, summed over the texts; without bias
-        b = 0. The paper does not say how its map starts.
+        """Start the maps that the student keeps, see `KeptMapFit`, unless they go on from an earlier stage.
 
         Args:
             batches: Reads the texts, as columns of batches on the device of the models.
@@ -256,8 +252,7 @@ class DistillationModule(nn.Module):
             return
         was_training = self.training
         self.eval()
-        # For each term Gᵀ [G T], with G the student's vectors, a 1 behind each, and T the teacher's.
-        products: dict[str, Tensor] = {}
+        fits = {term.map_name: KeptMapFit() for term in terms}
         for columns in batches():
             batch = read_batch(columns)
             scored = self.scored_tokens(batch)
@@ -265,17 +260,14 @@ class DistillationModule(nn.Module):
             teacher_streams = self.teaching.read(batch, scored)
             for term in terms:
                 # On the CPU, since not every device has float64.
-                student = student_streams[term.student[0]].cpu().double()
                 teacher = teacher_streams[term.teacher[0]].cpu().double()
                 if term.normalise:
                     teacher = nn.functional.normalize(teacher, dim=-1)
-                student = nn.functional.pad(student, (0, 1), value=1.0)  # The last feature stands for the bias.
-                product = student.T @ torch.cat([student, teacher], dim=-1)
-                products[term.name] = products.get(term.name, torch.zeros_like(product)) + product
+                fits[term.map_name].add(student_streams[term.student[0]], teacher)
         for term in terms:
             learned = self.maps[term.map_name]
             assert isinstance(learned, nn.Linear)
-            _solve_map(learned, ranks.broadcast(products[term.name]))
+            fits[term.map_name].solve(learned)
         self.train(was_training)
 
     def unread_rows(self) -> dict[str, str]:
@@ -325,26 +317,6 @@ def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> 
         return False
     output = student.get_output_embeddings()
     return output is not None and output.weight is student.get_input_embeddings().weight
-
-
-def _solve_map(learned: nn.Linear, product: Tensor) -> None:
-    """Set a map to the least squares of its product, see `DistillationModule.start_maps`.
-
-    Args:
-        learned: The map, from the student's width d to the teacher's.
-        product: Gᵀ [G T], float64 `[d + 1, d + 1 + width of the teacher]`.
-    """
-    width = learned.in_features
-    has_bias = learned.bias is not None
-    size = width + has_bias
-    gram = product[:size, :size]
-    targets = product[:size, width + 1 :]
-    penalty = torch.zeros(size, dtype=gram.dtype)
-    penalty[:width] = RIDGE * gram.diagonal()[:width].mean()
-    solved = torch.linalg.solve(gram + penalty.diag(), targets)
-    learned.weight.copy_(solved[:width].T)
-    if has_bias:
-        learned.bias.copy_(solved[-1])
 
 
 def _goes_on(before: Term, term: Term) -> bool:

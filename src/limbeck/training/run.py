@@ -13,9 +13,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from limbeck.core import devices, memory, paths, ranks, records
 from limbeck.core.files import atomic_text
-from limbeck.corpus import LabelledSettings
+from limbeck.corpus import LabelledSettings, StreamedCorpus
 from limbeck.errors import OutputError
-from limbeck.inspection.layer_cosines import measure_layer_cosines
+from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batches
 from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.fingerprint import fingerprint_beside
@@ -200,7 +200,12 @@ class Run:
     def _maker(self, choice: StudentPlan, head: Head | None, stages: list[StagePlan]) -> StudentMaker:
         """Return the maker of a student, which starts from the recipe's teacher or that of its only stage."""
         source = self.plan.teacher_info if choice is self.plan.student_plan else stages[0].teacher
-        return StudentMaker(choice, head, stages, source, partial(self.teachers.load, source), self.plan.recipe.seed)
+        read_batches = None
+        for corpus, stage in zip(self.corpora, self.plan.stages, strict=False):
+            if stages and stage is stages[0] and not isinstance(corpus, StreamedCorpus):
+                read_batches = partial(spread_batches, corpus, self.tokenizer, torch.device("cpu"))
+        load = partial(self.teachers.load, source)
+        return StudentMaker(choice, head, stages, source, load, self.plan.recipe.seed, read_batches)
 
     def _run_stage(self, index: int, choice: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or restore a finished one; a stage that names its student leaves it in its folder."""

@@ -1,17 +1,21 @@
 """`StudentMaker`: a run's students, built, started from their teacher, and finished after training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation, Stage, Untrained
-from limbeck.models import families, heads, initialise, loading, students
-from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
+from limbeck.models import families, heads, students
+from limbeck.models.start import read_text, start_student
+from limbeck.models.start_checkpoint import load_checkpoint
+from limbeck.models.start_pooler import add_pooler
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.untrained import (
     _describe_rows,
-    add_pooler,
     fill_from_teacher,
     fill_rows,
     never_read,
@@ -20,6 +24,8 @@ from limbeck.training.untrained import (
 
 LoadTeacher = Callable[..., PreTrainedModel]
 """Loads the whole teacher; keywords as in `load_model`."""
+ReadBatches: TypeAlias = Callable[[], Iterable[Mapping[str, Tensor]]]
+"""Reads text in batches of a teacher's inputs, `[B, L]` each."""
 
 
 def make_student(
@@ -28,6 +34,7 @@ def make_student(
     teacher_head: heads.Head | None,
     load_teacher: LoadTeacher,
     seed: int,
+    read_batches: ReadBatches | None = None,
 ) -> tuple[PreTrainedModel, Initialisation]:
     """Build a student and give it its start.
 
@@ -37,6 +44,7 @@ def make_student(
         teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
         load_teacher: Loads the teacher that it is initialised from.
         seed: Decides what is random.
+        read_batches: Reads text for starts that need some.
 
     Returns:
         The student, and its start for the record.
@@ -48,21 +56,13 @@ def make_student(
     student = students.build_student(config, seed=seed, head=head)
     start = choice.spec.initialise
     if start.checkpoint is not None:
-        loading.load_checkpoint(student, start.checkpoint)
+        load_checkpoint(student, start.checkpoint)
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
-    report = initialise.initialise_student(
-        student,
-        teacher,
-        layers=start.layers,
-        embeddings=start.embeddings,
-        narrow_by=start.narrow_by or "weights",
-        seed=seed,
-    )
-    if head is None:
-        return student, report
-    copied = heads.copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
-    return student, Initialisation.read({**report.to_dict(), "head": {"kind": head, "copied": copied}})
+    settings = start_settings(start, seed=seed)
+    texts = None if read_batches is None else read_text(teacher, read_batches)
+    report = start_student(student, teacher, settings, head=head, source_head=teacher_head, texts=texts)
+    return student, report
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class StudentMaker:
         source: The teacher that it starts from.
         load_teacher: Loads that teacher.
         seed: Decides what is random.
+        read_batches: Reads text for starts that need some.
     """
 
     choice: StudentPlan
@@ -84,11 +85,13 @@ class StudentMaker:
     source: TeacherInfo
     load_teacher: LoadTeacher
     seed: int
+    read_batches: ReadBatches | None = None
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
         """Build the student; its head starts from its teacher's where a stage reads that. See `make_student`."""
         known = self.head in {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
-        return make_student(self.choice, self.head, self.head if known else None, self.load_teacher, self.seed)
+        teacher_head = self.head if known else None
+        return make_student(self.choice, self.head, teacher_head, self.load_teacher, self.seed, self.read_batches)
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
         """Settle what parameters hold that no stage trained, and say so.
@@ -111,8 +114,8 @@ class StudentMaker:
             filled = fill_from_teacher(student, source, names, terms)
             start = spec.initialise
             by_activations = start.narrow_by == "activations" and start.layers != "random" and start.checkpoint is None
-            how = start.model_dump(include={"layers", "embeddings", "narrow_by"}) | {"seed": self.seed}
-            kinds = fill_rows(student, source, rows, how if by_activations else None)
+            settings = start_settings(start, seed=self.seed) if by_activations else None
+            kinds = fill_rows(student, source, rows, settings)
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.choice.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None

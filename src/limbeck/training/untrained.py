@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +10,11 @@ from transformers import PreTrainedModel
 
 from limbeck.core.records import Stage, UnreadRows
 from limbeck.methods.term import Term
-from limbeck.models import families, initialise, narrowing, pooler
-from limbeck.models.quiet import quiet
+from limbeck.models import families
+from limbeck.models.bases import word_bases
+from limbeck.models.start import bases_of
+from limbeck.models.start_embeddings import embedding_mode
+from limbeck.models.start_step import StartSettings
 from limbeck.training.read_rows import read_ranges, write_ranges
 
 _NAMED = 20  # Ranges of rows in the record of a run.
@@ -61,26 +63,26 @@ def fill_rows(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     rows: Mapping[str, NDArray[np.bool_]],
-    start: Mapping[str, Any] | None = None,
+    start: StartSettings | None = None,
 ) -> list[str]:
-    """Give rows of embedding tables the teacher's values, as `initialise_student` does: copied, or projected.
+    """Give rows of embedding tables the teacher's values, as `start_student` does: copied, or projected.
 
     Args:
         student: Changed in place.
         teacher: The teacher.
         rows: By kind of table which rows.
-        start: Keywords of `initialise.find_bases` of a student that was cut by activations; None goes by the words.
+        start: Of a student that was cut by activations; None goes by the words.
 
     Returns:
         The kinds that were filled: none where the student's embeddings are wider than its teacher's.
     """
     shapes = families.shape_of(student.config), families.shape_of(teacher.config)
-    if not rows or narrowing.embedding_mode("auto", *shapes) == "random":
+    if not rows or embedding_mode("auto", *shapes) == "random":
         return []
     if start is None:
-        basis = narrowing.find_bases(families.base_model(teacher), *shapes).embedding
+        basis = word_bases(families.base_model(teacher), *shapes).embedding
     else:
-        basis = initialise.find_bases(student, teacher, **start).embedding
+        basis = bases_of(student, teacher, start).embedding
     own, theirs = families.embedding_tables(student), families.embedding_tables(teacher)
     filled = [kind for kind in rows if kind in theirs and len(theirs[kind].module.weight) == len(rows[kind])]
     with torch.no_grad():
@@ -131,37 +133,6 @@ def fill_from_teacher(
                 own[name].copy_(source)
             filled.append(name)
     return filled
-
-
-def add_pooler(
-    student: PreTrainedModel, teacher: PreTrainedModel | None, seed: int
-) -> tuple[PreTrainedModel, list[str]]:
-    """Give a student the pooler that its class has by default, so that loading it leaves nothing at random.
-
-    No stage reads a pooler, so students are built without.
-
-    Args:
-        student: The student; left as it is.
-        teacher: With its pooler, which is copied; None, or another width, for one drawn at random.
-        seed: Decides the random values.
-
-    Returns:
-        The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
-    """
-    if not pooler.pooler_option(type(student)):
-        return student, []
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
-    names = [name for name, _ in whole.named_parameters() if name.startswith("pooler.")]
-    own = dict(student.named_parameters())
-    theirs = dict(teacher.named_parameters()) if teacher is not None else {}
-    with torch.no_grad():
-        for name, parameter in whole.named_parameters():
-            source = own.get(name, theirs.get(name))
-            if source is not None and source.shape == parameter.shape:
-                parameter.copy_(source)
-    return whole.eval(), names
 
 
 def _describe_rows(student: PreTrainedModel, kind: str, rows: NDArray[np.bool_], from_teacher: bool) -> UnreadRows:

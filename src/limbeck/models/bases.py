@@ -1,0 +1,166 @@
+"""Bases from a source's widths to a narrower student's: principal directions of its words or of its hidden states.
+
+Written with T for the source's width and S for the student's. A basis P is `[T, S]` with orthonormal columns: the
+student's hidden state stands for Pᵀ times the source's. A map that reads the hidden state is multiplied by P, one that
+writes to it by Pᵀ. None stands for the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.models.activations import BlockActivations, fix_signs, leading_directions, measure
+from limbeck.models.families import Shape, family_of, same_blocks, shape_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+_CHUNK = 65_536
+"""Rows of a table that are taken to float64 at once."""
+
+
+class Bases(NamedTuple):
+    """Bases `[T, S]` from the source's widths to the student's; None where the widths are equal.
+
+    Attributes:
+        hidden: Of the hidden states.
+        embedding: Of the word embeddings, which may be factorised.
+        explained: Share of the variance of the source's word embeddings that the narrowest basis keeps, or of its
+            hidden states where activations decide `hidden`; None where nothing is narrowed.
+        measured: The source's blocks on random tokens by layer, where activations decide.
+    """
+
+    hidden: Tensor | None = None
+    embedding: Tensor | None = None
+    explained: float | None = None
+    measured: Mapping[int, BlockActivations] | None = None
+
+
+def find_bases(
+    source: PreTrainedModel,
+    student_config: PreTrainedConfig,
+    *,
+    layers: Sequence[int],
+    embeddings: str,
+    narrow_by: str,
+    seed: int,
+) -> Bases:
+    """Return the directions that a narrower student keeps; none at equal widths.
+
+    Args:
+        source: The source's base model.
+        student_config: The student's configuration.
+        layers: The source's layer of each student layer, counted from 1; empty for random layers.
+        embeddings: `"copied"`, `"projected"` or `"random"`.
+        narrow_by: `"weights"` or `"activations"`, which decide for copied layers.
+        seed: Decides the random tokens on which activations are measured.
+    """
+    student_shape = shape_of(student_config)
+    source_shape = shape_of(source.config)
+    narrows_layers = bool(layers) and not same_blocks(student_shape, source_shape)
+    if narrow_by == "activations" and narrows_layers:
+        return active_bases(source, student_shape, source_shape, layers, seed)
+    if embeddings == "projected" or narrows_layers:
+        return word_bases(source, student_shape, source_shape)
+    return Bases()
+
+
+def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shape) -> Bases:
+    """Return the principal directions of the source's words.
+
+    Args:
+        source: The source's base model.
+        student_shape: The student's shape, nowhere wider than the source's.
+        source_shape: The source's shape.
+    """
+    words = source.get_input_embeddings().weight
+    hidden = None
+    embedding = None
+    shares = []
+    if student_shape.hidden < source_shape.hidden:
+        projection = embedding_projection(source)
+        through = None if projection is None else projection.weight
+        hidden, share = principal_directions(words, student_shape.hidden, through=through)
+        shares.append(share)
+    if student_shape.embedding < source_shape.embedding:
+        # Without a map between them both widths share one space: the narrower basis is the start of the wider one.
+        embedding, share = principal_directions(words, student_shape.embedding)
+        shares.append(share)
+    return Bases(hidden, embedding, min(shares, default=None))
+
+
+def active_bases(
+    source: PreTrainedModel, student_shape: Shape, source_shape: Shape, layers: Sequence[int], seed: int
+) -> Bases:
+    """Return the directions that hidden states of some layers lie along most on random tokens, and these layers.
+
+    Factorised embeddings keep the principal directions of the words.
+
+    Args:
+        source: The source's base model, of a family whose maps have roles.
+        student_shape: The student's shape, nowhere wider than the source's.
+        source_shape: The source's shape.
+        layers: Layers of the source that the student's start from, counted from 1.
+        seed: Decides the tokens.
+    """
+    measured = measure(source, layers, seed)
+    is_plain = student_shape.embedding == student_shape.hidden and source_shape.embedding == source_shape.hidden
+    bases = Bases() if is_plain else word_bases(source, student_shape, source_shape)
+    if student_shape.hidden == source_shape.hidden:
+        return bases._replace(measured=measured)
+    blocks = [measured[layer] for layer in dict.fromkeys(layers)]
+    hidden, share = leading_directions(blocks, measured[1], student_shape.hidden)
+    embedding = hidden if is_plain else bases.embedding
+    return Bases(hidden, embedding, share, measured)
+
+
+def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = None) -> tuple[Tensor, float]:
+    """Return the leading principal directions of a matrix's rows (PCA).
+
+    Works on the H x H covariance in float64, in chunks of rows, so a vocabulary of 250 000 needs no second
+    copy of its embeddings. The sign of each direction is fixed, so the same rows give the same basis.
+
+    Args:
+        rows: `[V, E]`, one row a token.
+        width: Number of directions, 1..H.
+        through: `[H, E]`, a map applied to the rows first (the projection of factorised embeddings); H = E
+            without it.
+
+    Returns:
+        An orthonormal basis `[H, width]` in float64, the most important direction first and the largest entry of each
+        positive, and the share of the variance that it keeps, 0..1.
+    """
+    rows = rows.detach()
+    mean = rows.double().mean(0) if len(rows) <= _CHUNK else rows.mean(0, dtype=torch.float64)
+    covariance = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
+    for chunk in rows.split(_CHUNK):
+        centred = chunk.double() - mean
+        covariance += centred.T @ centred
+    if through is not None:
+        through = through.detach().double()
+        covariance = through @ covariance @ through.T
+
+    # Eigenvalues come in rising order.
+    values, vectors = torch.linalg.eigh(covariance)
+    basis = vectors.flip(1)[:, :width]
+    spread = values.clamp(min=0).flip(0)
+    total = float(spread.sum())
+    explained = float(spread[:width].sum() / spread.sum()) if total > 0 else 1.0
+    return fix_signs(basis), explained
+
+
+def embedding_projection(model: PreTrainedModel) -> nn.Linear | None:
+    """Return the map from factorised embeddings to the hidden width; ELECTRA has none at equal widths."""
+    path = family_of(model.config).embedding_projection
+    if path is None:
+        return None
+    parent, _, name = path.rpartition(".")
+    if name not in dict(model.get_submodule(parent).named_children()):
+        return None
+    projection = model.get_submodule(path)
+    assert isinstance(projection, nn.Linear)
+    return projection

@@ -1,0 +1,227 @@
+"""A student's start: the steps that give its tensors their first values, from a model that is its source.
+
+A start runs the steps of `STARTS` in the order of their places: the vocabulary (no step yet), the embeddings, the
+layers, a fit on text (no step yet), and the task head. Two more parts of a student start later, when more is known of
+it: its pooler, as it is saved (`start_pooler.py`), and the map that it keeps behind its pooling, from the first text
+that it is trained on (`start_kept_map.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from limbeck.core.records import Initialisation
+from limbeck.core.registry import PluginPoint, Registry
+from limbeck.errors import ModelError
+from limbeck.models.bases import Bases
+from limbeck.models.families import Shape, shape_of
+from limbeck.models.layer_selection import selected_layers
+from limbeck.models.start_embeddings import Embeddings, embedding_mode
+from limbeck.models.start_head import TaskHead
+from limbeck.models.start_layers import Layers
+from limbeck.models.start_step import PLACES, ReadText, SourceText, Start, StartSettings, StartStep
+from limbeck.models.streams import StreamKey
+from limbeck.models.taps import StreamTap, evaluation_mode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from limbeck.models.heads import Head
+
+_OWN_STEPS: tuple[StartStep, ...] = (Embeddings(), Layers(), TaskHead())
+"""Steps of every start; all others run where `StartSettings.steps` names them."""
+
+
+def _problem(step: StartStep) -> str | None:
+    return None if step.place in PLACES else f"its place is {step.place!r}; give one of {', '.join(PLACES)}"
+
+
+_POINT: PluginPoint[StartStep] = PluginPoint(
+    "limbeck.starts",
+    StartStep,  # type: ignore[type-abstract]  # Items are instances of its subclasses.
+    "register_as_start",
+    _problem,
+    type,
+)
+STARTS: Registry[StartStep] = Registry(
+    "start", error=ModelError, plugins=_POINT, source=lambda: ((step.name, step) for step in _OWN_STEPS)
+)
+"""Name to step."""
+
+StepType = TypeVar("StepType", bound=type[StartStep])
+
+
+def register_as_start(step: StepType) -> StepType:
+    """Add a step of students' starts; a decorator of a class.
+
+    Example:
+        ```python
+        @register_as_start
+        class Scaled(StartStep):
+            name = "scaled"
+            place = "fit"
+
+            def apply(self, start):
+                factor = start.settings.steps["scaled"]["factor"]
+                start.student.get_input_embeddings().weight.mul_(factor)
+        ```
+
+    Raises:
+        PluginError: for a name that is taken, or a place that does not exist.
+    """
+    STARTS.add(step.name, step(), replace=True)
+    return step
+
+
+def steps_of(settings: StartSettings) -> list[StartStep]:
+    """Return the steps that a start runs, in order.
+
+    Raises:
+        ModelError: for a step that does not exist.
+    """
+    further = [STARTS[name] for name in settings.steps]
+    steps = [*_OWN_STEPS, *(step for step in further if step not in _OWN_STEPS)]
+    return sorted(steps, key=lambda step: PLACES.index(step.place))
+
+
+def source_shape(source: Shape, settings: StartSettings) -> Shape:
+    """Return the source's shape as the student finds it, whose vocabulary is the student's."""
+    for step in steps_of(settings):
+        source = step.shape(source, settings)
+    return source
+
+
+def student_tokenizer(tokenizer: PreTrainedTokenizerBase, settings: StartSettings) -> PreTrainedTokenizerBase:
+    """Return the student's tokenizer, given that of the source."""
+    for step in steps_of(settings):
+        tokenizer = step.tokenizer(tokenizer, settings)
+    return tokenizer
+
+
+def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:
+    """Check a start without loading any weight.
+
+    Args:
+        student: The student's shape.
+        source: The source's shape.
+        settings: The options.
+
+    Raises:
+        ModelError: for another family, vocabulary or strategy than can be matched, a student that is wider
+            than its source, or heads that would be cut.
+    """
+    layers = selected_layers(settings.layers, student.layers, source.layers)
+    source = source_shape(source, settings)
+    mode = embedding_mode(settings.embeddings, student, source)
+    takes_tensors = bool(layers) or mode != "random"
+    # ELECTRA's encoder is BERT's with a map after the embeddings.
+    is_electra_of_bert = (student.model_type, source.model_type) == ("electra", "bert")
+    if takes_tensors and student.model_type != source.model_type and not is_electra_of_bert:
+        raise ModelError(
+            f"A {student.model_type} student cannot start from a {source.model_type} teacher, whose tensors are "
+            "laid out differently; set layers: random and embeddings: random, or derive the student from the "
+            "teacher."
+        )
+    for step in steps_of(settings):
+        step.check(student, source, settings)
+
+
+@torch.no_grad()
+def start_student(
+    student: PreTrainedModel,
+    source: PreTrainedModel,
+    settings: StartSettings,
+    *,
+    head: Head | None = None,
+    source_head: Head | None = None,
+    texts: ReadText | None = None,
+) -> Initialisation:
+    """Set the student's tensors by the steps of a start, in place.
+
+    At equal widths tensors are exact copies. In a narrower student the word, position and type embeddings are
+    projected onto the leading principal directions of the source's word embeddings, or of its hidden states, and a
+    block's maps follow by their role (see `narrow_block`). A pooler is left alone, and so is a head of another kind
+    than the source's.
+
+    Args:
+        student: From `build_student`; with or without a head.
+        source: Whole: before any of its blocks is dropped. It is not changed.
+        settings: The options.
+        head: The student's head, or None.
+        source_head: The head that the source was loaded with, or None.
+        texts: Reads text with the source, for steps that need some; see `read_text`.
+
+    Returns:
+        The start for the run's record, with the origin of every tensor: the names of those that are `copied`,
+        `projected`, `reset` (norms, to scale 1 and shift 0) and `random`.
+
+    Raises:
+        ModelError: see `check_start`.
+    """
+    start = _begin(student, source, settings)
+    start.head = head
+    start.source_head = source_head
+    start.texts = texts
+    for step in steps_of(settings):
+        if step.reads_text and texts is None:
+            raise ModelError(f"The start '{step.name}' reads text, but there is none here.")
+        step.apply(start)
+
+    facts: dict[str, Any] = {"summary": _summary(start), "layers": list(start.layers), "embeddings": start.embeddings}
+    facts["explained"] = start.bases.explained if start.embeddings == "projected" else None
+    if head is not None:
+        facts["head"] = {"kind": head, "copied": start.copied_head}
+    return Initialisation.read(facts | asdict(start.transfer))
+
+
+def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Start:
+    """Check a start, and say what the options mean for these two models."""
+    own = shape_of(student.config)
+    whole = shape_of(source.config)
+    check_start(own, whole, settings)
+    layers = tuple(selected_layers(settings.layers, own.layers, whole.layers))
+    mode = embedding_mode(settings.embeddings, own, source_shape(whole, settings))
+    return Start(student, source, settings, layers, mode)
+
+
+def _summary(start: Start) -> str:
+    """One sentence about the start of embeddings and layers."""
+    layers = "random layers"
+    if start.layers:
+        layers = f"teacher layers {', '.join(map(str, start.layers))}"
+    bases = start.bases
+    has_active_basis = bases.measured is not None and bases.hidden is not None
+    notes = ""
+    if start.embeddings == "projected" and bases.explained is not None and not has_active_basis:
+        notes = f" (keeping {bases.explained:.0%} of their variance)"
+    if bases.measured is not None:
+        notes += ", narrowed by activations"
+    if has_active_basis:
+        notes += f" (keeping {bases.explained:.0%} of the hidden states)"
+    return f"Starts from {layers} and {start.embeddings} embeddings{notes}."
+
+
+def bases_of(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Bases:
+    """Return the directions that a narrower student of a source keeps; see `Start.bases`."""
+    return _begin(student, source, settings).bases
+
+
+def read_text(source: PreTrainedModel, batches: Callable[[], Iterable[Mapping[str, torch.Tensor]]]) -> ReadText:
+    """Return what reads text with a live source.
+
+    Args:
+        source: The source; its mode is put back.
+        batches: Iterates over the text: `input_ids`, `attention_mask` and what else the source takes, each `[B, L]`,
+            on its device.
+    """
+
+    def read(keys: Iterable[StreamKey]) -> Iterator[SourceText]:
+        with torch.no_grad(), evaluation_mode(source), StreamTap(source, keys) as tap:
+            for inputs in batches():
+                yield SourceText(inputs, tap(**inputs))
+
+    return read

@@ -1,0 +1,164 @@
+"""The start of a student's embeddings: copied from the source, or projected onto its principal directions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from limbeck.errors import ModelError, suggestion
+from limbeck.models.activations import narrow_norm
+from limbeck.models.bases import Bases, embedding_projection
+from limbeck.models.families import Shape, base_model, family_of
+from limbeck.models.family_table import UNLISTED, row_of
+from limbeck.models.start_step import Start, StartSettings, StartStep
+from limbeck.models.transfer import Transfer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")
+
+
+class Embeddings(StartStep):
+    """Word, position and segment embeddings, and the map behind factorised ones."""
+
+    name = "embeddings"
+    place = "embeddings"
+
+    def check(self, student: Shape, source: Shape, settings: StartSettings) -> None:
+        """Refuse embeddings of another vocabulary."""
+        mode = embedding_mode(settings.embeddings, student, source)
+        if mode != "random" and student.vocabulary != source.vocabulary:
+            raise ModelError(
+                f"The student's vocabulary has {student.vocabulary} tokens and the teacher's "
+                f"{source.vocabulary}; use the teacher's tokenizer, or set embeddings: random."
+            )
+
+    def apply(self, start: Start) -> None:
+        """Copy, project or draw the embeddings."""
+        student = base_model(start.student)
+        if start.embeddings == "random":
+            start.transfer.take(_embedding_paths(student), student, start.fresh, start.transfer.random)
+        else:
+            transfer_embeddings(start.transfer, student, base_model(start.source), start.bases)
+
+
+def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
+    """Return how the embeddings start: `"copied"`, `"projected"` or `"random"`.
+
+    Args:
+        strategy: One of `EMBEDDING_STRATEGIES`; `"auto"` copies at equal widths, projects into a narrower
+            student and starts a wider one at random.
+        student: The student's shape.
+        source: The source's shape.
+
+    Raises:
+        ModelError: for an unknown strategy, or one that the widths do not allow.
+    """
+    if strategy not in EMBEDDING_STRATEGIES:
+        raise ModelError(f"Unknown embeddings '{strategy}'.{suggestion(strategy, EMBEDDING_STRATEGIES)}")
+    if strategy == "random":
+        return strategy
+    possible = _possible_mode(student, source)
+    if strategy not in ("auto", possible):
+        raise ModelError(
+            f"Embeddings cannot be {strategy}: the student's are {_widths(student)} wide and the teacher's "
+            f"{_widths(source)}; set embeddings: {possible}, or auto."
+        )
+    return possible
+
+
+def _possible_mode(student: Shape, source: Shape) -> str:
+    same_widths = (student.embedding, student.hidden) == (source.embedding, source.hidden)
+    row = row_of(student.model_type)
+    # Without a row of the table nothing tells tables of embeddings from other matrices of their width.
+    if row is UNLISTED and not same_widths:
+        return "random"
+    # A plain student cannot stand in for the map that a factorised source has after its embeddings.
+    is_plain = student.embedding == student.hidden
+    if row.plain_drops_projection and is_plain and source.embedding < source.hidden:
+        return "random"
+    if student.embedding > source.embedding or student.hidden > source.hidden:
+        return "random"
+    return "copied" if same_widths else "projected"
+
+
+def _widths(shape: Shape) -> str:
+    return str(shape.hidden) if shape.embedding == shape.hidden else f"{shape.embedding} (hidden {shape.hidden})"
+
+
+def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, source: PreTrainedModel, bases: Bases) -> None:
+    """Copy or project the embeddings, and the map from a factorised width to the hidden width.
+
+    Args:
+        transfer: Writes and remembers.
+        student: The student's base model.
+        source: The source's base model.
+        bases: See `Start.bases`.
+    """
+    for path in family_of(student.config).embeddings:
+        module = source.get_submodule(path)
+        values = module.state_dict()
+        origin = transfer.copied
+        if bases.embedding is not None:
+            # No mean is taken off: the map stays linear, so a zero padding row stays zero.
+            tables = {name: tensor for name, tensor in values.items() if tensor.dim() == 2}
+            values = {name: table.double() @ bases.embedding for name, table in tables.items()}
+            origin = transfer.projected
+            if bases.measured is not None and bases.hidden is bases.embedding:
+                values |= _narrow_norms(module, bases.measured[1].inputs, bases.embedding)
+        transfer.write(path, student.get_submodule(path), values, origin)
+
+    target = embedding_projection(student)
+    if target is None:
+        return
+    projection = embedding_projection(source)
+    if projection is None:
+        weight, bias = _unfold(source, bases)
+    else:
+        weight = projection.weight.double()
+        bias = projection.bias.double()
+        if bases.embedding is not None:
+            weight = weight @ bases.embedding
+    if bases.hidden is not None:
+        weight = bases.hidden.T @ weight
+        bias = bases.hidden.T @ bias
+    is_copy = bases.hidden is None and bases.embedding is None
+    path = str(family_of(student.config).embedding_projection)
+    origin = transfer.copied if is_copy else transfer.projected
+    transfer.write(path, target, {"weight": weight, "bias": bias}, origin)
+
+
+def _narrow_norms(embeddings: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
+    """Return scale and shift of the norm that the embeddings end with, by their names in the embeddings."""
+    values = {}
+    for name, module in embeddings.named_modules():
+        if isinstance(module, nn.LayerNorm):
+            for key, value in narrow_norm(module, outputs, basis).items():
+                values[f"{name}.{key}"] = value
+    return values
+
+
+def _embedding_paths(model: PreTrainedModel) -> list[str]:
+    """Return the paths of the embeddings, and of the map after factorised ones."""
+    family = family_of(model.config)
+    paths = list(family.embeddings)
+    if embedding_projection(model) is not None:
+        paths.append(str(family.embedding_projection))
+    return paths
+
+
+def _unfold(source: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
+    """Return the map from factorised embeddings back to the input of a plain source's blocks.
+
+    The transpose of the basis, with the source's embedding LayerNorm folded in. The student's own norm precedes the
+    map: its vectors have length √E where the source's have √H, and it cannot represent the source's scale and shift.
+    """
+    assert bases.embedding is not None
+    norm = source.get_submodule("embeddings.LayerNorm")
+    assert isinstance(norm, nn.LayerNorm)
+    wide, narrow = bases.embedding.shape
+    weight = norm.weight.double()[:, None] * bases.embedding * math.sqrt(wide / narrow)
+    return weight, norm.bias.double()

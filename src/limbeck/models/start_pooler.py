@@ -1,0 +1,47 @@
+"""The start of a student's pooler: a copy of the source's, or random values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from limbeck.models.pooler import pooler_option
+from limbeck.models.quiet import quiet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@torch.no_grad()
+def add_pooler(
+    student: PreTrainedModel, source: PreTrainedModel | None, seed: int
+) -> tuple[PreTrainedModel, list[str]]:
+    """Give a student the pooler that its class has by default, so that loading it leaves nothing at random.
+
+    No stage reads a pooler, so students are built without.
+
+    Args:
+        student: The student; left as it is.
+        source: With its pooler, which is copied; None, or another width, for random values.
+        seed: Decides the random values.
+
+    Returns:
+        The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
+    """
+    if not pooler_option(type(student)):
+        return student, []
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
+
+    student_parameters = dict(student.named_parameters())
+    source_parameters = {} if source is None else dict(source.named_parameters())
+    pooler_names = []
+    for name, parameter in whole.named_parameters():
+        if name.startswith("pooler."):
+            pooler_names.append(name)
+        value = student_parameters.get(name, source_parameters.get(name))
+        if value is not None and value.shape == parameter.shape:
+            parameter.copy_(value)
+    return whole.eval(), pooler_names
