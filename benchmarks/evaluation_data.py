@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.task_files import find_file, load_task
+from limbeck.evaluation.split_files import find_file
+from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import DEFINITIONS
 
 # SQuAD 1.1's development set split by article, and FewCLUE's merged files, of which no count is published.

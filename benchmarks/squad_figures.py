@@ -21,8 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.evaluation.metrics import score, score_answers
-from limbeck.evaluation.tasks import TASKS, AnswerPrediction, TaskRow
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.evaluation.tasks import TASKS
+from limbeck.kinds.answer_scores import score_answers
+from limbeck.kinds.scoring import score
+from limbeck.kinds.task import AnswerPrediction
 
 Golds = Mapping[str, Sequence[str]]
 Texts = Mapping[str, str]
@@ -136,7 +139,7 @@ def compare_draw(golds: Mapping[str, list[str]], draw: random.Random) -> tuple[i
     unanswerable = {q: ([] if number % 3 == 0 else of) for number, (q, of) in enumerate(golds.items())}
     compared: list[tuple[str, float, float]] = []
     for name, taken in (("squad", golds), ("squad2", unanswerable)):
-        rows = [TaskRow(q, "", "?", answers=tuple(of), answer_starts=(0,) * len(of)) for q, of in taken.items()]
+        rows = [LabelledRow(q, "", "?", answers=tuple(of), answer_starts=(0,) * len(of)) for q, of in taken.items()]
         task, compare = TASKS[name], overlap_1 if name == "squad" else overlap_2
         given = {q: AnswerPrediction(texts[q], odds[q] if name == "squad2" else 0.0) for q in ids}
         each = score_answers(given, rows, task)

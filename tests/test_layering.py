@@ -16,7 +16,7 @@ FLOORS = {
             "version",
             "errors core",
             "corpus models kernels",
-            "objectives",
+            "objectives kinds",
             "methods evaluation inspection export",
             "recipe",
             "training",

@@ -15,9 +15,11 @@ from benchmarks.chaos_inputs.scene import WORDS, Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
+from limbeck.evaluation.planning import Planner
+from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import parse_tasks
+from limbeck.kinds.registry import KINDS
 
 
 def _rows(random: Random, count: int = 12) -> list[dict[str, Any]]:
@@ -38,7 +40,9 @@ def _corpus(scene: Scene, folder: Path, what: str, name: str, content: bytes, ki
     path.write_bytes(content)
     labels = ("no", "yes") if kind == "classification" else ()
     settings = LabelledSettings(kind=kind, sources=str(path), length=24, labels=labels, stride=4)
-    act = partial(build_labelled_corpus, settings, scene.tokenizer, cache_dir=folder / "cache", workers=1)
+    act = partial(
+        build_labelled_corpus, settings, scene.tokenizer, KINDS[settings.task], cache_dir=folder / "cache", workers=1
+    )
     return Trial(f"{kind} {name}: {what}", act, (name,), _counted)
 
 

@@ -19,12 +19,12 @@ from rich.console import Console
 from limbeck.api import compare, distill
 from limbeck.cli.status import status
 from limbeck.comparison.cells import check_plan
+from limbeck.comparison.folder import COMPARISON
 from limbeck.comparison.plan import load_plan
-from limbeck.comparison.run import COMPARISON
 from limbeck.core.folders import claim
 from limbeck.core.run_status import find_runs, status_of
-from limbeck.evaluation.grid import ResultsFile
 from limbeck.evaluation.output_folder import prepare_folder
+from limbeck.evaluation.results_file import ResultsFile
 from limbeck.search.study import open_storage, prepare_search_folder
 
 

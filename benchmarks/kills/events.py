@@ -14,10 +14,10 @@ from optuna.trial import TrialState
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
+from limbeck.core.studies.evaluation import FINISHED
 from limbeck.corpus.store import Reading
 from limbeck.corpus.token_encoder import TokenEncoder
-from limbeck.evaluation.grid import ResultsFile
-from limbeck.evaluation.grid_summary import FINISHED
+from limbeck.evaluation.results_file import ResultsFile
 from limbeck.training.heartbeat import Heartbeat
 
 

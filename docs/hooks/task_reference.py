@@ -12,8 +12,11 @@ from typing import Any
 
 import yaml
 
+from limbeck.core.kinds import KINDS
 from limbeck.core.strict import descriptions
-from limbeck.evaluation.tasks import METRIC_NAMES, TASK_GROUPS, TASKS, Task, TaskDefinition
+from limbeck.evaluation.task_definition import TaskDefinition
+from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
+from limbeck.kinds.task import Task
 
 PAGE = Path(__file__).parents[1] / "reference/tasks.md"
 PLACE = "<!-- limbeck.evaluation.tasks: made of their files by `make references` -->\n"
@@ -47,7 +50,7 @@ def _keys() -> str:
 
 
 def _metrics() -> str:
-    rows = [f"| `{kind}` | {_codes(names)} |" for kind, names in METRIC_NAMES.items()]
+    rows = [f"| `{kind}` | {_codes(facts.metrics)} |" for kind, facts in KINDS.items()]
     return "\n".join(["## Metrics", "", "| type | metrics, the main one first |", "|---|---|", *rows])
 
 

@@ -11,6 +11,7 @@ from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs
 from limbeck.evaluation.measures import HeldOutSpec
+from limbeck.kinds.registry import KINDS
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
@@ -71,7 +72,7 @@ def test_labelled_rows_have_no_retrieval(teacher, student, tmp_path):
     rows = (str(tmp_path / "rows.tsv"),)
     settings = LabelledSettings(kind="classification", sources=rows, labels=("0",), length=24, held_out=0.5)
     tokenizer = load_tokenizer(str(teacher))
-    corpus = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    corpus = build_labelled_corpus(settings, tokenizer, KINDS[settings.task], cache_dir=tmp_path / "cache", workers=1)
     text = HeldOutText(teacher=load_model(teacher), tokenizer=tokenizer, corpus=corpus, spec=SPEC, pooling="mean",
                        students=[shape_of(student.config)])  # fmt: skip
     found = text.measure(student)

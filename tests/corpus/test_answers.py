@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.corpus import SourceReport
 from limbeck.corpus.answers import AnswerWindows, Question
-from limbeck.corpus.labelled import NO_ANSWER, Example
+from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
 from tests.support.corpora import byte_tokenizer
 from tests.support.models import tiny_tokenizer
 
@@ -25,7 +25,7 @@ def random_examples(count, seed=0):
         last = min(len(words), first + draw.randint(1, 5))
         start = len(" ".join([*words[:first], ""]))
         label = NO_ANSWER if number % 5 == 4 else (start, start + len(" ".join(words[first:last])))
-        found.append(Example(" ".join(words), " ".join(draw.choices(WORDS, k=draw.randint(1, 4))), label))
+        found.append(LabelledRow("", " ".join(words), " ".join(draw.choices(WORDS, k=draw.randint(1, 4))), label))
     return found
 
 
@@ -63,7 +63,7 @@ def test_windows_answers_and_offsets_are_those_of_the_tokenizer(family, side):
     questions = [Question("", e.pair, e.text, None if e.label == NO_ANSWER else e.label) for e in examples]
     windows = [
         (window.input_ids, window.token_type_ids, window.label, window.first, window.offsets.tolist())
-        for window in cutter.cut(questions, report, "")
+        for window in cutter.cut(questions, report)
     ]
     assert tokenizer.backend_tokenizer.to_str() == before
     assert windows == [window for example in examples for window in by_the_tokenizer(tokenizer, example)]
@@ -88,14 +88,14 @@ def test_answers_of_characters_with_several_tokens(template):
     context = "Ça va — „très“ bien, 日本語."
     for answer in ("Ça", "„très“", "日本", "ès", ".", context):
         start = context.index(answer)
-        rows, _ = encode(tokenizer, Example(context, "Où?", (start, start + len(answer))), 100, 0)
+        rows, _ = encode(tokenizer, LabelledRow("", context, "Où?", (start, start + len(answer))), 100, 0)
         first, last = rows.labels[0]
         assert tokenizer.decode(rows.input_ids[0][first : last + 1]).strip() == answer
 
 
 def test_a_long_question_is_cut_and_leaves_room_for_the_context():
     tokenizer, context = tiny_tokenizer(), " ".join(WORDS * 5)
-    rows, counts = encode(tokenizer, Example(context, "the " * 100, (0, 3)))
+    rows, counts = encode(tokenizer, LabelledRow("", context, "the " * 100, (0, 3)))
     # 40 tokens less 3 special ones less 10 shared ones, halved.
     assert counts == {"question cut to 13 tokens": 1}
     question = [tokenizer.cls_token_id, *[tokenizer.convert_tokens_to_ids("the")] * 13, tokenizer.sep_token_id]
@@ -108,11 +108,11 @@ def test_a_long_question_is_cut_and_leaves_room_for_the_context():
 
 
 def test_an_answer_without_a_token_is_dropped_and_counted():
-    rows, counts = encode(tiny_tokenizer(), Example("the  model", "of", (3, 5)))
-    assert (rows.input_ids, counts) == ([], {"answer without a token, dropped": 1})
+    rows, counts = encode(tiny_tokenizer(), LabelledRow("", "the  model", "of", (3, 5)))
+    assert (rows.input_ids, counts) == ([], {"answer that none of its context's tokens cover, row left out": 1})
 
 
 def test_an_answer_longer_than_a_window_is_in_none():
-    rows, _ = encode(tiny_tokenizer(), Example(" ".join(WORDS * 5), "of", (0, 200)))
+    rows, _ = encode(tiny_tokenizer(), LabelledRow("", " ".join(WORDS * 5), "of", (0, 200)))
     assert rows.labels == [[0, 0]] * len(rows.labels)
     assert len(rows.labels) > 2

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from pydantic import ValidationError
 from limbeck.core.mistakes import explain
 from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, augmentation, store, word_vectors
 from limbeck.corpus import build as building
-from limbeck.corpus.labelled import Example
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.settings import CorpusSpec
 from limbeck.errors import CorpusError
+from limbeck.kinds.registry import KINDS
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.corpora import TOKENIZER
@@ -28,17 +30,17 @@ def masked_lm(tmp_path_factory):
 
 NEAR = {"brave": ["bold", "daring"], "unheard": []}
 ROWS = [
-    Example("the student, brave with text!", None, 1),
-    Example("... --", None, 1),
-    Example("text", None, 0),
-    Example("Teacher and model", "it on brave unheard is of", 0),
+    LabelledRow("", "the student, brave with text!", None, 1),
+    LabelledRow("", "... --", None, 1),
+    LabelledRow("", "text", None, 0),
+    LabelledRow("", "Teacher and model", "it on brave unheard is of", 0),
 ]
 
 
 def reference(row, settings, model, tokenizer):
     """Algorithm 1 word by word: every candidate list by a forward of one sequence over the whole vocabulary."""
     whole = [token for token in tokenizer.get_vocab() if token.isalnum()]
-    texts = [text for text in row[:2] if text is not None]
+    texts = [text for text in (row.text, row.pair) if text is not None]
     words = [[word.strip(",!.-") for word in text.split()] for text in texts]
     flat = [(part, word) for part, of_text in enumerate(words) for word in of_text if word]
     draws = augmentation._generator(settings.seed, texts).random((settings.copies, len(flat), 2))
@@ -69,7 +71,7 @@ def reference(row, settings, model, tokenizer):
                 if chance <= settings.probability and candidates:
                     entry[0] = shown.replace(word, candidates[int(choice * len(candidates))])
         joined = [" ".join(e[0] for e in own) for own in made]
-        copies.append(row._replace(text=joined[0], pair=joined[1] if len(joined) > 1 else None))
+        copies.append(replace(row, text=joined[0], pair=joined[1] if len(joined) > 1 else None))
     return copies
 
 
@@ -90,7 +92,9 @@ def test_words_are_replaced_with_the_chance_that_is_asked_for():
     words = [f"w{number}" for number in range(400)]
     near = {word: [f"{word}x{place}" for place in range(5)] for word in words}
     settings = Augmentation(copies=25, probability=0.4, word_vectors="unread", seed=3)
-    (copies,) = augmentation.augment_rows([Example(" ".join(words), None, 0)], settings, near, augmentation._nothing)
+    (copies,) = augmentation.augment_rows(
+        [LabelledRow("", " ".join(words), None, 0)], settings, near, augmentation._nothing
+    )
     new = [word for copy in copies for word, old in zip(copy.text.split(), words, strict=True) if word != old]
     # 10,000 draws: five standard deviations are 0.025.
     assert abs(len(new) / 10_000 - 0.4) < 0.025
@@ -102,9 +106,9 @@ def test_words_are_replaced_with_the_chance_that_is_asked_for():
 def test_of_questions_only_the_question_changes():
     near = {word: ["other"] for word in ("who", "ran", "fox")}
     settings = Augmentation(copies=2, probability=1.0, word_vectors="unread")
-    row = Example("The fox ran.", "who ran?", (4, 7))
+    row = LabelledRow("", "The fox ran.", "who ran?", (4, 7))
     (copies,) = augmentation.augment_rows([row], settings, near, augmentation._nothing, answers=True)
-    assert copies == [row._replace(pair="other other?")] * 2
+    assert copies == [replace(row, pair="other other?")] * 2
 
 
 def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
@@ -206,11 +210,13 @@ def texts_of(rows):
 
 def test_rows_to_train_on_have_copies_and_held_out_rows_have_none(table):
     settings = settings_of(table)
-    corpus = building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / "cache", workers=1)
+    corpus = building.build_labelled_corpus(
+        settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1
+    )
     plain = LabelledSettings(
         kind="classification", sources=settings.sources, labels=("0", "1"), length=60, held_out=0.2
     )
-    without = building.build_labelled_corpus(plain, TOKENIZER, cache_dir=table / "cache", workers=1)
+    without = building.build_labelled_corpus(plain, TOKENIZER, KINDS[plain.task], cache_dir=table / "cache", workers=1)
     assert texts_of(corpus.held_out) == texts_of(without.held_out)
     own = len(without.train)
     assert texts_of(corpus.train)[:own] == texts_of(without.train)
@@ -226,7 +232,9 @@ def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
     write_packed(table / "v.txt", vector_lines({"bold": [1, 0], "brave": [1, 0.1]}))
     write_packed(table / "rows.tsv", "text\tlabel\nbold\t0\nbrave\t1\n")
     settings = settings_of(table, probability=1.0)
-    corpus = building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / "cache", workers=1)
+    corpus = building.build_labelled_corpus(
+        settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1
+    )
     assert len(corpus.train) == 1 and corpus.manifest["augmented"] == 0
     assert corpus.report.counts == {"augmented copy with the same text as a held-out row, left out": 3}
 
@@ -236,7 +244,7 @@ def copies_of(cache):
     return [
         example
         for path in store.stored_files(folder, "rows")
-        for part, _ in store.read_examples(path)
+        for part, _ in store.read_labelled(path)
         for example in part
     ]
 
@@ -247,16 +255,20 @@ def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, 
     for number, (name, workers) in enumerate([("rows.tsv", 1), ("rows.tsv", 2), ("backwards.tsv", 1)]):
         cache = table / f"cache-{number}"
         settings = settings_of(table, name, masked_lm=(masked_lm, None))
-        building.build_labelled_corpus(settings, TOKENIZER, cache_dir=cache, workers=workers)
+        building.build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=cache, workers=workers)
         found.append(copies_of(cache))
-    assert found[0] == found[1] and sorted(found[0]) == sorted(found[2]) != found[2]
+    assert found[0] == found[1] and sorted(found[0], key=repr) == sorted(found[2], key=repr) != found[2]
     assert len(found[0]) == len({*found[0]}) or len({*found[0]}) > 60
 
 
 def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_lm, monkeypatch):
     monkeypatch.setattr(augmentation, "_ROWS_A_PIECE", 7)
     settings = settings_of(table, masked_lm=(masked_lm, None))
-    build = lambda cache: building.build_labelled_corpus(settings, TOKENIZER, cache_dir=table / cache, workers=1)  # noqa: E731
+
+    def build(cache):
+        kind = KINDS[settings.task]
+        return building.build_labelled_corpus(settings, TOKENIZER, kind, cache_dir=table / cache, workers=1)
+
     whole, finish = build("whole"), augmentation.finish_piece
     for last in (1, 2, 4):
         done = []

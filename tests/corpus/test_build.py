@@ -12,7 +12,7 @@ from transformers import ByT5Tokenizer
 from limbeck.core.paths import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, store
 from limbeck.corpus.file_sources import Files
-from limbeck.corpus.labelled import longest_first
+from limbeck.corpus.sequences import longest_first
 from limbeck.corpus.splitting import held_out_threshold
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, byte_tokenizer, decode

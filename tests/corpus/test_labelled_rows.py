@@ -13,8 +13,9 @@ import yaml
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
 from limbeck.corpus.first_rows import read_first_rows
-from limbeck.corpus.labelled import Example
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.errors import CorpusError
+from limbeck.kinds.registry import KINDS
 from tests.support.corpora import TOKENIZER
 from tests.support.streams import examples, write_packed
 
@@ -48,7 +49,7 @@ def content_of(layout):
 def test_every_layout_gives_the_same_rows(tmp_path, layout, compression):
     path = write_packed(tmp_path / f"a.{layout.partition('-')[0]}{compression}", content_of(layout))
     found, report = examples(path)
-    assert found == [Example(row["text"], None, label) for row, label in zip(ROWS, (1, 0, 1), strict=True)]
+    assert found == [LabelledRow("", row["text"], None, label) for row, label in zip(ROWS, (1, 0, 1), strict=True)]
     assert report.lines() == []
 
 
@@ -56,7 +57,7 @@ def test_every_layout_gives_the_same_rows(tmp_path, layout, compression):
 def test_rows_are_read_and_what_is_passed_over_is_counted(tmp_path, table):
     paths = [write_packed(tmp_path / name, content) for name, content in table["file"].items()]
     found, report = examples(tmp_path if len(paths) > 1 else paths[0], **table.get("settings", {}))
-    assert json.loads(json.dumps(found)) == table["examples"]
+    assert json.loads(json.dumps([(row.text, row.pair, row.label) for row in found])) == table["examples"]
     assert report.counts == table.get("counts", {})
     for place in table.get("places", ()):
         assert [f"{tmp_path}/{place}"] in report.examples.values()
@@ -91,7 +92,9 @@ def test_the_content_of_rows_is_known_wherever_they_lie_and_by_source(tmp_path):
             kind="classification", sources=list(map(str, sources)), labels=("no", "yes"), length=24
         )
         found.append(
-            build_labelled_corpus(settings, TOKENIZER, cache_dir=tmp_path / f"cache-{place}", workers=1).content
+            build_labelled_corpus(
+                settings, TOKENIZER, KINDS[settings.task], cache_dir=tmp_path / f"cache-{place}", workers=1
+            ).content
         )
     assert found[0] == found[1] and len(found[0]) == 3
     assert [one == other for one, other in zip(found[1], found[2], strict=True)] == [True, False, False]
@@ -102,7 +105,7 @@ def test_what_first_rows_tell_before_a_corpus_is_built(tmp_path):
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content))
         settings = LabelledSettings(kind=kind, sources=[str(path)], labels=("no", "yes"), **more)
-        return read_first_rows(settings, classes=kind != "ranking", queries=kind == "ranking")
+        return read_first_rows(settings, KINDS[settings.task], classes=kind != "ranking", queries=kind == "ranking")
 
     alike = [{"text": f"text {number}", "label": 1} for number in range(7)]
     assert first("classification", alike).alike.describe_one() == "All 7 rows have the class 'yes'"

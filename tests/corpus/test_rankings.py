@@ -8,7 +8,8 @@ import torch
 from datasets import Dataset
 
 from limbeck.corpus import GroupedRows, PadCollator
-from limbeck.corpus.store import read_examples, store_rows, stored_files
+from limbeck.corpus.store import read_labelled, store_rows, stored_files
+from limbeck.kinds.registry import KINDS
 from tests.support.streams import build_rows, examples, row_settings
 
 
@@ -75,8 +76,8 @@ def test_the_order_of_columns_that_say_what_is_relevant_is_known_to_the_cache(tm
     row = {"query": "it", "text": "it"} | ({"a": 1, "b": 0} if labels else {"a": "a text", "b": "we are"})
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     folders = [
-        store_rows(row_settings(path, task=task, labels=labels, **{columns: order}), tmp_path / "cache")[0]
+        store_rows(row_settings(path, task=task, labels=labels, **{columns: order}), KINDS[task], tmp_path / "cache")[0]
         for order in (["a", "b"], ["b", "a"])
     ]
-    first, second = (next(read_examples(*stored_files(folder, "rows")))[0] for folder in folders)
-    assert {row[1:] for row in first} != {row[1:] for row in second}
+    first, second = (next(read_labelled(*stored_files(folder, "rows")))[0] for folder in folders)
+    assert {(row.pair, row.label) for row in first} != {(row.pair, row.label) for row in second}

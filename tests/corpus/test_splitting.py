@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.corpus.labelled import Example
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.near_duplicates import near_duplicates
 from limbeck.corpus.splitting import LEAKED, NEAR, REPEATED
+from limbeck.kinds.registry import KINDS
 from tests.support.corpora import TOKENIZER
 from tests.support.task_files import write_table
 
@@ -29,7 +30,13 @@ def phrases(sentence):
 def build(folder, rows, cache, **settings):
     path = write_table(folder / "train.tsv", ("text", "label"), rows)
     given = {"kind": "classification", "sources": [str(path)], "labels": ("no", "yes"), "length": 16} | settings
-    return build_labelled_corpus(LabelledSettings(**given), TOKENIZER, cache_dir=cache, workers=1)
+    return build_labelled_corpus(
+        LabelledSettings(**given),
+        TOKENIZER,
+        KINDS[given["kind"] if "kind" in given else given["task"]],
+        cache_dir=cache,
+        workers=1,
+    )
 
 
 def texts_of(corpus):
@@ -108,9 +115,9 @@ class Rows:
     def fingerprint(self):
         return self.texts
 
-    def examples(self, report):
+    def read(self, report):
         for text in self.texts:
-            yield Example(text, None, 1)
+            yield LabelledRow("", text, None, 1)
 
 
 def test_development_rows_are_held_out_and_none_of_them_is_trained_on(tmp_path):

@@ -13,7 +13,17 @@ from limbeck.errors import CorpusError
 from limbeck.training.rows import training_rows
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.models import tiny_tokenizer
-from tests.support.streams import ALONE, KINDS, build_text, hub_of, make_texts, stream, take, write_packed, write_texts
+from tests.support.streams import (
+    ALONE,
+    FILE_KINDS,
+    build_text,
+    hub_of,
+    make_texts,
+    stream,
+    take,
+    write_packed,
+    write_texts,
+)
 
 
 def goes_on(corpus, whole, *places, lane=ALONE):
@@ -21,7 +31,7 @@ def goes_on(corpus, whole, *places, lane=ALONE):
     return all(take(corpus, 5, lane, state=whole[place][1]) == whole[place + 1 : place + 6] for place in places)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FILE_KINDS)
 @pytest.mark.parametrize("lane", [ALONE, Lane(1, 3)], ids=["alone", "of three"])
 def test_a_stream_goes_on_behind_any_batch(tmp_path, cache, kind, lane, monkeypatch):
     monkeypatch.setattr(text_files, "PROBED_LINES", 20)

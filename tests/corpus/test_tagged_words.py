@@ -6,24 +6,29 @@ import datasets
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.corpus.labelled import WORD_GAP, Example, WordEncoder, example_reader
+from limbeck.corpus.labelled import WORD_GAP, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import open_rows
 from limbeck.corpus.tags import Entity, find_entities, inconsistencies, marks_entities
+from limbeck.corpus.word_windows import WordEncoder
 from limbeck.errors import CorpusError
+from limbeck.kinds.registry import KINDS
 from tests.support.models import tiny_tokenizer
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = [["the", "student", "of", "Paris"], ["thành phố", "!"]]
 TAGS = [["O", "B-PER", "O", "B-LOC"], ["I-LOC", "O"]]
-FOUND = [Example(WORD_GAP.join(WORDS[0]), None, (0, 1, 0, 3)), Example(WORD_GAP.join(WORDS[1]), None, (4, 0))]
+FOUND = [
+    LabelledRow("", WORD_GAP.join(WORDS[0]), None, (0, 1, 0, 3)),
+    LabelledRow("", WORD_GAP.join(WORDS[1]), None, (4, 0)),
+]
 IOB = "the\tx\tO\r\nstudent\ty\tB-PER\r\nof\tz\tO\r\nParis\t\tB-LOC\r\n\r\n\r\nthành phố\t.\tI-LOC\r\n!\t.\tO"
 
 
 def read(path, labels=LABELS, **settings):
     report = SourceReport()
     settings = LabelledSettings(kind="token_classification", sources=[str(path)], labels=labels, **settings)
-    read_example = example_reader(settings)
+    read_example = KINDS[settings.task].reader(settings)
     rows = open_rows(str(path)).rows(report, of_words=True)
     return [example for row in rows for example in read_example(row, report)], report
 
@@ -53,10 +58,10 @@ def test_fields_have_numbers_and_universal_dependencies_are_read(tmp_path):
     conllu = "# text = vámonos\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\n2\tnos\tyo\tPRON\n2.1\tx\tx\tX\n"
     (tmp_path / "a.conllu").write_text(conllu)
     columns = {"tokens_column": "2", "tags_column": "4"}
-    assert read(tmp_path / "a.conllu", ("PRON", "VERB"), **columns)[0] == [Example("vamos\tnos", None, (1, 0))]
+    assert read(tmp_path / "a.conllu", ("PRON", "VERB"), **columns)[0] == [LabelledRow("", "vamos\tnos", None, (1, 0))]
     (tmp_path / "a.txt").write_text("-DOCSTART- -X- O\n\nthe DT B-NP\ndog NN I-NP\n-DOCSTART- -X- O\nhe PRP B-NP\n")
     found = read(tmp_path / "a.txt", ("DT", "NN", "PRP"), tags_column="2")[0]
-    assert found == [Example("the\tdog", None, (0, 1)), Example("he", None, (2,))]
+    assert found == [LabelledRow("", "the\tdog", None, (0, 1)), LabelledRow("", "he", None, (2,))]
 
 
 @pytest.mark.parametrize("language", ["es", "zh-min-nan"])
@@ -129,7 +134,7 @@ def test_the_first_token_of_a_word_has_its_label(family):
     tags, report = tuple(range(len(words))), SourceReport()
     pieces = [tokenizer.tokenize(word if family == "bert" or not word else f" {word}") for word in words]
     for length in (4, 6, 9, 100):
-        rows = WordEncoder(tokenizer, length).encode([Example(WORD_GAP.join(words), None, tags)], report)
+        rows = WordEncoder(tokenizer, length).encode([LabelledRow("", WORD_GAP.join(words), None, tags)], report)
         assert max(map(len, rows.input_ids)) <= length
         seen = [label for labels in rows.labels for label in labels if label != -100]
         assert seen == [0, 1, 3, 4, 5, 6]
@@ -162,7 +167,7 @@ def test_a_corpus_of_sentences(tmp_path):
     settings = LabelledSettings(
         kind="token_classification", sources=[str(tmp_path)], labels=LABELS, length=16, held_out=0.2
     )
-    corpus = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    corpus = build_labelled_corpus(settings, tokenizer, KINDS[settings.task], cache_dir=tmp_path / "cache", workers=1)
     assert corpus.report.counts == {"sentence without words, left out": 1}
     assert len(corpus.train) + len(corpus.held_out) == 40
     row = corpus.train[0]

@@ -9,9 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from limbeck.corpus import SourceReport
-from limbeck.corpus.answers import AnswerWindow, AnswerWindows
-from limbeck.evaluation.encoding import cut_rows, decode_answers
-from limbeck.evaluation.tasks import AnswerPrediction, TaskRow
+from limbeck.corpus.answers import AnswerWindow
+from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
+from limbeck.kinds.answer_decoding import decode_answers
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import AnswerPrediction
 from tests.support.models import tiny_tokenizer
 
 CONTEXT = "The old river runs under a new stone bridge near the market in the city of boats"
@@ -127,17 +129,14 @@ def test_scores_must_be_one_a_window() -> None:
 
 def test_rows_that_cannot_be_trained_on_are_left_out_of_training_only() -> None:
     rows = [
-        TaskRow("held", "the model", "of", answers=("model", "the"), answer_starts=(4, 0)),
-        TaskRow("not held", "the model", "of", answers=("student",), answer_starts=(-1,)),
-        TaskRow("space", "the  model", "of", answers=("  ",), answer_starts=(3,)),
-        TaskRow("none", "the model", "of"),
+        LabelledRow("held", "the model", "of", (4, 9), answers=("model", "the"), answer_starts=(4, 0)),
+        LabelledRow("not held", "the model", "of", None, answers=("student",), answer_starts=(-1,)),
+        LabelledRow("space", "the  model", "of", (3, 5), answers=("  ",), answer_starts=(3,)),
+        LabelledRow("none", "the model", "of", NO_ANSWER),
     ]
-    windows, report = AnswerWindows(tiny_tokenizer(), 40, 10), SourceReport()
-    assert [(window.row, window.label) for window in cut_rows(windows, rows, report, training=True)] == [
-        ("held", (4, 4)),  # [CLS] of [SEP] the model [SEP]
-        ("none", (0, 0)),
-    ]
+    kind, report = KINDS["question_answering"], SourceReport()
+    windows = kind.encoder(tiny_tokenizer(), 40, 10, paired=True)
+    # [CLS] of [SEP] the model [SEP]
+    assert windows.encode(rows, report).labels == [[4, 4], [0, 0]]
     assert report.counts == {"answer that none of its context's tokens cover, row left out": 2}
-    evaluated = cut_rows(windows, rows, report)
-    assert [window.row for window in evaluated] == [row.id for row in rows]
-    assert {window.label for window in evaluated} == {(0, 0)}
+    assert kind.encode_for_scoring(windows, rows, report, 0)["row"] == [row.id for row in rows]

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from limbeck.errors import ModelError, OutputError, RecipeError
-from limbeck.evaluation import as_is
+from limbeck.evaluation import head_outputs
 from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.head_match import match_head
 from limbeck.evaluation.request import EvaluationRequest
@@ -204,7 +204,7 @@ def test_cells_as_they_are_in_the_same_tables(evaluate, data, classifier, model_
     assert plain["settings"]["classes"] == [0, 1]
     accuracy = rows[1]["scores"]["validation"]["accuracy"]
     assert plain["scores"]["validation"]["accuracy"] == pytest.approx(1 - accuracy) != accuracy
-    monkeypatch.setattr("limbeck.evaluation.running.train_once", None)
+    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", None)
     again, same = evaluate(turned, teacher=classifier, tasks="mrpc")
     assert same == rows and again.summary == outcome.summary
     request = EvaluationRequest((turned,), "mrpc", tmp_path / "out", data=data, preset="mlkd_bert",
@@ -232,7 +232,7 @@ def test_unlabelled_rows_are_predicted_where_that_is_asked_for(evaluate, data, c
 
 
 def test_progress_goes_on_within_a_cell(data, classifier, monkeypatch, tmp_path):
-    monkeypatch.setattr(as_is, "EVALUATION_BATCH", 4)
+    monkeypatch.setattr(head_outputs, "EVALUATION_BATCH", 4)
     request, told = EvaluationRequest((classifier,), "mrpc", tmp_path, data=data, preset="quick", as_is=True), []
     run_evaluation(request, lambda share, what, count=None: told.append((share, what)))
     shares = [share for share, what in told if what.startswith("cell 1 of 1")]

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from limbeck.corpus.labelled import WORD_GAP
+from limbeck.corpus.labelled import WORD_GAP, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
-from limbeck.evaluation.encoding import PreparedTask
-from limbeck.evaluation.tasks import TaskRow
+from limbeck.evaluation.tokens import PreparedTask
 from tests.support.tasks import make_rows, make_task
 
 
@@ -18,7 +17,7 @@ def logits(*rows):
 
 
 def rows_of(*labels):
-    return [TaskRow(str(number), f"text {number}", f"pair {number}", label) for number, label in enumerate(labels)]
+    return [LabelledRow(str(number), f"text {number}", f"pair {number}", label) for number, label in enumerate(labels)]
 
 
 def test_classes():
@@ -83,13 +82,13 @@ def test_values():
 @pytest.mark.parametrize("answerable", [True, False])
 def test_answers(answerable, monkeypatch):
     task = make_task("question_answering", answerable_only=answerable)
-    rows = [TaskRow("a", "the red fox runs", "who ?", answers=("red fox",)), TaskRow("b", "x " * 300, "what ?",
-            answers=("x",)), TaskRow("c", "no one", "who ?", answers=("one",))]  # fmt: skip
-    from limbeck.evaluation.tasks import AnswerPrediction as Answer
+    rows = [LabelledRow("a", "the red fox runs", "who ?", answers=("red fox",)), LabelledRow("b", "x " * 300, "what ?",
+            answers=("x",)), LabelledRow("c", "no one", "who ?", answers=("one",))]  # fmt: skip
+    from limbeck.kinds.task import AnswerPrediction as Answer
 
     student = {"a": Answer("fox"), "b": Answer("x"), "c": Answer("one", null_odds=3.0)}
     teacher = {"a": Answer("red fox"), "b": Answer("the x"), "c": Answer("one", null_odds=-1.0)}
-    monkeypatch.setattr(PreparedTask, "decode", lambda prepared, split, found, _: found)
+    monkeypatch.setattr(PreparedTask, "decode", lambda prepared, split, outputs: outputs[0])
     prepared = PreparedTask(task, {"validation": rows})
     found = compare_outputs(prepared, "validation", (student, ()), (teacher, ()))
     # "the" is no part of an answer, and "x" is the same as "the x".
@@ -103,7 +102,7 @@ def test_answers(answerable, monkeypatch):
 
 
 def test_long_texts_are_cut():
-    row = TaskRow("0", "word " * 200, None, 1)
+    row = LabelledRow("0", "word " * 200, None, 1)
     prepared = PreparedTask(make_task("classification"), {"validation": [row, *make_rows("classification", 1, 0)]})
     found = compare_outputs(prepared, "validation", logits((0.9, 0.1), (0.9, 0.1)), logits((0.1, 0.9), (0.9, 0.1)))
     assert len(found.examples[0].text) == 301 and found.examples[0].text.endswith("…") and found.examples[0].pair == ""
@@ -112,11 +111,11 @@ def test_long_texts_are_cut():
 def test_sentences_of_tagged_words_show_their_entities_and_where_they_differ():
     """By hand: of two entities the student finds one, the teacher both; the sentences differ in one word of two."""
     task = replace(make_task("token_classification"), labels=("O", "B-X", "I-X"))
-    rows = [TaskRow("0", WORD_GAP.join(["the", "model"]), label=(0, 1)), TaskRow("1", "text", label=(1,))]
+    rows = [LabelledRow("0", WORD_GAP.join(["the", "model"]), label=(0, 1)), LabelledRow("1", "text", label=(1,))]
     prepared = PreparedTask(task, {"validation": rows})
     predictions = {"student": [[0, 0], [1]], "teacher": [[0, 1], [1]]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PreparedTask, "decode", lambda _, split, found: predictions[found])
+        patch.setattr(PreparedTask, "decode", lambda _, split, outputs: predictions[outputs[0]])
         found = compare_outputs(prepared, "validation", ("student",), ("teacher",))
     assert [(one.label, one.rows, one.student, one.teacher) for one in found.by_label] == [("X", 2, 2 / 3, 1.0)]
     assert (found.student["f1_entity"], found.teacher["f1_entity"], found.confusion) == (2 / 3, 1.0, [])

@@ -8,12 +8,13 @@ import pytest
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
-from limbeck.evaluation.grid_plan import Planner
 from limbeck.evaluation.grid_summary import average, choose, gather_notes
 from limbeck.evaluation.output_folder import MANIFEST, prepare_folder
+from limbeck.evaluation.overrides import parse_overrides
+from limbeck.evaluation.planning import Planner
 from limbeck.evaluation.predictions import save_predictions
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.request import EvaluationRequest, parse_overrides
+from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.evaluation.submissions import write_submissions
 from limbeck.evaluation.tasks import TASKS

@@ -13,21 +13,22 @@ from limbeck.core.folders import folder_lock
 from limbeck.core.paths import KEPT_WEIGHTS, LOCK, RESULTS
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, OutputError, RecipeError
-from limbeck.evaluation import as_is, grid, kept_weights, running
+from limbeck.evaluation import fine_tuned, grid, head_outputs, kept_weights
 from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
-from limbeck.evaluation.fine_tuning import train_once
+from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask, ReadyCell
+from limbeck.evaluation.fine_tuned import train_once
 from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.grid_plan import PlannedTask
 from limbeck.evaluation.kept_weights import candidates, find_weights, save_weights
-from limbeck.evaluation.metrics import score
+from limbeck.evaluation.planning import PlannedTask
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tokens import TokenKeys
+from limbeck.kinds.scoring import score
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.task_files import write_tasks
-from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, tiny_folder
+from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, prepare, tiny_folder
 
 GRID = ("length=32", "epochs=1", "batch_size=8", "learning_rates=[1e-3, 5e-3]", "max_scored_rows=null")
 
@@ -74,7 +75,7 @@ def plain(everything, tmp_path):
 def trained(monkeypatch):
     """The trainings that are really run."""
     done = []
-    monkeypatch.setattr(running, "train_once", lambda cells, report: done.append(cells) or train_once(cells, report))
+    monkeypatch.setattr(fine_tuned, "train_once", lambda cells, report: done.append(cells) or train_once(cells, report))
     return done
 
 
@@ -101,11 +102,11 @@ def bits(folder, identity):
 )
 def test_a_model_that_is_loaded_again_is_the_one_that_was_scored(kind, point, loader, model, tmp_path):
     tokenizer, rows = load_tokenizer(model), make_data(kind)
-    cell = PreparedCell(
+    cell = ReadyCell(
         Cell(model, "t", point, 1), prepare(rows, point, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
     )
     trained = train_once([cell], lambda share: None)
-    scored = trained.score(cell, lambda share: None)
+    scored = trained.score(cell)
     save_weights(tmp_path / "kept", trained.tuner.model, trained.tuner.tokenizer)
     loaded, own = loader.from_pretrained(tmp_path / "kept"), AutoTokenizer.from_pretrained(tmp_path / "kept")
     for name, tensor in trained.tuner.model.state_dict().items():
@@ -114,14 +115,17 @@ def test_a_model_that_is_loaded_again_is_the_one_that_was_scored(kind, point, lo
     keys = TokenKeys("saved", "rows", "training set")
     prepared = prepare(rows, point, own, keys=keys, cache_dir=tmp_path / "cache")
     found = score(
-        prepared.task, "validation", prepared.rows["validation"], as_is.predict(loaded, own, prepared, "validation")
+        prepared.task,
+        "validation",
+        prepared.rows["validation"],
+        head_outputs.predict(loaded, own, prepared, "validation"),
     )
     # Values may differ in the last bit: tensors mapped from a file lie at addresses for which kernels sum otherwise.
     assert found == (
         pytest.approx(scored.scores["validation"], abs=1e-5) if kind == "regression" else scored.scores["validation"]
     )
     if kind != "regression":
-        assert as_is.predict(loaded, own, prepared, "test") == scored.predictions["test"]
+        assert head_outputs.predict(loaded, own, prepared, "test") == scored.predictions["test"]
 
 
 def test_a_kept_folder_is_an_ordinary_model_without_what_calls_left(model, tmp_path):
@@ -130,7 +134,7 @@ def test_a_kept_folder_is_an_ordinary_model_without_what_calls_left(model, tmp_p
     tokenizer(["a", "b b"], padding="max_length", truncation=True, max_length=5)
     tokenizer.init_kwargs |= {"max_length": 5, "stride": 1, "pad_to_multiple_of": 8}
     prepared = prepare(rows, POINT, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
-    tuner = train_once([PreparedCell(Cell(model, "t", POINT, 1), prepared)], lambda share: None).tuner
+    tuner = train_once([ReadyCell(Cell(model, "t", POINT, 1), prepared)], lambda share: None).tuner
     tokenizer(["a", "b b"], padding="max_length", truncation=True, max_length=5)
     save_weights(tmp_path / "kept", tuner.model, tokenizer)
     saved = json.loads((tmp_path / "kept" / "tokenizer.json").read_text())
@@ -215,7 +219,7 @@ def row(rate, seed, value):
 )
 def test_what_may_still_be_the_best(values, pick, ids):
     settings = PROTOCOLS["minilmv2"].settings(TASKS["rte"]).model_copy(update={"pick": pick})
-    task = PlannedTask("rte", TASKS["rte"], settings, "", (), {}, ())
+    task = PlannedTask(EvaluatedTask("rte", FINE_TUNED, TASKS["rte"], settings, ""))
     assert candidates([row(*key, value) for key, value in values.items()], task, 2) == ids
 
 

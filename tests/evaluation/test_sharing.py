@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from limbeck.evaluation.fine_tuning import FineTuner, Trained
+from limbeck.evaluation.fine_tuned import Trained
+from limbeck.evaluation.fine_tuning import FineTuner
 from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.grid_plan import Planner, plan_models
+from limbeck.evaluation.planned_model import plan_models
+from limbeck.evaluation.planning import Planner
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
 from tests.support.task_files import squad, write_table
@@ -106,10 +108,10 @@ def test_only_what_weights_depend_on_parts_them(data, model, tmp_path, settings,
 def test_a_stopped_training_is_made_again_for_what_is_missing_only(evaluate, trainings, monkeypatch):
     score = Trained.score
 
-    def stop(trained, cell, report):
-        if cell.cell.task == "xquad":
+    def stop(trained, ready):
+        if ready.cell.task == "xquad":
             raise KeyboardInterrupt
-        return score(trained, cell, report)
+        return score(trained, ready)
 
     monkeypatch.setattr(Trained, "score", stop)
     with pytest.raises(Exception, match="2 of 3 cells are done"):

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from limbeck.core.kinds import KINDS
-from limbeck.corpus.labelled import NO_ANSWER, Example
+from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import RecipeError
-from limbeck.evaluation.grid_plan import Planner
+from limbeck.evaluation.planning import Planner
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.task_files import TRAIN, load_task
 from limbeck.evaluation.task_rows import TaskRows, hold_out_rows
@@ -65,8 +65,8 @@ def expected(row, task):
     """What a row of an evaluation is as an example, kind by kind."""
     if task.kind == "question_answering":
         start = row.answer_starts[0] if row.answers else None
-        return Example(row.text, row.pair, NO_ANSWER if start is None else (start, start + len(row.answers[0])))
-    return Example(row.text, row.pair, row.label)
+        return LabelledRow("", row.text, row.pair, NO_ANSWER if start is None else (start, start + len(row.answers[0])))
+    return LabelledRow("", row.text, row.pair, row.label)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -80,7 +80,7 @@ def test_a_corpus_of_a_task_has_the_rows_that_an_evaluation_reads(tmp_path, name
         rows.check()
         read = load_task(name, data=tmp_path, splits=[key]).splits[key]
         assert len(read) >= 3
-        assert list(rows.examples(SourceReport())) == [expected(row, task) for row in read]
+        assert list(rows.read(SourceReport())) == [expected(row, task) for row in read]
         assert rows.load().splits[key] == read
         assert all(place.startswith(str(tmp_path)) for place in rows.places())
 

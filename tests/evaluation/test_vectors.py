@@ -12,12 +12,12 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
 import limbeck
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation.encoding import drawn_rows
 from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.search import Search
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import TaskRow
-from limbeck.evaluation.vectors import Search
+from limbeck.kinds.registry import KINDS
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model
 from limbeck.models.sentence_files import write_sentence_transformers_files
@@ -184,14 +184,14 @@ def test_cells_are_of_the_prompts_of_both_models(folder, tmp_path):
 
 def test_fewer_queries_look_through_all_documents(folder):
     data = load_task(str(folder / "search.yaml"), data=None)
-    rows = drawn_rows(data.splits["test"], data.task, 7)
+    rows = KINDS[data.task.kind].draw(data.splits["test"], 7)
     whole, part = (Search.of(of, "t") for of in (data.splits["test"], rows))
     assert len(part.queries) == 7 and set(part.queries) < set(whole.queries)
     assert set(part.documents) == set(whole.documents)
 
 
 @pytest.mark.parametrize(
-    "rows", [[], [TaskRow("0", "q", "d", 1.0)], [TaskRow("0", "q", "d", 0.0), TaskRow("1", "", "e", 0.0)]],
+    "rows", [[], [LabelledRow("0", "q", "d", 1.0)], [LabelledRow("0", "q", "d", 0.0), LabelledRow("1", "", "e", 0.0)]],
     ids=["none", "one document", "nothing relevant"],
 )  # fmt: skip
 def test_too_little_to_look_through(rows):

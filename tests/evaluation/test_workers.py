@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.encoding import PreparedCell, prepare
-from limbeck.evaluation.fine_tuning import CellResult
+from limbeck.evaluation.evaluators import FINE_TUNED, CellResult, ReadyCell
 from limbeck.evaluation.running import Failure, SharedTraining, run_trainings
 from limbeck.models.tokenizers import load_tokenizer
-from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
+from tests.support.tasks import KEYS, POINT, make_data, prepare, tiny_folder
 from tests.support.training import interrupt
 
 
@@ -19,13 +18,13 @@ def jobs(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("jobs")
     folder, data = tiny_folder(tmp_path), make_data("classification", train=16)
     prepared = prepare(data, POINT, load_tokenizer(folder), keys=KEYS, cache_dir=tmp_path / "cache")
-    cells = {seed: PreparedCell(Cell(str(folder), "t", POINT, seed), prepared) for seed in (1, 2, 3)}
+    cells = {seed: ReadyCell(Cell(str(folder), "t", POINT, seed), prepared) for seed in (1, 2, 3)}
     # The second training is scored for two cells.
-    other = PreparedCell(replace(cells[2].cell, task="u"), prepared)
+    other = ReadyCell(replace(cells[2].cell, task="u"), prepared)
     return [
-        SharedTraining("job-1", {"cell-1": cells[1]}, 1.0),
-        SharedTraining("job-2", {"cell-2": cells[2], "cell-2b": other}, 1.0),
-        SharedTraining("job-3", {"cell-3": cells[3]}, 1.0),
+        SharedTraining("job-1", FINE_TUNED, {"cell-1": cells[1]}, 1.0),
+        SharedTraining("job-2", FINE_TUNED, {"cell-2": cells[2], "cell-2b": other}, 1.0),
+        SharedTraining("job-3", FINE_TUNED, {"cell-3": cells[3]}, 1.0),
     ]
 
 
@@ -54,15 +53,15 @@ def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
     def fail(*_):
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("limbeck.evaluation.running.train_once", fail)
+    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", fail)
     failure = Failure("ValueError: two lines")
     assert collect(jobs[1:2])[0] == {"cell-2": failure, "cell-2b": failure}
 
 
 def test_a_cell_that_cannot_be_scored_leaves_those_of_its_training(jobs):
     whole, part = jobs[1].cells.values()
-    broken = PreparedCell(part.cell, replace(part.task, folder=part.task.folder / "gone"))
-    job = SharedTraining("job", {"whole": whole, "broken": broken, "again": whole}, 1.0)
+    broken = ReadyCell(part.cell, replace(part.prepared, folder=part.prepared.folder / "gone"))
+    job = SharedTraining("job", FINE_TUNED, {"whole": whole, "broken": broken, "again": whole}, 1.0)
     outcomes, _ = collect([job])
     assert list(outcomes) == ["whole", "broken", "again"]
     assert isinstance(outcomes["broken"], Failure) and "gone" in outcomes["broken"].problem
@@ -76,7 +75,7 @@ def test_a_job_says_what_it_is_for(jobs):
 
 
 def test_ctrl_c_goes_through(jobs, monkeypatch):
-    monkeypatch.setattr("limbeck.evaluation.running.train_once", interrupt)
+    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", interrupt)
     with pytest.raises(KeyboardInterrupt):
         collect(jobs, 1)
 
@@ -92,7 +91,7 @@ class DiesWhenRead(dict):
 def test_processes_give_the_same_and_a_dead_one_is_replaced(jobs):
     alone, _ = collect(jobs, 1)
     first = jobs[0].cells["cell-1"]
-    dying = SharedTraining("dies", {"one": PreparedCell(first.cell, DiesWhenRead()), "other": first}, 1.0)
+    dying = SharedTraining("dies", FINE_TUNED, {"one": ReadyCell(first.cell, DiesWhenRead()), "other": first}, 1.0)
     outcomes, moved = collect([dying, *jobs], 2)
     dead = Failure("A worker ended with code 3; out of memory, or killed?")
     assert (outcomes.pop("one"), outcomes.pop("other")) == (dead, dead)

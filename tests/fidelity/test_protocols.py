@@ -10,15 +10,18 @@ import pytest
 from limbeck.core.records import Run
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import RecipeError
-from limbeck.evaluation.cell import Cell, grid
+from limbeck.evaluation.cell import Cell, PlannedCell
 from limbeck.evaluation.columns import task_columns
-from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask, plan_models
+from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask
 from limbeck.evaluation.grid_summary import choose_all, summarise
-from limbeck.evaluation.metrics import THRESHOLD, best_threshold
+from limbeck.evaluation.planned_model import PlannedModel, plan_models
+from limbeck.evaluation.planning import PlannedTask
+from limbeck.evaluation.points import training_points
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.published import PAPERS, matching_rows, read_rows
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.tasks import TASKS
+from limbeck.kinds.answer_scores import THRESHOLD, best_threshold
 from limbeck.models.families import Shape
 from tests.support.models import save_folder, tiny_model
 
@@ -47,13 +50,13 @@ def evaluated(protocol, scores, *, on_task=False):
     for name, found in scores.items():
         task = TASKS[name]
         settings = protocol.settings(task, [(None, {"learning_rates": 1e-5, "epochs": 3})])
-        (point,) = grid(task, settings, bf16=False)
+        (point,) = training_points(task, settings, bf16=False)
         cells[name] = EvaluationCell(
             id=name, status="finished", model="student", seed=1, select=task.select,
             settings={"learning_rate": 1e-5, "epochs": 3}, scores=dict.fromkeys(task.scored, found),
         )  # fmt: skip
         cell = PlannedCell(Cell("student", name, point, 1), name, name)
-        planned.append(PlannedTask(name, task, settings, "d", (cell,), {}, ()))
+        planned.append(PlannedTask(EvaluatedTask(name, FINE_TUNED, task, settings, "d"), (cell,)))
     return summarise(cells, planned, [model], protocol, choose_all(cells, planned, [model]))
 
 

@@ -24,6 +24,7 @@ from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import OutputError
 from limbeck.evaluation.cell import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.task_files import load_task
+from limbeck.kinds.registry import KINDS
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from tests.golden.snapshot import check
 from tests.support.commands import call
@@ -157,7 +158,7 @@ def corpora(files: Path, cache: Path):
         columns = {key: value for key, value in kind.items() if key != "kind"}
         columns |= {"labels": ("one", "two", "three")} if task == "classification" else {}
         settings = LabelledSettings(kind=task, sources=sources, **spec, **columns)
-        build_labelled_corpus(settings, tokenizer, cache_dir=cache, workers=1)
+        build_labelled_corpus(settings, tokenizer, KINDS[settings.task], cache_dir=cache, workers=1)
 
 
 def test_corpora(files, names, tmp_path):

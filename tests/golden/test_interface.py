@@ -8,10 +8,10 @@ from pkgutil import resolve_name
 import pytest
 
 from limbeck.benchmark.loss import measured_objectives
-from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
+from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.methods import METHODS
 from limbeck.models.blueprint import presets
 from limbeck.models.family_table import families
@@ -55,7 +55,7 @@ def test_registries():
             "groups of tasks": sorted(TASK_GROUPS),
             "losses measured by limbeck benchmark": list(measured_objectives()),
             "methods": list(METHODS),
-            "metrics": list(METRICS),
+            "metrics": sorted(METRIC_NAMES),
             "objectives": list(OBJECTIVES),
             "presets": list(presets),
             "protocols": list(PROTOCOLS),

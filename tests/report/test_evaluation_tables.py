@@ -8,9 +8,12 @@ import pytest
 from rich.console import Console
 
 from limbeck.core.studies import Costs, Evaluation, EvaluationCell
-from limbeck.evaluation.cell import Cell, grid
-from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask
+from limbeck.evaluation.cell import Cell, PlannedCell
+from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask
 from limbeck.evaluation.grid_summary import choose_all, summarise
+from limbeck.evaluation.planned_model import PlannedModel
+from limbeck.evaluation.planning import PlannedTask
+from limbeck.evaluation.points import training_points
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape
@@ -44,7 +47,7 @@ def make_summary(tasks=tuple(STUDENT), fail=()):
         task = TASKS[name]
         settings = protocol.settings(task, [(None, {"learning_rates": [1e-5, 2e-5], "epochs": 3})])
         cells = []
-        points = enumerate(grid(task, settings, bf16=False))
+        points = enumerate(training_points(task, settings, bf16=False))
         of_models = zip(models, (TEACHER, STUDENT), strict=True)
         for (model, figures), (place, point), seed in product(of_models, points, (1, 2)):
             identity = f"{model.name}-{name}-{place}-{seed}"
@@ -56,7 +59,8 @@ def make_summary(tasks=tuple(STUDENT), fail=()):
                 "settings": {"learning_rate": point.learning_rate, "epochs": 3, "batch_size": 32, "length": 128},
                 "scores": {split: dict.fromkeys(task.metrics, value) for split in task.scored}, **failed,
             })  # fmt: skip
-        planned.append(PlannedTask(name, task, settings, "d", tuple(cells), {}, (f"{name}: a note",)))
+        evaluated = EvaluatedTask(name, FINE_TUNED, task, settings, "d")
+        planned.append(PlannedTask(evaluated, tuple(cells), (f"{name}: a note",)))
     choices = choose_all(rows, planned, models)
     return summarise(rows, planned, models, protocol, choices).to_dict()
 

@@ -17,7 +17,8 @@ from limbeck.core.kinds import KIND_NAMES, KINDS
 from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
 from limbeck.errors import ModelError
-from limbeck.export.exporting import ExportRequest, export_model
+from limbeck.export.exporting import export_model
+from limbeck.export.request import ExportRequest
 from limbeck.methods.term import Term
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import HEADS

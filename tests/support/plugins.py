@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from limbeck.core import registry as plugins
+from limbeck.evaluation.evaluators import EVALUATORS
+from limbeck.kinds.registry import KINDS
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
 from tests.docs.pages import Page
@@ -25,7 +27,7 @@ def forgetting() -> Iterator[None]:
         patch.delenv(plugins.VARIABLE)
         patch.setattr(plugins, "_files", {})
         patch.setattr(plugins, "_distributions", {})
-        for registry in (METHODS, OBJECTIVES):
+        for registry in (METHODS, OBJECTIVES, EVALUATORS, KINDS):
             len(registry)
             patch.setattr(registry, "_items", dict(registry._items))
             patch.setattr(registry, "_outside", set(registry._outside))

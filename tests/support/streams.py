@@ -29,10 +29,11 @@ from limbeck.corpus import (
     open_source,
     open_stream,
 )
-from limbeck.corpus.labelled import Example, example_reader
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.sources import open_rows
+from limbeck.kinds.registry import KINDS
 
-KINDS = (".txt", ".lines.txt", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".txt.xz", ".parquet", ".parquet.zst", ".md")
+FILE_KINDS = (".txt", ".lines.txt", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".txt.xz", ".parquet", ".parquet.zst", ".md")
 ALONE = Lane(0, 1)
 
 
@@ -80,9 +81,11 @@ def read(source: Path | str, text_column: str = "text") -> tuple[list[str], Sour
     return [document.text for document in open_source(str(source), text_column).documents(report)], report
 
 
-def examples(source: Path | str, **settings: Any) -> tuple[list[Example], SourceReport]:
+def examples(source: Path | str, **settings: Any) -> tuple[list[LabelledRow], SourceReport]:
     """The labelled rows of a source, and the report of reading them."""
-    report, read_example = SourceReport(), example_reader(row_settings(source, **settings))
+    report = SourceReport()
+    chosen = row_settings(source, **settings)
+    read_example = KINDS[chosen.task].reader(chosen)
     rows = open_rows(str(source), settings.get("header", ())).rows(report)
     return [example for row in rows for example in read_example(row, report)], report
 
@@ -116,7 +119,8 @@ def build_rows(
 ) -> LabelledCorpus:
     """Build a corpus of two classes."""
     chosen = row_settings(*sources, **settings)
-    return build_labelled_corpus(chosen, tokenizer, cache_dir=cache, workers=workers, progress=progress)
+    kind = KINDS[chosen.task]
+    return build_labelled_corpus(chosen, tokenizer, kind, cache_dir=cache, workers=workers, progress=progress)
 
 
 def stream(cache: Path, tokenizer: Any, *sources: Path | str, **settings: Any) -> StreamedCorpus:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from limbeck.corpus.labelled import WORD_GAP
-from limbeck.evaluation.cell import Cell, TrainingPoint
-from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys
-from limbeck.evaluation.fine_tuning import CellResult, train_once
-from limbeck.evaluation.tasks import SplitFacts, Task, TaskData, TaskRow
+from limbeck.corpus.labelled import WORD_GAP, LabelledRow
+from limbeck.evaluation import tokens
+from limbeck.evaluation.cell import Cell
+from limbeck.evaluation.evaluators import EVALUATORS, CellResult, ReadyCell
+from limbeck.evaluation.points import AsIsPoint, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.tokens import PreparedTask, TokenKeys, draw_splits, notes_of_draws
+from limbeck.kinds.task import SplitFacts, Task, TaskData
 from tests.support.models import make_teacher
 
 WORDS = (
@@ -44,8 +46,30 @@ def tiny_folder(parent: Path, family: str = "bert", **changes) -> Path:
 
 def run_cell(cell: Cell, prepared: PreparedTask, report: Callable[[float], None] = lambda share: None) -> CellResult:
     """Train and score one cell alone."""
-    whole = PreparedCell(cell, prepared)
-    return train_once([whole], report).score(whole, report)
+    names = {TrainingPoint: "fine_tuned", AsIsPoint: "as_is", SimilarityPoint: "vectors"}
+    evaluator = EVALUATORS[names[type(cell.point)]]
+    ready = ReadyCell(cell, prepared)
+    return evaluator.run(ready, evaluator.train([ready], report), report)
+
+
+def prepare(data: TaskData, point: Point, tokenizer, *, keys: TokenKeys = KEYS, cache_dir: Path) -> PreparedTask:
+    """Draw and encode the rows that a grid point asks for."""
+    if isinstance(point, SimilarityPoint):
+        rows = draw_splits(data, point.max_scored_rows)
+        return PreparedTask(data.task, rows, notes=tuple(notes_of_draws(data, rows)))
+    training = isinstance(point, TrainingPoint)
+    return tokens.prepare(
+        data,
+        tokenizer,
+        keys=keys,
+        cache_dir=cache_dir,
+        length=point.length,
+        stride=point.stride,
+        max_scored_rows=point.max_scored_rows,
+        max_train_rows=point.max_train_rows if training else None,
+        training=training,
+        predicting=training or point.predict or not data.task.scored,
+    )
 
 
 def make_task(kind: str, **changes) -> Task:
@@ -75,7 +99,7 @@ def make_task(kind: str, **changes) -> Task:
     return Task(**fields | changes)
 
 
-def make_rows(kind: str, count: int, seed: int, *, paired: bool = True, labelled: bool = True) -> list[TaskRow]:
+def make_rows(kind: str, count: int, seed: int, *, paired: bool = True, labelled: bool = True) -> list[LabelledRow]:
     generator = random.Random(seed)
     return [_row(kind, f"{seed}-{number}", generator, paired, labelled) for number in range(count)]
 
@@ -89,7 +113,7 @@ def make_data(kind: str, *, paired: bool = True, train: int = 36, **changes) -> 
     return TaskData(task, splits)
 
 
-def _row(kind: str, name: str, generator: random.Random, paired: bool, labelled: bool) -> TaskRow:
+def _row(kind: str, name: str, generator: random.Random, paired: bool, labelled: bool) -> LabelledRow:
     words = generator.choices(WORDS, k=generator.randint(3, 14))
     if kind == "question_answering":
         words = generator.choices(WORDS, k=generator.randint(20, 60))
@@ -97,15 +121,16 @@ def _row(kind: str, name: str, generator: random.Random, paired: bool, labelled:
         place = generator.randrange(len(words))
         start = len(" ".join(words[:place])) + (place > 0)
         answers, starts = ((words[place],), (start,)) if labelled else ((), ())
-        return TaskRow(name, text, f"what is {words[place]} ?", answers=answers, answer_starts=starts)
+        label = (start, start + len(words[place])) if labelled else None
+        return LabelledRow(name, text, f"what is {words[place]} ?", label, answers=answers, answer_starts=starts)
     if kind == "token_classification":
         tags = [("model", "teacher").index(word) + 1 if word in ("model", "teacher") else 0 for word in words]
-        return TaskRow(name, WORD_GAP.join(words), None, tuple(tags) if labelled else None)
+        return LabelledRow(name, WORD_GAP.join(words), None, tuple(tags) if labelled else None)
     pair = " ".join(generator.choices(WORDS, k=generator.randint(2, 8))) if paired else None
     if kind == "multi_label":
-        return TaskRow(
+        return LabelledRow(
             name, " ".join(words), pair, tuple(int(word in words) for word in WORDS[:3]) if labelled else None
         )
     share = sum(word in ("model", "teacher", "student") for word in words) / len(words)
     label: float | int = int(share > 0.15) if kind == "classification" else round(5 * share, 2)
-    return TaskRow(name, " ".join(words), pair, label if labelled else None)
+    return LabelledRow(name, " ".join(words), pair, label if labelled else None)

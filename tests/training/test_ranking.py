@@ -14,7 +14,7 @@ import limbeck
 from limbeck.errors import Interrupted, LimbeckError, RecipeError
 from limbeck.evaluation.fine_tuning import load_task_model
 from limbeck.evaluation.kept_weights import save_weights
-from limbeck.evaluation.tasks import TaskDefinition
+from limbeck.evaluation.task_definition import TaskDefinition
 from limbeck.models.heads import head_of, kind_of_value
 from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer

@@ -89,8 +89,8 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     task = fine_tuned_task(asked)
     # Torch is imported from here on, which takes seconds.
     from limbeck.evaluation.grid import run_evaluation
-    from limbeck.evaluation.grid_plan import check_fine_tuned
     from limbeck.evaluation.kept_weights import place_model
+    from limbeck.evaluation.planning import check_fine_tuned
     from limbeck.evaluation.results_file import ResultsFile
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card

@@ -1,12 +1,10 @@
-"""Kinds of tasks, a row each: what corpora, models, methods and evaluations need to know of a kind.
-
-Rooms ask a row for its facts and compare no names, so a new kind is a row here and what is new about it.
-"""
+"""Facts of kinds of tasks, a row each, which rooms of every floor read; the behaviour of each is in `limbeck.kinds`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Literal, TypeAlias, get_args
 
 KindName: TypeAlias = Literal[
@@ -18,27 +16,46 @@ KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 LabelKind: TypeAlias = Literal["none", "token", "class", "classes", "value", "span", "relevance"]
 """What the labels of a batch are; `corpus.collating.PadCollator` has their shapes."""
 
+ENTRY_POINTS = "limbeck.kinds"
+"""The group of entry points by which distributions add kinds."""
+
 
 @dataclass(frozen=True)
-class Kind:
-    """What follows from the kind of a task.
+class KindFacts:
+    """Facts of a kind of task.
 
     Attributes:
         label: What a row is labelled with: a class, any number of `classes`, a value, the first and last token of an
             answer (`span`), a class for each word (`token`: its first token has it), or the relevance of a document to
             a query.
         head: End of the names of the classes of models that predict it; None where nothing but vectors are compared.
+        columns: Columns that a row is made of, in the order in which they are asked for, as a task file names them.
+        metrics: Names of the metrics that can score it, its default first.
         problem_type: `problem_type` of the head's configuration, by which `transformers` chooses the loss; None where
             the class of the model decides it.
         has_classes: Whether its labels are named classes, in the order of the head's outputs.
         output: Name of the one output in a configuration (`id2label`), by which kinds with one number are told apart.
+        has_text_files: Whether rows may name their texts by ids, which files hold.
     """
 
     label: LabelKind
     head: str | None
+    columns: tuple[str, ...] = ("text", "pair", "label")
+    metrics: tuple[str, ...] = ()
     problem_type: str | None = None
     has_classes: bool = False
     output: str | None = None
+    has_text_files: bool = False
+
+    def output_count(self, classes: int) -> int | None:
+        """Return the number of outputs of a head; None where the class of the model decides it.
+
+        Args:
+            classes: Number of the task's classes.
+        """
+        if self.has_classes:
+            return classes
+        return 1 if self.has_value else None
 
     @property
     def has_value(self) -> bool:
@@ -76,30 +93,114 @@ class Kind:
         return self.label in ("token", "span")
 
 
+class KindTable(Mapping[str, KindFacts]):
+    """Name to facts: the package's kinds, and those that plugins have added.
+
+    Args:
+        rows: The package's.
+    """
+
+    def __init__(self, rows: Mapping[str, KindFacts]) -> None:
+        self._rows = dict(rows)
+        self._unknown: set[str] = set()
+
+    def add(self, name: str, facts: KindFacts) -> None:
+        """Add the facts of a plugin's kind; adding the same facts again changes nothing.
+
+        Raises:
+            ValueError: if another kind has the name.
+        """
+        if self._rows.setdefault(name, facts) != facts:
+            raise ValueError(f"the kind '{name}' exists already with other facts")
+
+    def __getitem__(self, name: str) -> KindFacts:
+        if name not in self._rows and name not in self._unknown:
+            self._unknown.add(name)
+            # A distribution registers its kind while its module is imported.
+            for entry_point in entry_points(group=ENTRY_POINTS, name=name):
+                entry_point.load()
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 _OF_TEXTS = "ForSequenceClassification"
+_OF_RANKINGS = ("ndcg_at_10", "mrr_at_10")
 
-KINDS: Mapping[str, Kind] = {
-    "classification": Kind("class", _OF_TEXTS, "single_label_classification", has_classes=True),
-    "multi_label": Kind("classes", _OF_TEXTS, "multi_label_classification", has_classes=True),
-    "regression": Kind("value", _OF_TEXTS, "regression", output="value"),
-    "question_answering": Kind("span", "ForQuestionAnswering"),
-    "ranking": Kind("relevance", _OF_TEXTS, "regression", output="relevance"),
-    "token_classification": Kind("token", "ForTokenClassification", has_classes=True),
-    "similarity": Kind("value", None),
-    "retrieval": Kind("relevance", None),
-}
-"""Name to kind; the last two are kinds of evaluation alone: the cosine of two sentence vectors, or of a query's and of
-all documents'."""
+KINDS = KindTable(
+    {
+        "classification": KindFacts(
+            label="class",
+            head=_OF_TEXTS,
+            metrics=("accuracy", "f1", "matthews"),
+            problem_type="single_label_classification",
+            has_classes=True,
+        ),
+        "multi_label": KindFacts(
+            label="classes",
+            head=_OF_TEXTS,
+            columns=("text", "pair", "label", "label_columns"),
+            metrics=("micro_f1", "macro_f1", "accuracy", "mean_average_precision"),
+            problem_type="multi_label_classification",
+            has_classes=True,
+        ),
+        "regression": KindFacts(
+            label="value",
+            head=_OF_TEXTS,
+            metrics=("pearson", "spearman"),
+            problem_type="regression",
+            output="value",
+        ),
+        "question_answering": KindFacts(
+            label="span",
+            head="ForQuestionAnswering",
+            columns=("question", "context", "answers"),
+            metrics=("exact_match", "f1_answer"),
+        ),
+        "ranking": KindFacts(
+            label="relevance",
+            head=_OF_TEXTS,
+            columns=("query", "documents"),
+            metrics=_OF_RANKINGS,
+            problem_type="regression",
+            output="relevance",
+        ),
+        "token_classification": KindFacts(
+            label="token",
+            head="ForTokenClassification",
+            columns=("tokens", "tags"),
+            metrics=("f1_entity", "precision_entity", "recall_entity", "accuracy"),
+            has_classes=True,
+        ),
+        "similarity": KindFacts(label="value", head=None, metrics=("spearman", "pearson")),
+        "retrieval": KindFacts(
+            label="relevance",
+            head=None,
+            columns=("query", "documents"),
+            metrics=(*_OF_RANKINGS, "recall_at_10", "recall_at_100"),
+            has_text_files=True,
+        ),
+    }
+)
+"""Name to facts. The last two are kinds of evaluation alone: the cosine of two sentence vectors, or of a query's and
+those of all documents."""
 
 
-def kind_of(name: str | None) -> Kind:
-    """Return the kind of a task or head; one without labels for text, masked language models and no head."""
-    return KINDS.get(name or "", _NO_KIND)
+def kind_of(name: str | None) -> KindFacts:
+    """Return the facts of a kind of task or head; those of no labels for text, masked language models and no head."""
+    if name is None or name not in KINDS:
+        return _NO_KIND
+    return KINDS[name]
 
 
-_NO_KIND = Kind("none", None)
+_NO_KIND = KindFacts("none", None)
 
 
 def are_made_up(classes: Sequence[str]) -> bool:
     """Whether classes have no names but those that `transformers` makes up (`LABEL_0` …), or bare numbers."""
-    return any(list(classes) == [f"{prefix}{number}" for number in range(len(classes))] for prefix in ("LABEL_", ""))
+    numbers = range(len(classes))
+    return list(classes) in ([f"LABEL_{number}" for number in numbers], [str(number) for number in numbers])

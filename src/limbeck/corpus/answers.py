@@ -1,20 +1,21 @@
-"""`AnswerWindows`: questions and contexts to windows of tokens, and the place of the answer in each."""
+"""Tokens of questions and their contexts, in windows, with the place of the answer in each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, EncodedRows, Example
+from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, EncodedRows, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.token_encoder import PROBES, plain_backend
 from limbeck.errors import CorpusError
 
 NO_SPAN = (0, 0)
 """The label of a window that does not hold the whole answer: the first token, both ends."""
+_SHOWN_CHARACTERS = 40
 
 
 class PairFrame(NamedTuple):
@@ -32,12 +33,12 @@ class PairFrame(NamedTuple):
 
     def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return ids and segments of a whole pair."""
-        of_texts = [self.texts[0]] * len(first), [self.texts[1]] * len(second)
-        ids, types = (
-            [*before, *one, *between, *other, *after]
-            for (before, between, after), (one, other) in ((self.ids, (first, second)), (self.types, of_texts))
-        )
-        return ids, types
+        before, between, after = self.ids
+        ids = [*before, *first, *between, *second, *after]
+        before, between, after = self.types
+        first_types = [self.texts[0]] * len(first)
+        second_types = [self.texts[1]] * len(second)
+        return ids, [*before, *first_types, *between, *second_types, *after]
 
 
 def find_frame(backend: Tokenizer) -> PairFrame:
@@ -48,12 +49,19 @@ def find_frame(backend: Tokenizer) -> PairFrame:
     """
     for probe in PROBES:
         encoding = backend.encode(probe, probe)
-        texts = encoding.sequence_ids
-        if 0 in texts and 1 in texts:
-            first, second = texts.index(0), texts.index(1)
-            parts = slice(0, first), slice(first + texts.count(0), second), slice(second + texts.count(1), None)
-            ids, types = ([values[part] for part in parts] for values in (encoding.ids, encoding.type_ids))
-            return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
+        texts = encoding.sequence_ids  # 0 and 1 for the two texts, None for special tokens.
+        if 0 not in texts or 1 not in texts:
+            continue
+        first = texts.index(0)
+        second = texts.index(1)
+        parts = (
+            slice(0, first),
+            slice(first + texts.count(0), second),
+            slice(second + texts.count(1), None),
+        )
+        ids = [encoding.ids[part] for part in parts]
+        types = [encoding.type_ids[part] for part in parts]
+        return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
     raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
 
 
@@ -64,7 +72,7 @@ class Question(NamedTuple):
         name: As reports and windows name it.
         text: The question.
         context: The text that may hold the answer.
-        answer: First character of the answer in the context and the one after its last; `None` where no window is to
+        answer: First character of the answer in the context and the one after its last; None where no window is to
             be labelled.
     """
 
@@ -131,38 +139,46 @@ class AnswerWindows:
         self._stride = stride
         self._question_room = (self._room - stride) // 2
         self._question_first = tokenizer.padding_side == "right"
-        self._typed = TOKEN_TYPES in tokenizer.model_input_names
+        self._has_types = TOKEN_TYPES in tokenizer.model_input_names
 
-    def encode(self, examples: Sequence[Example], report: SourceReport) -> EncodedRows:
+    def encode(self, rows: Sequence[LabelledRow], report: SourceReport) -> EncodedRows:
         """Return the windows of labelled rows, in order; `labels` are `[first token, last token]`.
 
         Args:
-            examples: Contexts, questions, and answers in characters.
-            report: Receives questions that were cut, and answers without a token, which are left out.
+            rows: Contexts, questions, and answers in characters.
+            report: Receives questions that were cut, and rows whose answer has no token, which are left out.
         """
-        questions = [
-            Question(repr((pair or "")[:40]), pair or "", context, None if label == NO_ANSWER else label)  # type: ignore[arg-type]
-            for context, pair, label in examples
-        ]
-        windows = self.cut(questions, report, "answer without a token, dropped")
-        return EncodedRows(
-            [window.input_ids for window in windows],
-            [list(window.label) for window in windows],
-            [window.token_type_ids or [] for window in windows] if self._typed else None,
-        )
+        questions = []
+        for row in rows:
+            question = row.pair or ""
+            # An answer without a place in its context is left out as one that no token covers.
+            answer = NO_ANSWER if row.label is None else cast(tuple[int, int], row.label)
+            is_answered = row.label != NO_ANSWER
+            name = repr(question[:_SHOWN_CHARACTERS])
+            questions.append(Question(name, question, row.text, answer if is_answered else None))
 
-    def cut(self, questions: Sequence[Question], report: SourceReport, without_token: str) -> list[AnswerWindow]:
+        windows = self.cut(questions, report)
+        types = [window.token_type_ids or [] for window in windows] if self._has_types else None
+        return EncodedRows([window.input_ids for window in windows], [list(window.label) for window in windows], types)
+
+    def cut(self, questions: Sequence[Question], report: SourceReport) -> list[AnswerWindow]:
         """Return the windows of every question, in order.
 
         Args:
             questions: The questions.
-            report: Receives questions that were cut, and those that were left out.
-            without_token: Note for a question that is left out because no token lies in its answer.
+            report: Receives questions that were cut, and questions without a token in their answer, which are left
+                out.
         """
         # Every distinct text is encoded once: a context has many questions.
-        texts = list(dict.fromkeys(text for question in questions for text in (question.text, question.context)))
-        encoded = dict(zip(texts, self._backend.encode_batch(texts, add_special_tokens=False), strict=True))
-        offsets = {context: np.array(encoded[context].offsets).reshape(-1, 2) for _, _, context, _ in questions}
+        texts: dict[str, None] = {}
+        for question in questions:
+            texts[question.text] = None
+            texts[question.context] = None
+        encoded = dict(zip(texts, self._backend.encode_batch(list(texts), add_special_tokens=False), strict=True))
+        offsets = {}
+        for question in questions:
+            offsets[question.context] = np.array(encoded[question.context].offsets).reshape(-1, 2)
+
         windows: list[AnswerWindow] = []
         for name, text, context, answer in questions:
             ids = encoded[text].ids
@@ -174,7 +190,7 @@ class AnswerWindows:
                 starts, ends = offsets[context].T
                 span = np.flatnonzero((starts < answer[1]) & (ends > answer[0])).tolist()
                 if not span:
-                    report.note(without_token, name)
+                    report.note("answer that none of its context's tokens cover, row left out", name)
                     continue
             windows += self._windows(name, ids, encoded[context].ids, offsets[context], span)
         return windows
@@ -182,6 +198,15 @@ class AnswerWindows:
     def _windows(
         self, name: str, question: list[int], context: list[int], offsets: NDArray[np.int64], span: list[int]
     ) -> Iterator[AnswerWindow]:
+        """Yield the windows of one question.
+
+        Args:
+            name: Of the question.
+            question: Its ids.
+            context: Ids of the context.
+            offsets: Characters of the context's tokens, `[tokens, 2]`.
+            span: Tokens of the context that the answer covers; empty where no window is labelled.
+        """
         room = self._room - len(question)
         first = len(self._frame.ids[0])
         if self._question_first:
@@ -189,9 +214,12 @@ class AnswerWindows:
         # Neighbours share `stride` tokens, and the last window ends where the context ends.
         for start in range(0, max(len(context) - self._stride, 1), room - self._stride):
             part = context[start : start + room]
-            ids, types = self._frame.join(*((question, part) if self._question_first else (part, question)))
+            if self._question_first:
+                ids, types = self._frame.join(question, part)
+            else:
+                ids, types = self._frame.join(part, question)
             label = NO_SPAN
             if span and start <= span[0] and span[-1] < start + len(part):
                 label = (first + span[0] - start, first + span[-1] - start)
             part_offsets = offsets[start : start + len(part)]
-            yield AnswerWindow(name, ids, types if self._typed else None, first, part_offsets, label)
+            yield AnswerWindow(name, ids, types if self._has_types else None, first, part_offsets, label)

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import file_digest
 from itertools import chain, islice
@@ -32,7 +32,7 @@ from limbeck.core.seals import HashedFile
 from limbeck.corpus import store
 from limbeck.corpus.collating import PadCollator
 from limbeck.corpus.documents import Document
-from limbeck.corpus.labelled import TOKEN_TYPES, Example
+from limbeck.corpus.labelled import TOKEN_TYPES, LabelledRow
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.settings import Augmentation, LabelledSettings, ModelName
 from limbeck.corpus.source_report import SourceReport
@@ -123,10 +123,10 @@ class _Copy:
         text, *pair = map("".join, self._context)
         return MaskedWord(text, pair[0] if pair else None, part, start, start + len(self._context[part][place]))
 
-    def finish(self, row: Example) -> Example:
+    def finish(self, row: LabelledRow) -> LabelledRow:
         """Return a row with the texts of its copy."""
         text, *pair = map("".join, self.parts)
-        return row._replace(text=text, pair=pair[0] if pair else None)
+        return replace(row, text=text, pair=pair[0] if pair else None)
 
     def replace(self, candidates: Sequence[str]) -> None:
         """Replace the next word by a candidate; without one it stays."""
@@ -136,13 +136,13 @@ class _Copy:
 
 
 def augment_rows(
-    examples: Sequence[Example],
+    examples: Sequence[LabelledRow],
     settings: Augmentation,
     neighbours: Mapping[str, Sequence[str]],
     propose: Propose,
     *,
     answers: bool = False,
-) -> list[list[Example]]:
+) -> list[list[LabelledRow]]:
     """Return the copies of each row, with the row's label.
 
     Each word of a copy is replaced with the chance p_t, from left to right: by one of the K likeliest words in its
@@ -343,7 +343,7 @@ def store_copies(
     """
     chosen = settings.augment
     assert chosen is not None
-    answers = KINDS[settings.task].has_answers
+    answers = "answers" in KINDS[settings.task].columns
     sides = store.digest_of(of_file.tobytes().hex() for of_file in roles.values())
     folder = cache_dir / "augmented" / fingerprint([rows.name, sides, settings.length, identity(chosen)])
     files = [path for path in roles if path.parent == rows]
@@ -430,13 +430,13 @@ def _read_neighbours(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def _trained(files: Sequence[Path], roles: Mapping[Path, Roles]) -> Iterator[Example]:
+def _trained(files: Sequence[Path], roles: Mapping[Path, Roles]) -> Iterator[LabelledRow]:
     for path in files:
-        examples = chain.from_iterable(examples for examples, _ in store.read_examples(path))
+        examples = chain.from_iterable(examples for examples, _ in store.read_labelled(path))
         yield from (example for example, role in zip(examples, roles[path], strict=True) if role == TRAINED)
 
 
-def _store_neighbours(work: _Work, rows: Iterable[Example], progress: store.Progress | None) -> dict[str, Any]:
+def _store_neighbours(work: _Work, rows: Iterable[LabelledRow], progress: store.Progress | None) -> dict[str, Any]:
     """Write the neighbours of every word that no model predicts, unless a killed builder has; return the report."""
     finished = read_piece(work.folder, _NEIGHBOURS)
     if finished is not None:
@@ -470,9 +470,9 @@ def _copy_piece(work: _Work, piece: _Piece) -> int:
     if finished is not None:
         return int(finished["copies"])
     found = next(islice(store.read_batches(piece.path), piece.batch, None))
-    examples, keys = store.examples_of(found.slice(piece.first, _ROWS_A_PIECE))
+    examples, keys = store.labelled_of(found.slice(piece.first, _ROWS_A_PIECE))
     kept = [example for example, trained in zip(examples, piece.trained, strict=True) if trained]
-    copies: list[Example] = []
+    copies: list[LabelledRow] = []
     neighbours, model = _read_neighbours(work.folder / f"{_NEIGHBOURS}.json"), work.model
     at_once = _ROWS_ON_ACCELERATOR if model is not None and model.device.type != "cpu" else 1
     with _one_thread():
@@ -506,14 +506,14 @@ def _one_thread() -> Iterator[None]:
 
 def _without_untrained(
     parts: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
-) -> Iterator[tuple[list[Example], NDArray[np.uint64]]]:
+) -> Iterator[tuple[list[LabelledRow], NDArray[np.uint64]]]:
     """Iterate over the copies of all pieces but those with the text of a row that is not trained on."""
     untrained: set[int] = set()
     for path, of_file in roles.items():
-        own = chain.from_iterable(keys.tolist() for _, keys in store.read_examples(path))
+        own = chain.from_iterable(keys.tolist() for _, keys in store.read_labelled(path))
         untrained |= {key for key, role in zip(own, of_file, strict=True) if role != TRAINED}
     for path in parts:
-        for examples, keys in store.read_examples(path):
+        for examples, keys in store.read_labelled(path):
             kept = [index for index, one in enumerate(examples) if Document(one.text).key not in untrained]
             report.note(
                 "augmented copy with the same text as a held-out row, left out", path.stem, len(keys) - len(kept)

@@ -12,14 +12,14 @@ import pyarrow as pa
 from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
-from limbeck.core.kinds import KINDS
 from limbeck.core.paths import default_cache_dir
-from limbeck.corpus import answers, splitting, store
+from limbeck.corpus import splitting, store
 from limbeck.corpus.blocks import BLOCK_COLUMNS, SEGMENTS, block_encoding, block_identity
 from limbeck.corpus.documents import Document, clean_text
 from limbeck.corpus.grouped_rows import QUERY
-from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, SequenceEncoder, WordEncoder
+from limbeck.corpus.labelled import TOKEN_TYPES
 from limbeck.corpus.opened import Corpus, LabelledCorpus
+from limbeck.corpus.row_kind import RowKind
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.store import Progress
@@ -102,6 +102,7 @@ def build_corpus(
 def build_labelled_corpus(
     settings: LabelledSettings,
     tokenizer: Any,
+    kind: RowKind,
     *,
     cache_dir: str | Path | None = None,
     workers: int | None = None,
@@ -115,6 +116,7 @@ def build_labelled_corpus(
     Args:
         settings: The sources, and how to make tokens of their rows.
         tokenizer: A `transformers` tokenizer, a fast one for question answering and tagged words; it is not changed.
+        kind: The kind of the task, `limbeck.kinds.KINDS[settings.task]`.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
         progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
@@ -125,24 +127,24 @@ def build_labelled_corpus(
         ModelError: if a model that augments cannot be loaded.
     """
     cache = cache_folder(cache_dir)
-    encoding = _row_encoding(settings, tokenizer)
-    rows, stored = store.store_rows(settings, cache, progress=progress)
-    kind = [TokenEncoder(tokenizer).fingerprint(), list(tokenizer.model_input_names)]
-    kind += [tokenizer.padding_side, tokenizer.truncation_side]
-    cut: list[Any] = [settings.length, settings.stride if KINDS[settings.task].has_answers else None, settings.held_out]
+    encoding = _row_encoding(settings, tokenizer, kind)
+    rows, stored = store.store_rows(settings, kind, cache, progress=progress)
+    tokenizer_facts = [TokenEncoder(tokenizer).fingerprint(), list(tokenizer.model_input_names)]
+    tokenizer_facts += [tokenizer.padding_side, tokenizer.truncation_side]
+    cut: list[Any] = [settings.length, settings.stride if kind.has_windows else None, settings.held_out]
     if settings.rows is not None and settings.pair_column is not None:
         cut.append("pairs")  # Only then, so that other fingerprints are as they were.
     development: Path | None = None
     scored: dict[str, Any] = {"content": []}
     if settings.development is not None:
         changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
-        development, scored = store.store_rows(settings.model_copy(update=changes), cache, progress=progress)
+        development, scored = store.store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
         cut.append(development.name)
     if settings.augment is not None:
         from limbeck.corpus import augmentation  # It imports models, which take seconds that no other corpus needs.
 
         cut.append(augmentation.identity(settings.augment))
-    folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, kind, cut])
+    folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_facts, cut])
 
     def build(aside: Path) -> dict[str, Any]:
         files = store.stored_files(rows, "rows")
@@ -174,14 +176,14 @@ def build_labelled_corpus(
             progress=progress,
             amount=(stored["rows"] + counts.get("augmented", 0), "rows"),
         )
-        held_rows, documents = _held_out_documents(roles, of_words=KINDS[settings.task].of_words)
+        held_rows, documents = _held_out_documents(roles, kind)
         for more in (told, report):
             read.merge(more)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
             "settings": settings.content(),
-            "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": kind[0]},
+            "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_facts[0]},
             "documents": stored["rows"],
             **counts,
             "held_out_documents": held_rows,
@@ -203,17 +205,10 @@ def cache_folder(named: str | Path | None) -> Path:
     return Path(named).expanduser() if named is not None else default_cache_dir()
 
 
-def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
-    encoder: answers.AnswerWindows | SequenceEncoder | WordEncoder
-    kind = KINDS[settings.task]
-    if kind.has_answers:
-        encoder = answers.AnswerWindows(tokenizer, settings.length, settings.stride)
-    elif kind.of_words:
-        encoder = WordEncoder(tokenizer, settings.length)
-    else:
-        paired = kind.has_queries or settings.pair_column is not None
-        encoder = SequenceEncoder(tokenizer, settings.length, paired)
-    columns = [*BLOCK_COLUMNS, pa.field("labels", store.LABEL_TYPES[kind.label])]
+def _row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> RowEncoding:
+    paired = kind.has_queries or settings.pair_column is not None
+    encoder = kind.encoder(tokenizer, settings.length, settings.stride, paired=paired)
+    columns = [*BLOCK_COLUMNS, pa.field("labels", kind.label_type)]
     if TOKEN_TYPES in tokenizer.model_input_names:
         columns.append(SEGMENTS)
     if kind.has_queries:
@@ -221,16 +216,16 @@ def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
     return RowEncoding(encoder, pa.schema(columns))
 
 
-def _held_out_documents(roles: Mapping[Path, splitting.Roles], *, of_words: bool) -> tuple[int, Iterator[Document]]:
+def _held_out_documents(roles: Mapping[Path, splitting.Roles], kind: RowKind) -> tuple[int, Iterator[Document]]:
     """Return the number of held-out rows, and a document for each of their texts with its second texts."""
     count = 0
     lines: dict[str, list[str]] = {}
     for path, of_file in roles.items():
-        examples = (example for part, _ in store.read_examples(path) for example in part)
+        examples = (example for part, _ in store.read_labelled(path) for example in part)
         for example, role in zip(examples, of_file, strict=True):
             if role == splitting.HELD_OUT:
                 count += 1
-                text = example.text.replace(WORD_GAP, " ") if of_words else example.text
+                text = kind.plain_text(example.text)
                 seconds = lines.setdefault(text, [])
                 if example.pair is not None and example.pair not in seconds:
                     seconds.append(example.pair)

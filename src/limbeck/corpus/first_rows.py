@@ -9,8 +9,8 @@ from typing import Any
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.classes import ClassCounts, count_classes
 from limbeck.corpus.file_kinds import suffix_of
-from limbeck.corpus.labelled import example_reader
 from limbeck.corpus.readers import read_rows
+from limbeck.corpus.row_kind import RowKind
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import local_files
@@ -35,13 +35,16 @@ class FirstRows:
     absent: tuple[str, ...] = ()
 
 
-def read_first_rows(settings: LabelledSettings, *, classes: bool = False, queries: bool = False) -> FirstRows:
+def read_first_rows(
+    settings: LabelledSettings, row_kind: RowKind, *, classes: bool = False, queries: bool = False
+) -> FirstRows:
     """Read the first rows of files: one of each, and on while they are all alike, as far as that tells something.
 
     Files that are read as a whole, Hub data sets and rows of tasks by name are left alone.
 
     Args:
         settings: Of the rows.
+        row_kind: The kind of their task.
         classes: Read on until every class was met, or 100,000 rows were read.
         queries: Read on until a query has two documents, likewise.
 
@@ -49,7 +52,7 @@ def read_first_rows(settings: LabelledSettings, *, classes: bool = False, querie
         CorpusError: for a source without a row, a row without a column or a label, or a label that is none of the
             task's.
     """
-    kind, read = KINDS[settings.task], example_reader(settings)
+    kind, read = KINDS[settings.task], row_kind.reader(settings)
     labels: Counter[Any] = Counter()
     asked: set[str] = set()
     found, is_single, is_whole = 0, queries, True
@@ -62,12 +65,12 @@ def read_first_rows(settings: LabelledSettings, *, classes: bool = False, querie
             if suffix_of(file) == ".json":
                 is_whole, found = False, found + 1
                 continue
-            for row in read_rows(file, report, of_words=kind.of_words, header=settings.header):
+            for row in read_rows(file, report, of_words=row_kind.rows_of_words, header=settings.header):
                 for example in read(row, report):
                     found += 1
                     own: Any = example.label
                     if classes:
-                        labels.update(own if kind.of_words else [own])
+                        labels.update(own if row_kind.rows_of_words else [own])
                     is_single &= example.text not in asked
                     asked.update([example.text] if is_single else ())
                 wants_more = is_single or (classes and len(labels) < most_labels)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.corpus import store
-from limbeck.corpus.labelled import WORD_GAP, Example
+from limbeck.corpus.labelled import WORD_GAP, LabelledRow
 from limbeck.corpus.near_duplicates import Groups, near_duplicates, words_of
 from limbeck.corpus.source_report import SourceReport
 
@@ -71,7 +71,7 @@ def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -
         texts = np.unique(keys)
         threshold = held_out_threshold(texts, share, len(texts))
         return _split_by_file(files, np.where(keys < np.uint64(threshold), HELD_OUT, TRAINED))
-    is_held_out, doubtful = draw_groups([example[:2] for example in examples], keys)
+    is_held_out, doubtful = draw_groups([(row.text, row.pair) for row in examples], keys)
     report.note(NEAR, "short or common texts", doubtful)
     return _split_by_file(files, np.where(is_held_out, HELD_OUT, TRAINED))
 
@@ -173,12 +173,12 @@ def _choose_texts(
     return is_chosen
 
 
-def _read(files: Sequence[Path]) -> tuple[list[Example], NDArray[np.uint64]]:
+def _read(files: Sequence[Path]) -> tuple[list[LabelledRow], NDArray[np.uint64]]:
     """Return all rows of some files, and the keys of their texts."""
-    examples: list[Example] = []
+    examples: list[LabelledRow] = []
     keys: list[NDArray[np.uint64]] = []
     for path in files:
-        for batch, batch_keys in store.read_examples(path):
+        for batch, batch_keys in store.read_labelled(path):
             examples += batch
             keys.append(batch_keys)
     return examples, np.concatenate(keys)
@@ -186,20 +186,21 @@ def _read(files: Sequence[Path]) -> tuple[list[Example], NDArray[np.uint64]]:
 
 def _split_by_file(files: Sequence[Path], roles: NDArray[Any]) -> dict[Path, Roles]:
     """Divide the roles of all rows among their files."""
-    counts = [sum(len(batch) for batch, _ in store.read_examples(path)) for path in files]
+    counts = [sum(len(batch) for batch, _ in store.read_labelled(path)) for path in files]
     ends = np.cumsum(counts)[:-1]
     return dict(zip(files, np.split(roles.astype(np.uint8), ends), strict=True))
 
 
-def _texts_of(example: Example) -> list[str]:
-    return [text for text in (example.text, example.pair) if text is not None]
+def _texts_of(row: LabelledRow) -> list[str]:
+    """Return the texts of a row, one or two."""
+    return [row.text] if row.pair is None else [row.text, row.pair]
 
 
-def _normalised(example: Example) -> tuple[str, ...]:
+def _normalised(row: LabelledRow) -> tuple[str, ...]:
     """Return the texts of a row without case, punctuation and white space; as they are where that leaves nothing."""
-    return tuple(" ".join(words_of(text)) or text.strip() for text in _texts_of(example))
+    return tuple(" ".join(words_of(text)) or text.strip() for text in _texts_of(row))
 
 
-def _beginning(example: Example) -> str:
+def _beginning(example: LabelledRow) -> str:
     """Return the beginning of a row's text, for a message."""
     return repr(example.text[:40].replace(WORD_GAP, " "))

@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_piece
 from limbeck.core.hashing import fingerprint
-from limbeck.core.kinds import KINDS, LabelKind
 from limbeck.core.seals import HashedFile
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.documents import OTHER_COLUMN, Document, next_batch
-from limbeck.corpus.labelled import Example, ExampleReader, example_reader
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.messages import safe_name
+from limbeck.corpus.row_kind import RowKind, RowReader
 from limbeck.corpus.seen_keys import AddKeys, seen_keys
-from limbeck.corpus.settings import CorpusSettings, ExampleSource, LabelledSettings
+from limbeck.corpus.settings import CorpusSettings, LabelledRows, LabelledSettings
 from limbeck.corpus.source_kinds import RowSource, Source
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import open_rows, open_source
@@ -43,15 +43,6 @@ ROW_SHARD_CHARACTERS = 4_000_000
 _BATCH_ITEMS = 1000
 _BATCH_CHARACTERS = 4_000_000
 _SALT = 0x9E3779B97F4A7C15
-LABEL_TYPES: dict[LabelKind, pa.DataType] = {
-    "class": pa.int64(),
-    "classes": pa.list_(pa.int8()),
-    "value": pa.float64(),
-    "span": pa.list_(pa.int64(), 2),
-    "relevance": pa.float64(),
-    "token": pa.list_(pa.int64()),
-}
-"""Types of stored labels, of rows and of tokens, by their kind."""
 _DOCUMENT_SCHEMA = pa.schema([("text", pa.large_string()), ("title", pa.large_string()), ("key", pa.uint64())])
 
 
@@ -126,12 +117,13 @@ def _apart(add_keys: AddKeys, times: int) -> AddKeys:
 
 
 def store_rows(
-    settings: LabelledSettings, cache_dir: Path, *, progress: Progress | None = None
+    settings: LabelledSettings, kind: RowKind, cache_dir: Path, *, progress: Progress | None = None
 ) -> tuple[Path, dict[str, Any]]:
     """Read all labelled rows of some sources into a cached folder of Arrow files, unless it is there already.
 
     Args:
         settings: Sources, columns and class names.
+        kind: The kind of their task.
         cache_dir: Root of the cache.
         progress: Called as reading advances.
 
@@ -141,17 +133,21 @@ def store_rows(
     Raises:
         CorpusError: if a source cannot be read or gives no row, or a row has no label of the task.
     """
-    sources = _example_sources(settings, progress)
+    sources = _row_sources(settings, kind, progress)
     states = [source.fingerprint() for _, source in sources]
     choices: list[Any] = [settings.task, settings.named_columns, settings.labels, settings.max_rows]
-    if KINDS[settings.task].has_queries:
+    if kind.has_queries:
         # Rows may lack the label; of several columns of documents the first holds the relevant ones.
         choices += [settings.label_column, settings.document_columns]
     if settings.label_columns:
         choices.append(settings.label_columns)  # Classes without names are numbered in their order.
     folder = cache_dir / "rows" / fingerprint([ROW_FORMAT, choices, states])
-    label = LABEL_TYPES[KINDS[settings.task].label]
-    columns = [("text", pa.large_string()), ("pair", pa.large_string()), ("label", label), ("key", pa.uint64())]
+    columns = [
+        ("text", pa.large_string()),
+        ("pair", pa.large_string()),
+        ("label", kind.label_type),
+        ("key", pa.uint64()),
+    ]
     schema = pa.schema(columns)
 
     def build(aside: Path) -> dict[str, Any]:
@@ -159,14 +155,14 @@ def store_rows(
         per_source: dict[str, int] = {}
         content = [hashlib.blake2b(digest_size=12) for _ in sources]
 
-        def examples() -> Generator[Example, None, None]:
+        def examples() -> Generator[LabelledRow, None, None]:
             for (name, source), digest in zip(sources, content, strict=True):
                 per_source[name] = 0
                 own = SourceReport()
                 try:
-                    for example in source.examples(own):
+                    for example in source.read(own):
                         per_source[name] += 1
-                        digest.update(f"{tuple(example)!r}\n".encode())
+                        digest.update(f"{(example.text, example.pair, example.label)!r}\n".encode())
                         yield example
                 finally:
                     report.merge(own)
@@ -189,12 +185,12 @@ class _RowsOfSource:
 
     Args:
         source: The source.
-        read: Reads an example from a row.
+        reader: Reads the labelled rows of a row.
         step: Called as reading advances, or None.
     """
 
     source: RowSource
-    read: ExampleReader
+    reader: RowReader
     step: Callable[..., None] | None
     of_words: bool = False
 
@@ -202,18 +198,20 @@ class _RowsOfSource:
         """Return that of the source."""
         return self.source.fingerprint()
 
-    def examples(self, report: SourceReport) -> Iterator[Example]:
+    def read(self, report: SourceReport) -> Iterator[LabelledRow]:
         """Iterate over the examples; rows that are skipped are noted."""
         for row in self.source.rows(report, self.step, of_words=self.of_words):
-            yield from self.read(row, report)
+            yield from self.reader(row, report)
 
 
-def _example_sources(settings: LabelledSettings, progress: Progress | None) -> list[tuple[str, ExampleSource]]:
+def _row_sources(
+    settings: LabelledSettings, kind: RowKind, progress: Progress | None
+) -> list[tuple[str, LabelledRows]]:
     """Return the names of a labelled corpus's sources, and how their examples are read."""
     if settings.rows is not None:
         return [(", ".join(settings.sources), settings.rows)]
-    read = example_reader(settings)  # Refuses settings that cannot be met before anything is read.
-    of_words = KINDS[settings.task].of_words
+    read = kind.reader(settings)  # Refuses settings that cannot be met before anything is read.
+    of_words = kind.rows_of_words
     return [
         (
             name,
@@ -248,20 +246,21 @@ def read_documents(folder: Path, below: int | None = None) -> Iterator[Document]
                     yield document
 
 
-def read_examples(path: Path) -> Iterator[tuple[list[Example], npt.NDArray[np.uint64]]]:
+def read_labelled(path: Path) -> Iterator[tuple[list[LabelledRow], npt.NDArray[np.uint64]]]:
     """Iterate over the batches of one file of rows, each with the keys of the texts."""
-    yield from map(examples_of, read_batches(path))
+    yield from map(labelled_of, read_batches(path))
 
 
-def examples_of(batch: pa.RecordBatch) -> tuple[list[Example], npt.NDArray[np.uint64]]:
+def labelled_of(batch: pa.RecordBatch) -> tuple[list[LabelledRow], npt.NDArray[np.uint64]]:
     """Return the rows of a stored batch, and the keys of their texts."""
     texts, pairs, labels = (batch.column(name).to_pylist() for name in ("text", "pair", "label"))
     labels = [tuple(label) if isinstance(label, list) else label for label in labels]
-    return list(map(Example, texts, pairs, labels)), batch.column("key").to_numpy()
+    rows = [LabelledRow("", text, pair, label) for text, pair, label in zip(texts, pairs, labels, strict=True)]
+    return rows, batch.column("key").to_numpy()
 
 
-def batch_of(examples: Sequence[Example], keys: Keys, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows as they are stored; see `examples_of`."""
+def batch_of(examples: Sequence[LabelledRow], keys: Keys, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows as they are stored; see `labelled_of`."""
     return pa.record_batch(_columns(examples, keys), schema=schema)
 
 
@@ -370,8 +369,10 @@ class Reading:
                 yield _columns([*kept.values()], [*kept]), characters
 
 
-def _columns(items: Sequence[Document | Example], keys: Keys) -> list[Any]:
-    return [*map(list, zip(*items, strict=True)), pa.array(keys, pa.uint64())]
+def _columns(items: Sequence[Document | LabelledRow], keys: Keys) -> list[Any]:
+    """Return documents or rows column by column, with their keys last."""
+    values = [(item.text, item.pair, item.label) if isinstance(item, LabelledRow) else tuple(item) for item in items]
+    return [*map(list, zip(*values, strict=True)), pa.array(keys, pa.uint64())]
 
 
 class Written(NamedTuple):
@@ -388,14 +389,16 @@ class Written(NamedTuple):
     texts: int
 
 
-def _write_items(folder: Path, stem: str, schema: pa.Schema, items: Iterator[Document | Example], most: int) -> Written:
+def _write_items(
+    folder: Path, stem: str, schema: pa.Schema, items: Iterator[Document | LabelledRow], most: int
+) -> Written:
     """Write documents or examples as they come; see `_write_shards`."""
     batches = iter(lambda: list(islice(items, _BATCH_ITEMS)), [])
     keyed = ((batch, [Document(item.text).key for item in batch]) for batch in batches)
     return _write_keyed(folder, stem, schema, keyed, most)
 
 
-def write_rows(folder: Path, schema: pa.Schema, batches: Iterable[tuple[list[Example], Keys]]) -> Written:
+def write_rows(folder: Path, schema: pa.Schema, batches: Iterable[tuple[list[LabelledRow], Keys]]) -> Written:
     """Write rows with their keys to `rows-00000.arrow` and so on."""
     return _write_keyed(folder, "rows", schema, batches, ROW_SHARD_CHARACTERS)
 
@@ -404,7 +407,7 @@ def _write_keyed(
     folder: Path,
     stem: str,
     schema: pa.Schema,
-    keyed: Iterable[tuple[Sequence[Document | Example], Keys]],
+    keyed: Iterable[tuple[Sequence[Document | LabelledRow], Keys]],
     most: int,
 ) -> Written:
     count = characters = 0
@@ -413,7 +416,7 @@ def _write_keyed(
     def batches() -> Iterator[tuple[list[Any], int]]:
         nonlocal count, characters
         for batch, keys in keyed:
-            size = sum(len(item.text) + len(item.pair or "" if isinstance(item, Example) else "") for item in batch)
+            size = sum(len(item.text) + len(item.pair or "" if isinstance(item, LabelledRow) else "") for item in batch)
             count, characters = count + len(batch), characters + size
             texts.update(map(int, keys))
             yield _columns(batch, keys), size

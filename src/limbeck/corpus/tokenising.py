@@ -17,11 +17,11 @@ import pyarrow as pa
 from limbeck.core.cache import NothingToBuildError, finish_piece, read_piece
 from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
-from limbeck.corpus import answers, splitting, store
+from limbeck.corpus import splitting, store
 from limbeck.corpus.blocks import SPLITS, BlockEncoding
 from limbeck.corpus.grouped_rows import QUERY
-from limbeck.corpus.labelled import SequenceEncoder, WordEncoder
 from limbeck.corpus.packing import PackingCounts
+from limbeck.corpus.row_kind import RowEncoder
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.store import Progress
 
@@ -38,7 +38,7 @@ class RowEncoding:
         roles: Of each stored file what becomes of its rows.
     """
 
-    encoder: answers.AnswerWindows | SequenceEncoder | WordEncoder
+    encoder: RowEncoder
     schema: pa.Schema
     roles: Mapping[Path, splitting.Roles] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class RowEncoding:
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Encode the rows of each split; see `BlockEncoding.batches`."""
         before = 0
-        for examples, keys in store.read_examples(path):
+        for examples, keys in store.read_labelled(path):
             roles = self.roles[path][before : before + len(examples)]
             before += len(examples)
             for split, role in zip(SPLITS, (splitting.TRAINED, splitting.HELD_OUT), strict=True):

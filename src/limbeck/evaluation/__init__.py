@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         tensors_megabytes,
         weights_megabytes,
     )
+    from limbeck.evaluation.evaluators import EVALUATORS, CellResult, Evaluator, register_evaluator
     from limbeck.evaluation.held_out_scores import measure_task
     from limbeck.evaluation.retrieval import build_retrieval_pairs, measure_retrieval
     from limbeck.evaluation.similarities import pair_similarities, spearman_agreement
@@ -28,6 +29,7 @@ __getattr__, __dir__ = import_when_used(
         "agreement": "SentencePair build_pairs measure_agreement",
         "compare": "compare_models",
         "costs": "ParameterCounts count_parameters measure_latency tensors_megabytes weights_megabytes",
+        "evaluators": "CellResult EVALUATORS Evaluator register_evaluator",
         "held_out_scores": "measure_task",
         "similarities": "encode pair_similarities spearman_agreement",
         "retrieval": "build_retrieval_pairs measure_retrieval",
@@ -35,9 +37,12 @@ __getattr__, __dir__ = import_when_used(
 )
 
 __all__ = [
+    "EVALUATORS",
     "Agreement",
     "BatchLatency",
+    "CellResult",
     "Comparison",
+    "Evaluator",
     "Latency",
     "ModelFigures",
     "ParameterCounts",
@@ -55,6 +60,7 @@ __all__ = [
     "measure_retrieval",
     "measure_task",
     "pair_similarities",
+    "register_evaluator",
     "spearman_agreement",
     "tensors_megabytes",
     "weights_megabytes",

@@ -1,153 +1,125 @@
-"""Models scored by their heads as they are: predictions of any task, decoded and scored; nothing is trained."""
+"""The evaluator of models as they are: each is scored by its own head, and nothing is trained."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeAlias, cast
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from transformers import PreTrainedModel
-
-from limbeck.core import progress
-from limbeck.core.devices import choose_device
-from limbeck.core.kinds import KINDS
-from limbeck.errors import ModelError, TrainingError
-from limbeck.evaluation.encoding import PreparedTask, TaskCollator, open_columns
-from limbeck.evaluation.tasks import Predictions, Task
-from limbeck.models import families, heads, inference, loading, vocabularies
-from limbeck.models.quiet import quiet
-
-EVALUATION_BATCH = 64
-_SHOWN = 6
-Outputs: TypeAlias = Sequence[Sequence[NDArray[np.float32]]]
-"""Every output of a head, a row each: `logits`, `[classes]`, or the scores of starts and of ends, `[tokens]`, with
-padding behind them."""
-
-
-def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedModel:
-    """Load a model with its own head for a task, in float32, on the device that is used.
-
-    Args:
-        name: A folder, `package:NAME` or a Hub name.
-        task: Decides the head.
-        tokenizer: Of the model.
-        length: Most tokens of a row.
-
-    Raises:
-        ModelError: if it cannot be loaded or has no such head, or takes fewer tokens.
-    """
-    model = loading.load_model(name, head=cast(heads.Head, task.kind))
-    check_inputs(name, model, tokenizer, length)
-    if model.config.pad_token_id is None:  # Heads of decoders find the last token of each text by it.
-        model.config.pad_token_id = tokenizer.pad_token_id
-    return model.to(choose_device("auto"))
+from limbeck.core import paths
+from limbeck.core.progress import part_of
+from limbeck.evaluation import head_match, head_outputs
+from limbeck.evaluation.cell import Cell
+from limbeck.evaluation.evaluators import (
+    AS_IS,
+    CellResult,
+    EvaluatedTask,
+    Evaluator,
+    PlannedCells,
+    ReadyCell,
+    Share,
+    register_evaluator,
+)
+from limbeck.evaluation.fine_tuned import check_one_model, score_splits
+from limbeck.evaluation.planned_model import PlannedModel
+from limbeck.evaluation.points import AsIsPoint, stride_of
+from limbeck.evaluation.request import EvaluationRequest
+from limbeck.evaluation.task_planning import plan_task, rows_of
+from limbeck.evaluation.tokens import PreparedTask, TokenKeys, prepare
+from limbeck.kinds.task import Predictions, Task
+from limbeck.models.cross_encoders import check_no_prompt
+from limbeck.models.loading import load_config
+from limbeck.models.tokenizers import load_tokenizer
 
 
-@torch.no_grad()
-def read_outputs(
-    model: PreTrainedModel,
-    tokenizer: Any,
-    prepared: PreparedTask,
-    split: str,
-    *,
-    bf16: bool = False,
-    classes: Sequence[int] | None = None,
-    report: progress.Report = progress.no_progress,
-) -> Outputs:
-    """Run a model over the rows of a split, in their order; it draws no random number, and stays in its mode.
+@register_evaluator()
+class AsIs(Evaluator):
+    """Scores models by their heads as they are; a cell a model and task."""
 
-    Args:
-        model: With the head of the task.
-        tokenizer: Its tokenizer.
-        prepared: The task.
-        split: One of its splits.
-        bf16: Compute in bfloat16.
-        classes: Which of its outputs each class of the task is, see `HeadMatch`; None takes them in their order.
-        report: Receives the progress.
+    name = AS_IS
 
-    Raises:
-        ModelError: for scores that are infinite or no number, of which any would come out as a class.
-    """
-    columns = open_columns(prepared.tokens(split))
-    rows = columns.select_columns([name for name in columns.column_names if name in ("input_ids", "token_type_ids")])
-    collate = TaskCollator(model, tokenizer, prepared.task.kind)
-    names = ("start_logits", "end_logits") if KINDS[prepared.task.kind].has_answers else ("logits",)
-    device, was_training = inference.device_of(model), model.training
-    found: list[list[NDArray[np.float32]]] = [[] for _ in names]
-    model.eval()
-    for start in range(0, len(rows), EVALUATION_BATCH):
-        batch = collate([rows[index] for index in range(start, min(start + EVALUATION_BATCH, len(rows)))])
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            given = model(**{name: tensor.to(device) for name, tensor in batch.items()})
-        for name, values in zip(names, found, strict=True):
-            scores = given[name].float().cpu().numpy()
-            if not np.isfinite(scores).all():
-                raise ModelError(
-                    f"'{model.name_or_path}' gives rows of {prepared.task.title} scores that are not finite "
-                    "numbers: its weights are too large for their type, or damaged; copy the model again or retrain it."
-                )
-            values.extend(scores if classes is None else scores[..., list(classes)])
-        done = min(start + EVALUATION_BATCH, len(rows))
-        report(done / len(rows), f"rows of {prepared.task.title}", progress.Count(done, "rows"))
-    model.train(was_training)
-    return found
+    def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
+        """Refuse a model whose head does not fit the task."""
+        check_one_model(task, model)
+        check_no_prompt(model.queries)
+        head_match.match_head(model.name, load_config(model.queries), task, request.classes)
 
+    def task(self, name: str, request: EvaluationRequest) -> EvaluatedTask:
+        """Return a task with the rows that are scored or predicted, hashed."""
+        return plan_task(name, self.name, request, training=False)
 
-def decode(prepared: PreparedTask, split: str, outputs: Outputs) -> Predictions:
-    """Return the predictions that the outputs of a head stand for: a class or a value per row, or answers by row id.
+    def cells(
+        self, task: EvaluatedTask, model: PlannedModel, models: Sequence[PlannedModel], request: EvaluationRequest
+    ) -> PlannedCells:
+        """Return one cell, by default in float32."""
+        settings = task.settings
+        match = head_match.match_head(model.name, load_config(model.name), task.task, request.classes)
+        point = AsIsPoint(
+            length=settings.length,
+            stride=stride_of(task.task, settings),
+            bf16=bool(settings.bf16),
+            max_scored_rows=settings.max_scored_rows,
+            classes=match.classes,
+            predict=settings.predict and bool(task.task.scored),
+        )
+        return PlannedCells([Cell(model.name, task.name, point, 0)], match.notes)
 
-    Where a row may have several classes, it is the probability of each: sigmoid(z).
-    """
-    kind = KINDS[prepared.task.kind]
-    if kind.of_tokens:
-        return prepared.decode(split, *outputs)
-    scores = np.stack(outputs[0])
-    if kind.has_value:
-        return [float(value) for value in scores[:, 0]]
-    if kind.has_several:
-        from scipy.special import expit
+    def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
+        """Return the tokens of the rows that are scored or predicted."""
+        tokenizer: Any = load_tokenizer(model.queries)
+        head_outputs.check_padding(model.name, tokenizer)
+        point = _point_of(cell)
+        return prepare(
+            rows_of(task.name, request, training=False),
+            tokenizer,
+            keys=TokenKeys(model.tokenizer, task.data, task.training_set),
+            cache_dir=paths.default_cache_dir(),
+            length=point.length,
+            stride=point.stride,
+            max_scored_rows=point.max_scored_rows,
+            predicting=point.predict or not task.task.scored,
+        )
 
-        return [tuple(row) for row in expit(scores.astype(np.float64)).tolist()]
-    return [int(number) for number in scores.argmax(-1)]
+    def run(self, ready: ReadyCell, trained: None, report: Share) -> CellResult:
+        """Score the cell by the model's head."""
+        started = time.monotonic()
+        with head_outputs.quiet_and_explain_oom():
+            result = _score(ready.cell, ready.prepared, report)
+        rows = {split: len(ready.prepared.rows[split]) for split in result.scores}
+        return replace(result, rows=rows, seconds=round(time.monotonic() - started, 3))
 
 
-def predict(model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, split: str, **options: Any) -> Predictions:
-    """Predict a split of a task by a model's head, see `read_outputs`, whose options it has, and `decode`."""
-    return decode(prepared, split, read_outputs(model, tokenizer, prepared, split, **options))
+def _point_of(cell: Cell) -> AsIsPoint:
+    assert isinstance(cell.point, AsIsPoint)
+    return cell.point
 
 
-# What a model and its tokenizer must have in order to be fine-tuned or scored.
-
-
-def check_padding(name: str, tokenizer: Any) -> None:
-    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
+def _score(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
+    """Predict every split of a task, and score those that are labelled.
 
     Args:
-        name: The model, as the user named it.
-        tokenizer: Its tokenizer.
-
-    Raises:
-        ModelError: if it has none.
+        cell: The cell.
+        prepared: Its task.
+        report: Receives the share of the rows that are done.
     """
-    if tokenizer.pad_token_id is None:
-        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
+    task = prepared.task
+    rows = prepared.rows
+    point = _point_of(cell)
+    tokenizer = load_tokenizer(cell.model)
+    model = head_outputs.load_head(cell.model, task, tokenizer, point.length)
+    splits = [*task.scored, *(split for split in task.predicted if split in rows)]
+    total = max(sum(len(rows[split]) for split in splits), 1)
 
+    predictions: dict[str, Predictions] = {}
+    done = 0
+    for split in splits:
+        end = done + len(rows[split])
+        part = part_of(lambda share, *_: report(share), done / total, end / total)
+        predictions[split] = head_outputs.predict(
+            model, tokenizer, prepared, split, bf16=point.bf16, classes=point.classes, report=part
+        )
+        done = end
 
-def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
-    """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
-    shape = families.shape_of(model.config)
-    check_padding(name, tokenizer)
-    vocabularies.check_fits_model(tokenizer, shape.vocabulary)
-    if shape.positions is not None and length > shape.positions:
-        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; give --set length={shape.positions}.")
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Keep libraries quiet, and name the way out of a full device in one line."""
-    try:
-        with quiet():
-            yield
-    except torch.OutOfMemoryError:
-        raise TrainingError("The device is out of memory; lower batch_size or length by --set.") from None
+    scored = {split: predictions[split] for split in task.scored}
+    result = score_splits(dict.fromkeys(task.scored, task), prepared, scored)
+    unlabelled = {split: each for split, each in predictions.items() if split not in task.scored}
+    return replace(result, predictions=unlabelled)

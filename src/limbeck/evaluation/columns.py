@@ -5,7 +5,7 @@ from itertools import product
 from typing import NamedTuple
 
 from limbeck.core.studies import Column
-from limbeck.evaluation.tasks import Task
+from limbeck.kinds.task import Task
 
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
 

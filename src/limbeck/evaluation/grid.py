@@ -1,30 +1,34 @@
 """Runs of a grid: every cell once, on disk as soon as it is finished; the tables and leaderboard files at the end.
 
-The flow: a request becomes a plan of cells (`grid_plan`); what `results.jsonl` has is left out; of the rest, cells with
-the same training are one `SharedTraining`, run in this process or in several; `grid_summary` makes the tables.
+The flow: a request becomes tasks, and these the cells of all models (`planning`); what `results.jsonl` has is left out;
+of the rest, tokens are made, and cells with the same training are one `SharedTraining`, run in this process or in
+several; `grid_summary` makes the tables.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from limbeck.core import folders, machine, paths, records, studies
-from limbeck.core.paths import RESULTS
+from limbeck.core import folders, studies
+from limbeck.core.paths import KEPT_WEIGHTS, RESULTS
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.studies import FAILED, FINISHED, EvaluationCell
+from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import Interrupted, OutputError
-from limbeck.evaluation import encoding, grid_plan, kept_weights
-from limbeck.evaluation.cell import Cell, TrainingPoint, settings_of
-from limbeck.evaluation.fine_tuning import changed_keywords, select_split
+from limbeck.evaluation import kept_weights
+from limbeck.evaluation.cell_rows import Provenance, row_of
+from limbeck.evaluation.evaluators import ReadyCell
 from limbeck.evaluation.grid_summary import Cells, Choices, choose_all, summarise
 from limbeck.evaluation.output_folder import prepare_folder
-from limbeck.evaluation.predictions import save_predictions
+from limbeck.evaluation.planned_model import PlannedModel, plan_models
+from limbeck.evaluation.planning import PendingTask, PlannedTask, Planner, prepare_pending, work_of
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.results_file import ResultsFile
-from limbeck.evaluation.running import Failure, Message, Outcome, SharedTraining, run_trainings
+from limbeck.evaluation.running import Message, SharedTraining, run_trainings
 from limbeck.evaluation.submissions import write_submissions
+from limbeck.evaluation.task_planning import load_rows
 
 _PLANNING = 0.05
 """Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""
@@ -56,12 +60,14 @@ class _Finished:
         cells: The latest row of each of its cells, by identity.
         choices: The chosen grid points.
         places: By identity the folders of the weights that are to be kept; None where they could not be.
+        notes: On each task, by its name.
     """
 
-    tasks: Sequence[grid_plan.PlannedTask]
+    tasks: Sequence[PlannedTask]
     cells: Cells
     choices: Choices
     places: Mapping[str, Path | None]
+    notes: Mapping[str, Sequence[str]]
 
 
 def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
@@ -78,16 +84,17 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
         OutputError: for a folder that cannot be used.
         Interrupted: if the user stopped it; finished cells are kept.
     """
-    planner = grid_plan.Planner(request)
-    models = grid_plan.plan_models(request.all_models(), as_is=request.as_is)
+    planner = Planner(request)
+    models = plan_models(request.all_models(), as_is=request.as_is)
     planner.check_models(models)
     overrides = sorted(request.overrides)
     folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if request.keep_weights is not None:  # Another process would take candidates for the best away.
-            held.enter_context(folders.folder_lock(folder))
-        done = _finish_all(request, planner, folder, models, report)
-    summary = summarise(done.cells, done.tasks, models, planner.protocol, done.choices)
+            stack.enter_context(folders.folder_lock(folder))
+        done = _run_grid(request, planner, folder, models, report)
+
+    summary = summarise(done.cells, done.tasks, models, planner.protocol, done.choices, done.notes)
     if request.as_is:
         summary.as_is = True
     submissions, problems = _write_submissions(folder, done.choices, done.tasks)
@@ -98,185 +105,223 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     return EvaluationOutcome(summary, failed, tuple(submissions), done.choices)
 
 
-def _name_places(folder: Path, summary: studies.Evaluation, done: _Finished) -> list[str]:
-    """Name the folders of kept weights in the summary; return a line for each cell whose weights could not be kept."""
-    chosen = {model.name: model.chosen for model in summary.models}
-    names = {task.name: task.task.name for task in done.tasks}
-    for (model, task), choice in done.choices.items():
-        if (place := done.places.get(choice.best.id)) is not None:
-            chosen[model][names[task]].weights = place.relative_to(folder).as_posix()
-    lacking = (done.cells[identity] for identity, place in done.places.items() if place is None)
+def _run_grid(
+    request: EvaluationRequest, planner: Planner, folder: Path, models: Sequence[PlannedModel], report: Report
+) -> _Finished:
+    """Plan all tasks, and run the cells that are not finished, or whose weights are to be kept and are not there."""
+    tasks = []
+    for index, name in enumerate(planner.names):
+        report(_PLANNING * index / len(planner.names), f"reading {name}", Count(index, "tasks"))
+        tasks.append(planner.plan(name, models))
+
+    # Finished cells whose weights are wanted and gone are pending from the start.
+    results = ResultsFile(folder)
+    cells = _rows_of(results, tasks)
+    finished = {cell_id: cell for cell_id, cell in cells.items() if cell.status == FINISHED}
+    for cell_id in _without_weights(request.keep_weights, folder, tasks, models, finished):
+        del finished[cell_id]
+    if request.keep_weights is not None:
+        workers = request.workers
+        kept_weights.check_room(request.keep_weights, folder, models, tasks, finished, workers)
+    pending = [prepare_pending(task, models, finished, request) for task in tasks]
+    load_rows.cache_clear()
+    _run_pending(request, folder, results, models, pending, part_of(report, _PLANNING, 1.0))
+
+    cells = _rows_of(results, tasks)
+    choices = choose_all(cells, tasks, models)
+    wanted = kept_weights.wanted_cells(request.keep_weights, tasks, cells, choices)
+    if request.keep_weights == "best":
+        planned = {cell.id for task in tasks for cell in task.cells}
+        kept_weights.remove_weights(folder, planned - wanted)
+    places = {cell_id: kept_weights.find_weights(folder, cells[cell_id]) for cell_id in wanted}
+    notes = {task.planned.name: task.notes for task in pending}
+    return _Finished(tasks, cells, choices, places, notes)
+
+
+def _rows_of(results: ResultsFile, tasks: Sequence[PlannedTask]) -> dict[str, EvaluationCell]:
+    """Return the latest row of each planned cell, by identity; a finished one stands for later failures too."""
+    latest = {cell.id: cell for cell in results.read()} | results.finished()
+    planned = {cell.id for task in tasks for cell in task.cells}
+    return {cell_id: cell for cell_id, cell in latest.items() if cell_id in planned}
+
+
+def _without_weights(
+    keep: str | None,
+    folder: Path,
+    tasks: Sequence[PlannedTask],
+    models: Sequence[PlannedModel],
+    finished: Mapping[str, EvaluationCell],
+) -> list[str]:
+    """Return the identities of finished cells whose weights are or may be wanted, and are not there.
+
+    Args:
+        keep: Of which cells weights are kept: `"best"`, `"all"` or None.
+        folder: Of the evaluation.
+        tasks: The plan.
+        models: All models.
+        finished: Finished cells, by identity.
+    """
+    wanted: list[str] = []
+    for task, model in itertools.product(tasks if keep is not None else (), models):
+        done = [finished[each.id] for each in task.cells_of(model.name) if each.id in finished]
+        if keep == "all":
+            wanted += [cell.id for cell in done]
+        else:
+            wanted += kept_weights.candidates(done, task, task.runs)
+    trained = {each.id for task in tasks for each in task.cells if kept_weights.is_trained(each.cell)}
     return [
-        f"The weights of {cell.model} on {cell.task}, seed {cell.seed}, could not be kept: the last line of {RESULTS} "
-        "with their `id` says why."
-        for cell in lacking
+        cell_id
+        for cell_id in dict.fromkeys(wanted)
+        if cell_id in trained and kept_weights.find_weights(folder, finished[cell_id]) is None
     ]
 
 
-def _finish_all(
-    request: EvaluationRequest,
-    planner: grid_plan.Planner,
-    folder: Path,
-    models: Sequence[grid_plan.PlannedModel],
-    report: Report,
-) -> _Finished:
-    """Run what is missing: cells, and then finished ones whose weights are to be kept and are not there."""
-    results, keep = ResultsFile(folder), request.keep_weights
-    missing: set[str] = set()
-    tried: set[str] = set()
-    while True:
-        finished, tasks = {key: cell for key, cell in results.finished().items() if key not in missing}, []
-        for index, name in enumerate(planner.names):
-            report(_PLANNING * index / len(planner.names), f"reading {name}", Count(index, "tasks"))
-            tasks.append(planner.plan(name, models, finished))
-        if keep is not None and not tried:
-            kept_weights.check_room(keep, folder, models, tasks, finished, request.workers)
-        _carry_out(request, folder, finished, results, models, tasks, part_of(report, _PLANNING, 1.0))
-        planned = {cell.id for task in tasks for cell in task.cells}
-        # The latest word on a cell: a failed one may have been tried again.
-        cells = {cell.id: cell for cell in results.read()} | results.finished()
-        cells = {identity: cell for identity, cell in cells.items() if identity in planned}
-        choices = choose_all(cells, tasks, models)
-        wanted = kept_weights.wanted_cells(keep, tasks, cells, choices)
-        if keep == "best":
-            kept_weights.remove_weights(folder, planned - wanted)
-        places = {identity: kept_weights.find_weights(folder, cells[identity]) for identity in wanted}
-        missing = {identity for identity, place in places.items() if place is None}
-        if missing <= tried:
-            return _Finished(tasks, cells, choices, places)
-        tried |= missing
-
-
-def _carry_out(
+def _run_pending(
     request: EvaluationRequest,
     folder: Path,
-    finished: Mapping[str, EvaluationCell],
     results: ResultsFile,
-    models: Sequence[grid_plan.PlannedModel],
-    tasks: Sequence[grid_plan.PlannedTask],
+    models: Sequence[PlannedModel],
+    tasks: Sequence[PendingTask],
     report: Report,
 ) -> None:
-    """Run the cells of a plan that are not finished, and write a row for each.
+    """Run the cells that are pending, and write a row for each.
 
     Raises:
         Interrupted: on Ctrl-C.
     """
-    model_of, task_of = {model.name: model for model in models}, {task.name: task for task in tasks}
-    keep = folder / paths.KEPT_WEIGHTS if request.keep_weights is not None else None
-    trainings = _unfinished(finished, model_of, tasks, keep)
-    left = {training.id: len(training.cells) for training in trainings}
-    shares: dict[str, float] = {}
-    count, work = sum(left.values()), sum(training.work for training in trainings)
-    provenance: dict[str, Any] = {
-        "versions": machine.versions(),
-        "commit": machine.git_commit(),
-        "device": machine.hardware()["device"],
-    }
-
-    def row_of(training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
-        cell, prepared = training.cells[identity]
-        task = task_of[cell.task]
-        if isinstance(outcome, Failure):
-            found: dict[str, Any] = {"error": outcome.problem}
-        else:
-            predictions = save_predictions(folder, identity, outcome.predictions)
-            found = {**vars(outcome), "predictions": predictions, "notes": list(task.notes)}
-            for name in (
-                "weights",
-                "thresholds",
-                "intervals",
-                "only_answer",
-            ):  # Rows of evaluations without them are as they were.
-                if found[name] is None:
-                    del found[name]
-        if isinstance(cell.point, TrainingPoint):
-            found["training_arguments"] = changed_keywords(cell.point, cell.seed)
-        return EvaluationCell(
-            id=identity,
-            training=training.id,
-            status=FAILED if isinstance(outcome, Failure) else FINISHED,
-            model=cell.model,
-            model_fingerprint=model_of[cell.model].fingerprint,
-            task=task.task.name,
-            data_fingerprint=task.data,
-            preset=request.preset,
-            settings=settings_of(cell.point),
-            seed=cell.seed,
-            select=select_split(prepared),
-            **found,
-            **provenance,
-            created=records.timestamp(),
-        )
+    model_of = {model.name: model for model in models}
+    task_of = {task.planned.name: task for task in tasks}
+    keep = folder / KEPT_WEIGHTS if request.keep_weights is not None else None
+    trainings = _trainings_of(tasks, model_of, keep)
+    provenance = Provenance.here()
+    progress = _Progress(trainings, report)
 
     def received(training: SharedTraining, message: Message) -> None:
-        if isinstance(message, tuple):
-            row = row_of(training, *message)
-            results.append(row)
-            if request.keep_weights == "best" and row.status == FINISHED:
-                _drop_beaten(folder, results.finished(), training.cells[row.id].cell, task_of)
-            left[training.id] -= 1
-            if left[training.id]:
-                return
-            ended = count - sum(left.values())
-            share, what = 1.0, f"{ended} of {count} cells done"
-        else:
-            ended = count - sum(left.values())
-            share, what = message, f"cell {ended + 1} of {count}: {training.describe()}"
-        shares[training.id] = share
-        done = min(sum(each.work * shares.get(each.id, 0.0) for each in trainings) / work, 1.0)
-        report(done, what, Count(count * done, "cells"))  # By their work: some take many times as long as others.
+        if not isinstance(message, tuple):
+            progress.advance(training, message)
+            return
+        cell_id, outcome = message
+        cell = training.cells[cell_id].cell
+        row = row_of(
+            training,
+            cell_id,
+            outcome,
+            task=task_of[cell.task],
+            model=model_of[cell.model],
+            preset=request.preset,
+            provenance=provenance,
+            folder=folder,
+        )
+        results.append(row)
+        if request.keep_weights == "best" and row.status == FINISHED:
+            _drop_beaten(folder, results.finished(), cell.model, task_of[cell.task].planned)
+        progress.finish_cell(training)
 
     try:
         run_trainings(trainings, workers=request.workers, received=received)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"Stopped; {count - sum(left.values())} of {count} cells are done and kept in '{folder}'; the same command "
+            f"Stopped; {progress.ended} of {progress.count} cells are done and kept in '{folder}'; the same command "
             "continues from there."
         ) from None
 
 
-def _drop_beaten(
-    folder: Path,
-    finished: Mapping[str, EvaluationCell],
-    cell: Cell,
-    tasks: Mapping[str, grid_plan.PlannedTask],
-) -> None:
-    """Remove the kept weights of cells that can no longer be the best of their model and task."""
-    task = tasks[cell.task]
-    own = [planned.id for planned in task.cells if planned.cell.model == cell.model and planned.id in finished]
-    runs = len({planned.cell.seed for planned in task.cells})
-    kept_weights.remove_weights(
-        folder, {*own} - kept_weights.candidates([finished[identity] for identity in own], task, runs)
-    )
+@dataclass
+class _Progress:
+    """Progress of trainings by their work: some take many times as long as others.
+
+    Args:
+        trainings: All trainings.
+        report: Receives the progress.
+    """
+
+    trainings: Sequence[SharedTraining]
+    report: Report
+    ended: int = 0
+    _shares: dict[str, float] = field(default_factory=dict)
+    _unscored: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._unscored = {training.id: len(training.cells) for training in self.trainings}
+        self.count = sum(self._unscored.values())
+        self._work = sum(training.work for training in self.trainings)
+
+    def advance(self, training: SharedTraining, share: float) -> None:
+        """Report the share of a training that is done, 0 to 1."""
+        self._report(training, share, f"cell {self.ended + 1} of {self.count}: {training.describe()}")
+
+    def finish_cell(self, training: SharedTraining) -> None:
+        """Count a cell, and report its training if it was the last one."""
+        self.ended += 1
+        self._unscored[training.id] -= 1
+        if self._unscored[training.id] == 0:
+            self._report(training, 1.0, f"{self.ended} of {self.count} cells done")
+
+    def _report(self, training: SharedTraining, share: float, what: str) -> None:
+        self._shares[training.id] = share
+        done = sum(each.work * self._shares.get(each.id, 0.0) for each in self.trainings)
+        total = min(done / self._work, 1.0)
+        self.report(total, what, Count(self.count * total, "cells"))
 
 
-def _unfinished(
-    done: Collection[str],
-    models: Mapping[str, grid_plan.PlannedModel],
-    tasks: Sequence[grid_plan.PlannedTask],
-    keep: Path | None,
+def _trainings_of(
+    tasks: Sequence[PendingTask], models: Mapping[str, PlannedModel], keep: Path | None
 ) -> list[SharedTraining]:
-    found: dict[str, dict[str, encoding.PreparedCell]] = {}
+    """Return the trainings of pending cells; cells of several tasks may share one.
+
+    Args:
+        tasks: With their pending cells.
+        models: By name.
+        keep: Folder in which the weights of each cell are kept by its identity; None keeps none.
+    """
+    cells_of_training: dict[str, dict[str, ReadyCell]] = {}
+    evaluators: dict[str, str] = {}
     for task in tasks:
         for planned in task.cells:
-            if planned.id not in done:  # Two names of one model share their cells.
-                prepared = encoding.PreparedCell(planned.cell, task.prepared[models[planned.cell.model].tokenizer])
-                found.setdefault(planned.training, {}).setdefault(planned.id, prepared)
+            save = None if keep is None else partial(kept_weights.save_weights, keep / planned.id)
+            ready = ReadyCell(planned.cell, task.prepared[models[planned.cell.model].tokenizer], save)
+            # Two names of one model share their cells.
+            cells_of_training.setdefault(planned.training, {}).setdefault(planned.id, ready)
+            evaluators[planned.training] = task.evaluator.name
     return [
-        SharedTraining(training, cells, grid_plan.work_of(cells.values(), models), keep)
-        for training, cells in found.items()
+        SharedTraining(training, evaluators[training], cells, work_of(cells.values(), models))
+        for training, cells in cells_of_training.items()
     ]
 
 
-def _write_submissions(
-    folder: Path, choices: Choices, tasks: Sequence[grid_plan.PlannedTask]
-) -> tuple[list[Path], list[str]]:
+def _drop_beaten(folder: Path, finished: Mapping[str, EvaluationCell], model: str, task: PlannedTask) -> None:
+    """Remove the kept weights of cells that can no longer be the best of their model and task."""
+    done = [finished[planned.id] for planned in task.cells_of(model) if planned.id in finished]
+    candidates = kept_weights.candidates(done, task, task.runs)
+    kept_weights.remove_weights(folder, {cell.id for cell in done} - candidates)
+
+
+def _name_places(folder: Path, summary: studies.Evaluation, done: _Finished) -> list[str]:
+    """Name the folders of kept weights in the summary; return a line for each cell whose weights could not be kept."""
+    chosen = {model.name: model.chosen for model in summary.models}
+    names = {task.name: task.task.name for task in done.tasks}
+    for (model, task), choice in done.choices.items():
+        place = done.places.get(choice.best.id)
+        if place is not None:
+            chosen[model][names[task]].weights = place.relative_to(folder).as_posix()
+    problems = []
+    for cell_id, place in done.places.items():
+        if place is None:
+            cell = done.cells[cell_id]
+            problems.append(
+                f"The weights of {cell.model} on {cell.task}, seed {cell.seed}, could not be kept: the last line of "
+                f"{RESULTS} with their `id` says why."
+            )
+    return problems
+
+
+def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTask]) -> tuple[list[Path], list[str]]:
     """Write the files for leaderboards; a file that cannot be written is named in a note."""
     written: list[Path] = []
     problems: list[str] = []
-    by_name = {task.name: task for task in tasks}
+    task_of = {task.name: task for task in tasks}
     for (model, name), choice in choices.items():
-        task = by_name[name]
+        task = task_of[name]
         try:
             written += write_submissions(folder, model, task.task, choice.cells, task.metric)
         except OutputError as error:

@@ -5,18 +5,21 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from limbeck.core import records, studies
 from limbeck.core.blocks import counted
 from limbeck.core.kinds import kind_of
 from limbeck.core.studies import FINISHED, Column
-from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
-from limbeck.evaluation.metrics import THRESHOLDS
+from limbeck.evaluation.planned_model import PlannedModel
+from limbeck.evaluation.planning import PlannedTask
 from limbeck.evaluation.protocols import Protocol
 from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
 from limbeck.evaluation.settings import FineTuning
-from limbeck.evaluation.tasks import PUBLISHED, Task
+from limbeck.evaluation.tasks import PUBLISHED
+from limbeck.kinds.answer_scores import THRESHOLDS
+from limbeck.kinds.task import Task
 
 _COLA = "cola"
 COMPUTED_NOTE = "† is not printed in the paper: computed from its figures, over the columns of the measured average."
@@ -152,7 +155,12 @@ def select_score(cell: studies.EvaluationCell, metric: str) -> float:
 
 
 def summarise(
-    cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel], protocol: Protocol, choices: Choices
+    cells: Cells,
+    tasks: Sequence[PlannedTask],
+    models: Sequence[PlannedModel],
+    protocol: Protocol,
+    choices: Choices,
+    task_notes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> studies.Evaluation:
     """Make the content of the tables, in percent; the first model is the reference.
 
@@ -162,6 +170,7 @@ def summarise(
         models: In the order of the rows.
         protocol: Decides metrics, averages and the papers beside.
         choices: The grid points whose scores stand for the models.
+        task_notes: On the rows and tokens of tasks, by their names; those of the plan by default.
     """
     columns = [column.model_copy(update={"metric": task.metric}) for task in tasks for column in task.columns]
     found = [_model(model, choices, tasks, columns, protocol) for model in models]
@@ -170,7 +179,7 @@ def summarise(
     shown = [(column.key, column.metric) for column in columns]
     shapes = [model.published_as for model in models]
     # Tasks that are trained on the same rows say the same of them.
-    notes = list(dict.fromkeys(note for task in tasks for note in task.notes))
+    notes = list(dict.fromkeys(note for task in tasks for note in task_notes.get(task.name, task.notes)))
     rows = ((each.cell, cells.get(each.id)) for task in tasks for each in task.cells)
     failed = ((cell.describe(), row.error) for cell, row in rows if row is not None and row.status != FINISHED)
     failures = failure_notes("cell", failed)

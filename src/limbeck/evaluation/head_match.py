@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from limbeck.core.kinds import KINDS, are_made_up, kind_of
 from limbeck.errors import ModelError, RecipeError, suggestion
-from limbeck.evaluation.tasks import Task
+from limbeck.kinds.task import Task
 from limbeck.models import heads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 _SHOWN = 6
+_SHOWN_LETTERS = 40
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,19 @@ def rename_classes(config: PreTrainedConfig, renamed: Mapping[str, str], origin:
     Args:
         config: Left as it is.
         renamed: Names in the configuration to the new names.
-        origin: What says so, for messages.
+        origin: The place of the new names, for messages.
 
     Raises:
         RecipeError: for a name that is none of its classes, or two classes with one name.
     """
-    own = names_of_classes(config)
-    if unknown := [name for name in renamed if name not in own]:
-        raise RecipeError(
-            f"{origin} has '{unknown[0]}', which is not a class of that model.{suggestion(unknown[0], own)}"
-        )
-    names = [renamed.get(name, name) for name in own]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise RecipeError(f"{origin} gives the name '{twice}' to two classes: give each its own.")
+    classes = names_of_classes(config)
+    for name in renamed:
+        if name not in classes:
+            raise RecipeError(f"{origin} has '{name}', which is not a class of that model.{suggestion(name, classes)}")
+    names = [renamed.get(name, name) for name in classes]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"{origin} gives the name '{name}' to two classes: give each its own.")
     copied = copy.deepcopy(config)
     copied.id2label = dict(enumerate(names))
     copied.label2id = {name: number for number, name in enumerate(names)}
@@ -89,39 +89,54 @@ def match_head(
         ModelError: if it was saved without such a head, or its outputs are not as many as the task's classes, or are
             other classes.
     """
-    kind, own = KINDS[task.kind], names_of_classes(config)
-    number = len(task.labels) if kind.has_classes else 1 if kind.has_value else None
-    saved = kind_of(heads.head_of(config))
-    fits = number in (None, config.num_labels)
-    if fits or saved.head != kind.head:
+    facts = KINDS[task.kind]
+    classes = names_of_classes(config)
+    outputs = facts.output_count(len(task.labels))
+    fits = outputs in (None, config.num_labels)
+    if fits or kind_of(heads.head_of(config)).head != facts.head:
         heads.check_has_head(name, config, cast(heads.Head, task.kind))
     if not fits:
-        wanted = f"has {number} classes ({_few(task.labels)})" if kind.has_classes else "needs one value"
+        wanted = f"has {outputs} classes ({_few(task.labels)})" if facts.has_classes else "needs one value"
         raise ModelError(
-            f"'{name}' has {len(own)} output{'' if len(own) == 1 else 's'} ({_few(own)}), but {task.title} {wanted}; "
-            "give a model that was fine-tuned on it."
+            f"'{name}' has {len(classes)} output{'' if len(classes) == 1 else 's'} ({_few(classes)}), but "
+            f"{task.title} {wanted}; give a model that was fine-tuned on it."
         )
-    if not kind.has_classes:
+    if not facts.has_classes:
         return HeadMatch(None)
-    return _match_classes(name, own, task, renamed, way_out or f"name them with --classes {own[0]}={task.labels[0]},…")
+    if way_out is None:
+        way_out = f"name them with --classes {classes[0]}={task.labels[0]},…"
+    return _match_classes(name, classes, task, renamed, way_out)
 
 
-def _match_classes(name: str, own: Sequence[str], task: Task, renamed: Mapping[str, str], way_out: str) -> HeadMatch:
-    in_order = tuple(range(len(own)))
-    for spelt in (str, _folded):
-        named, wanted = [spelt(renamed.get(one, one)) for one in own], list(map(spelt, task.labels))
-        if sorted(named) == sorted(wanted) and len(set(named)) == len(named):
-            classes = tuple(map(named.index, wanted))
-            turned = f"'{name}' has its classes in another order ({_few(own)}), which is turned into the task's"
-            return HeadMatch(classes, () if classes == in_order else (f"{task.title}: {turned}",))
-    if are_made_up(own) and not set(own) & set(renamed):
-        taken = f"taken in the task's order: {_few(task.labels)}"
-        return HeadMatch(in_order, (f"{task.title}: the classes of '{name}' have no names ({_few(own)}); {taken}",))
-    own = [f"{one} (named {renamed[one]})" if one in renamed else one for one in own]
+def _match_classes(
+    name: str, classes: Sequence[str], task: Task, renamed: Mapping[str, str], way_out: str
+) -> HeadMatch:
+    """Return which output each class of a task is, by their names."""
+    in_order = tuple(range(len(classes)))
+    for spelling in (str, _folded):
+        places = _places_of(task.labels, [renamed.get(each, each) for each in classes], spelling)
+        if places == in_order:
+            return HeadMatch(places)
+        if places is not None:
+            note = f"'{name}' has its classes in another order ({_few(classes)}), which is turned into the task's"
+            return HeadMatch(places, (f"{task.title}: {note}",))
+    if are_made_up(classes) and not set(classes) & set(renamed):
+        note = f"the classes of '{name}' have no names ({_few(classes)}); taken in the task's order"
+        return HeadMatch(in_order, (f"{task.title}: {note}: {_few(task.labels)}",))
+    shown = [f"{each} (named {renamed[each]})" if each in renamed else each for each in classes]
     raise ModelError(
-        f"'{name}' has the classes {_few(own)}, but {task.title} has {_few(task.labels)}; {way_out}, or "
+        f"'{name}' has the classes {_few(shown)}, but {task.title} has {_few(task.labels)}; {way_out}, or "
         "give a model that was fine-tuned on it."
     )
+
+
+def _places_of(labels: Sequence[str], names: Sequence[str], spelling: Callable[[str], str]) -> tuple[int, ...] | None:
+    """Return the place of each label among names; None where they are not the same, or a name comes twice."""
+    spelt_names = [spelling(name) for name in names]
+    spelt_labels = [spelling(label) for label in labels]
+    if sorted(spelt_names) != sorted(spelt_labels) or len(set(spelt_names)) < len(spelt_names):
+        return None
+    return tuple(spelt_names.index(label) for label in spelt_labels)
 
 
 def _folded(label: str) -> str:
@@ -129,5 +144,5 @@ def _folded(label: str) -> str:
 
 
 def _few(labels: Sequence[str]) -> str:
-    shown = ", ".join(label[:40] for label in labels[:_SHOWN])
-    return shown + (" …" if len(labels) > _SHOWN else "")
+    shown = ", ".join(label[:_SHOWN_LETTERS] for label in labels[:_SHOWN])
+    return f"{shown} …" if len(labels) > _SHOWN else shown

@@ -1,4 +1,4 @@
-"""Scores of teacher and student on the held-out labelled rows of a run."""
+"""Scores of teacher and student on the held-out labelled rows of a run's corpus."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,22 +7,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.core import IGNORED_LABEL, records
+from limbeck.core import records
 from limbeck.core.blocks import counted
-from limbeck.core.kinds import KINDS
 from limbeck.errors import CorpusError
+from limbeck.kinds.kind import Kind
+from limbeck.kinds.registry import KINDS
 from limbeck.models import families, inference, streams, taps
-
-METRICS = {
-    "classification": "accuracy",
-    "multi_label": "micro_f1",
-    "regression": "spearman",
-    "question_answering": "exact_span",
-    "token_classification": "accuracy",
-    "ranking": "spearman",
-}
-"""Task to metric: the share of right classes (of texts or words), the F1 of all rows and classes where a row may have
-several, the rank correlation with values or scores, or the share of windows whose start and end are both right."""
 
 
 def measure_task(
@@ -34,14 +24,14 @@ def measure_task(
     *,
     batch_size: int = 32,
 ) -> records.TaskFigures:
-    """Score teacher and student on labelled rows.
+    """Score teacher and student on labelled rows, by the kind's metric of held-out rows.
 
     Args:
         teacher: With the head of the task; None scores the student alone.
         student: With the head of the task.
         rows: Held-out rows with `labels`.
         collate: Makes a batch of them.
-        task: A key of `METRICS`.
+        task: Name of a kind of task.
         batch_size: Rows a forward pass.
 
     Raises:
@@ -51,57 +41,37 @@ def measure_task(
         raise CorpusError(
             f"{counted(len(rows), 'row')} held out: too few to score; give corpus.development, or a larger held_out."
         )
-    parts = (range(len(rows))[start : start + batch_size] for start in range(0, len(rows), batch_size))
-    batches = [collate([rows[index] for index in part]) for part in parts]
-    labels = torch.cat([_labels_of(batch, task) for batch in batches])
-    of_student = _predict(student, batches, task)
-    of_teacher = _predict(teacher, batches, task) if teacher is not None else None
-    return records.TaskFigures(
+    kind = KINDS[task]
+    batches = []
+    for start in range(0, len(rows), batch_size):
+        end = min(start + batch_size, len(rows))
+        batches.append(collate([rows[index] for index in range(start, end)]))
+    labels = torch.cat([kind.held_out_labels(batch) for batch in batches])
+    student_answers = _predict(student, batches, kind)
+    figures = records.TaskFigures(
         task=task,
-        metric=METRICS[task],
+        metric=kind.held_out_metric,
         rows=len(rows),
-        teacher=None if of_teacher is None else _score(of_teacher, labels, task),
-        student=_score(of_student, labels, task),
-        agreement=None if of_teacher is None else _score(of_student, of_teacher, task),
-        only_answer=True if len(of_student.unique(dim=0)) == 1 else None,
+        student=kind.held_out_score(student_answers.numpy(), labels.numpy()),
+        only_answer=True if len(student_answers.unique(dim=0)) == 1 else None,
     )
-
-
-def _labels_of(batch: dict[str, Tensor], task: str) -> Tensor:
-    """Take the labels out of a batch; of tagged words those of the tokens that have one, which then are `scored`."""
-    labels = batch.pop("labels")
-    if not KINDS[task].of_words:
-        return labels
-    batch["scored"] = labels != IGNORED_LABEL
-    return labels[batch["scored"]]
+    if teacher is not None:
+        teacher_answers = _predict(teacher, batches, kind)
+        figures.teacher = kind.held_out_score(teacher_answers.numpy(), labels.numpy())
+        figures.agreement = kind.held_out_score(student_answers.numpy(), teacher_answers.numpy())
+    return figures
 
 
 @torch.no_grad()
-def _predict(model: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], task: str) -> Tensor:
-    """The predicted classes `[rows]` or `[words]`, given ones `[rows, classes]`, values, or ends `[rows, 2]`."""
+def _predict(model: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], kind: Kind) -> Tensor:
+    """Return what a head predicts of all rows, in the form of their labels, on the CPU."""
     key = streams.StreamKey("logits", families.depth(model.config))
-    device, was_training = inference.device_of(model), model.training
-    found = []
+    device = inference.device_of(model)
+    was_training = model.training
+    answers = []
     with taps.StreamTap(model.eval(), [key]) as tap:
         for batch in batches:
-            logits = tap(**{name: tensor.to(device) for name, tensor in batch.items()})[key].float().cpu()
-            kind = KINDS[task]
-            of_rows = logits[:, 0] if kind.has_value else logits > 0 if kind.has_several else logits.argmax(-1)
-            found.append(of_rows)
+            inputs = {name: tensor.to(device) for name, tensor in batch.items()}
+            answers.append(kind.held_out_predictions(tap(**inputs)[key].float().cpu()))
     model.train(was_training)
-    return torch.cat(found)
-
-
-def _score(predicted: Tensor, wanted: Tensor, task: str) -> float | None:
-    if KINDS[task].has_value:
-        if len(predicted.unique()) == 1 or len(wanted.unique()) == 1 or bool(wanted.isnan().any()):
-            return None
-        from scipy.stats import spearmanr  # As in `similarities`.
-
-        return float(spearmanr(predicted.numpy(), wanted.numpy()).statistic)
-    if KINDS[task].has_several:
-        ours, theirs = predicted.bool(), wanted.bool()
-        given = int(ours.sum()) + int(theirs.sum())
-        return 2 * int((ours & theirs).sum()) / given if given else None
-    right = predicted == wanted
-    return float((right.all(-1) if right.dim() == 2 else right).float().mean())
+    return torch.cat(answers)

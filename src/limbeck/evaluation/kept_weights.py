@@ -11,9 +11,11 @@ from limbeck.core import files, folders, permissions
 from limbeck.core.paths import FINE_TUNED, KEPT_WEIGHTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.evaluation.cell import Cell, TrainingPoint
-from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
+from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose, points_of
+from limbeck.evaluation.planned_model import PlannedModel
+from limbeck.evaluation.planning import PlannedTask
+from limbeck.evaluation.points import TrainingPoint
 from limbeck.models import locating, tokenizers
 from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.quiet import quiet

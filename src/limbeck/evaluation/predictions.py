@@ -9,7 +9,7 @@ from typing import Any
 from limbeck.core.files import atomic_text
 from limbeck.core.paths import PREDICTIONS
 from limbeck.errors import OutputError
-from limbeck.evaluation.tasks import AnswerPrediction, Predictions
+from limbeck.kinds.task import AnswerPrediction, Predictions
 
 
 def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Predictions]) -> str | None:
@@ -27,34 +27,40 @@ def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Pred
         return None
     path = folder / PREDICTIONS / f"{identity}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_text(path, json.dumps({split: _plain(found) for split, found in predictions.items()}))
+    atomic_text(path, json.dumps({split: _to_json(of_split) for split, of_split in predictions.items()}))
     return str(path.relative_to(folder))
 
 
 def read_predictions(path: Path) -> dict[str, Predictions]:
-    """Read what `save_predictions` wrote, by split.
+    """Read the predictions that `save_predictions` wrote, by split.
 
     Raises:
         OutputError: if the file is missing or damaged.
     """
     try:
-        return {split: _restored(found) for split, found in json.loads(path.read_text(encoding="utf-8")).items()}
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        return {split: _from_json(of_split) for split, of_split in saved.items()}
     except FileNotFoundError:
         raise OutputError(f"'{path}' is missing.") from None
     except (OSError, ValueError, TypeError, AttributeError):
         raise OutputError(f"'{path}' is damaged.") from None
 
 
-def _plain(predictions: Predictions) -> Any:
+def _to_json(predictions: Predictions) -> Any:
+    """Return plain values: of answers the text and the null odds, null where they are infinite."""
     if not isinstance(predictions, Mapping):
         return list(predictions)
-    return {
-        key: [found.text, found.null_odds if math.isfinite(found.null_odds) else None]
-        for key, found in predictions.items()
-    }
+    answers = {}
+    for row_id, answer in predictions.items():
+        odds = answer.null_odds if math.isfinite(answer.null_odds) else None
+        answers[row_id] = [answer.text, odds]
+    return answers
 
 
-def _restored(saved: Any) -> Predictions:
+def _from_json(saved: Any) -> Predictions:
     if isinstance(saved, list):
         return saved
-    return {key: AnswerPrediction(text, math.inf if odds is None else odds) for key, (text, odds) in saved.items()}
+    answers = {}
+    for row_id, (text, odds) in saved.items():
+        answers[row_id] = AnswerPrediction(text, math.inf if odds is None else odds)
+    return answers

@@ -20,7 +20,8 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation.data_files import DATA, read_data_file
 from limbeck.evaluation.published import read_rows
 from limbeck.evaluation.settings import FineTuning
-from limbeck.evaluation.tasks import TASKS, Task
+from limbeck.evaluation.tasks import TASKS
+from limbeck.kinds.task import Task
 
 Changes = Mapping[str, Any]
 _OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}}

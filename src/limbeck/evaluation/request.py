@@ -1,21 +1,22 @@
 """The request for an evaluation: its models, tasks and settings, and all that it alone shows to be wrong.
 
-Nothing heavy is imported, so that a mistake is told at once; `limbeck.evaluation.grid_plan` plans a request.
+Nothing heavy is imported, so that a mistake is told at once; `limbeck.evaluation.planning` plans a request.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from limbeck.core import folders, paths, yaml
+from limbeck.core import folders, paths
 from limbeck.core.blocks import counted
 from limbeck.core.studies import EvaluationRequest as Manifest
-from limbeck.errors import RecipeError, suggestion
+from limbeck.errors import RecipeError
+from limbeck.evaluation.overrides import parse_overrides
 from limbeck.evaluation.protocols import PROTOCOLS, Protocol
 from limbeck.evaluation.settings import FineTuning
-from limbeck.evaluation.tasks import Task, check_data, find_task, parse_tasks
+from limbeck.evaluation.tasks import check_data, evaluator_named, find_task, parse_tasks
+from limbeck.kinds.task import Task
 from limbeck.models.locating import check_there
 
 MOST_WORKERS, MOST_SEEDS = 1024, 1000
@@ -68,6 +69,15 @@ class EvaluationRequest:
             RecipeError: if either is unknown.
         """
         return PROTOCOLS[self.preset].averaged_as(self.average)
+
+    def settings(self, task: Task) -> FineTuning:
+        """Return the settings of a task.
+
+        Raises:
+            RecipeError: for a setting that does not exist or cannot have its value.
+        """
+        names = [name if evaluator_named(name) else find_task(name).name for name in self.task_names()]
+        return self.protocol.settings(task, parse_overrides(self.overrides, names, as_is=self.as_is))
 
     def all_models(self) -> list[str]:
         """Return every model that is evaluated, the reference first.
@@ -132,7 +142,7 @@ class EvaluationRequest:
             raise RecipeError("--keep-weights keeps trained models, but --as-is trains nothing; leave one of them out.")
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
-        return parse_tasks(self.tasks)
+        return parse_tasks(self.tasks, others=True)
 
     def check(self) -> None:
         """Refuse what is wrong whatever the models and rows hold; torch is not imported.
@@ -154,10 +164,9 @@ class EvaluationRequest:
             RecipeError: for an unknown task, preset, average or setting, or a number out of range.
             CorpusError: for a task file or a folder of rows that is not there.
         """
-        tasks = [find_task(name).task for name in self.task_names()]
-        overrides = parse_overrides(self.overrides, [task.name for task in tasks], as_is=self.as_is)
-        for task in tasks:
-            self.protocol.settings(task, overrides)
+        for name in self.task_names():
+            if not evaluator_named(name):  # Evaluators are asked once torch is there.
+                self.settings(find_task(name).task)
         check_data(self.data)
 
 
@@ -181,50 +190,6 @@ def fine_tuned_task(request: EvaluationRequest) -> Task:
         )
     request.check()
     return task
-
-
-Override = tuple[str | None, Mapping[str, Any]]
-
-
-_SETTINGS = tuple(FineTuning.model_fields)
-_SETTINGS_AS_IS = ("length", "stride", "metric", "max_scored_rows", "bf16", "pooling", "widths", "predict")
-
-
-def parse_overrides(texts: Sequence[str], tasks: Sequence[str], *, as_is: bool = False) -> list[Override]:
-    """Read `setting=value` and `task.setting=value`; values are YAML.
-
-    Args:
-        texts: As the user wrote them.
-        tasks: Names of the tasks that are evaluated.
-        as_is: Whether nothing is trained, so that settings of a training are refused.
-
-    Returns:
-        (task or None for all, settings) each, in order.
-
-    Raises:
-        RecipeError: for text without a value, an unknown setting, or a task that is not evaluated.
-    """
-    found: list[Override] = []
-    for text in texts:
-        path, equals, value = text.partition("=")
-        if not equals:
-            raise RecipeError(f"--set '{text}' has no value; write setting=value or task.setting=value.")
-        task, dot, setting = path.strip().rpartition(".")
-        if dot and not task:
-            raise RecipeError(
-                f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
-            )
-        if setting not in _SETTINGS:
-            raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, _SETTINGS)}")
-        if as_is and setting not in _SETTINGS_AS_IS:
-            raise RecipeError(
-                f"--set '{text}' is a training setting, but --as-is trains nothing; its settings are "
-                f"{', '.join(_SETTINGS_AS_IS)}."
-            )
-        if task and task not in tasks:
-            raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")
-        found.append((task or None, {setting: yaml.parse_yaml(value, f"--set '{text}'")}))
-    return found
 
 
 EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({paths.LOCK, paths.INPUTS}))

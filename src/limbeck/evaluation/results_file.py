@@ -7,7 +7,7 @@ from pathlib import Path
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import OutputError
-from limbeck.evaluation.metrics import THRESHOLDS
+from limbeck.kinds.answer_scores import THRESHOLDS
 
 
 class ResultsFile:

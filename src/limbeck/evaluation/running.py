@@ -1,41 +1,38 @@
-"""Trainings and their cells, run in this process or in several."""
+"""Cells with the same training, run together, in this process or in several."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 import torch
 
 from limbeck.core.workers import run_tasks
 from limbeck.errors import describe_error
-from limbeck.evaluation import encoding, kept_weights
-from limbeck.evaluation.fine_tuning import CellResult, Share, Trained, train_once
-
-Found = TypeVar("Found")
+from limbeck.evaluation.evaluators import EVALUATORS, CellResult, ReadyCell
 
 
 @dataclass(frozen=True)
 class SharedTraining:
-    """A fine-tuning and the cells that it is scored for.
+    """A fine-tuning and the cells that it is scored for, or one cell where nothing is trained.
 
     Attributes:
-        id: Identity of the training, or of the one cell where nothing is trained.
+        id: Identity of the training, or of the one cell.
+        evaluator: Name of the evaluator.
         cells: By identity; of one model, grid point and seed.
         work: Its cost, compared with that of others.
-        keep: Folder in which the weights of each cell are kept by its identity; None keeps none.
     """
 
     id: str
-    cells: Mapping[str, encoding.PreparedCell]
+    evaluator: str
+    cells: Mapping[str, ReadyCell]
     work: float
-    keep: Path | None = None
 
     def describe(self) -> str:
         """Return it in a few words, for progress."""
-        first, *others = (cell.cell for cell in self.cells.values())
-        return first.describe() + (f"; scored on {', '.join(cell.task for cell in others)} too" if others else "")
+        first, *others = (ready.cell for ready in self.cells.values())
+        if not others:
+            return first.describe()
+        return f"{first.describe()}; scored on {', '.join(cell.task for cell in others)} too"
 
 
 @dataclass(frozen=True)
@@ -65,44 +62,47 @@ def run_trainings(
     """
     if workers == 1 and torch.cuda.device_count() <= 1:
         for training in trainings:
-            _run_training(training, partial(received, training))
+            run_training(training, partial(received, training))
         return
-    left = {training.id: dict.fromkeys(training.cells) for training in trainings}
+    unscored = {training.id: set(training.cells) for training in trainings}
 
     def pass_on(training: SharedTraining, message: Message) -> None:
         if isinstance(message, tuple):
-            del left[training.id][message[0]]
+            unscored[training.id].discard(message[0])
         received(training, message)
 
     def ended(training: SharedTraining, problem: str | None) -> None:
-        for identity in left.pop(training.id):
-            received(training, (identity, Failure(problem or "It has no outcome.")))
+        left = unscored.pop(training.id)
+        for cell_id in training.cells:
+            if cell_id in left:
+                received(training, (cell_id, Failure(problem or "It has no outcome.")))
 
-    run_tasks(_run_training, trainings, workers=workers, received=pass_on, ended=ended)
+    run_tasks(run_training, trainings, workers=workers, received=pass_on, ended=ended)
 
 
-def _run_training(training: SharedTraining, send: Callable[[Message], None]) -> None:
-    def tell(share: float) -> None:
+def run_training(training: SharedTraining, send: Callable[[Message], None]) -> None:
+    """Run one training, and send the outcome of each of its cells.
+
+    Args:
+        training: The training.
+        send: Receives the share that is done, and each cell's identity with its outcome.
+    """
+
+    def report(share: float) -> None:
         send(float(share))
 
-    tell(0.0)
-    trained = _tried(partial(train_once, list(training.cells.values()), tell))
-    for identity, cell in training.cells.items():
-        place = None if training.keep is None else training.keep / identity
-        scored = trained if isinstance(trained, Failure) else _tried(partial(_score, trained, cell, place, tell))
-        send((identity, scored))
-
-
-def _score(trained: Trained, cell: encoding.PreparedCell, place: Path | None, report: Share) -> CellResult:
-    """Score a cell, and keep the weights that it was scored by."""
-    found, tuner = trained.score(cell, report), trained.tuner
-    if place is None or tuner is None:
-        return found
-    return replace(found, weights=kept_weights.save_weights(place, tuner.model, tuner.tokenizer))
-
-
-def _tried(action: Callable[[], Found]) -> Found | Failure:
+    report(0.0)
+    evaluator = EVALUATORS[training.evaluator]
+    # A fault in one training or cell must not take the night's other cells with it.
     try:
-        return action()
-    except Exception as error:  # A fault in one cell must not take the night's other cells with it.
-        return Failure(describe_error(error))
+        trained = evaluator.train(list(training.cells.values()), report)
+    except Exception as error:
+        for cell_id in training.cells:
+            send((cell_id, Failure(describe_error(error))))
+        return
+    for cell_id, ready in training.cells.items():
+        try:
+            outcome: Outcome = evaluator.run(ready, trained, report)
+        except Exception as error:
+            outcome = Failure(describe_error(error))
+        send((cell_id, outcome))

@@ -6,18 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from limbeck.core.kinds import KINDS
 from limbeck.core.studies import EvaluationCell
 from limbeck.evaluation.grid_summary import best_run
-from limbeck.evaluation.metrics import THRESHOLDS, given_classes
 from limbeck.evaluation.predictions import read_predictions
-from limbeck.evaluation.tasks import Predictions, Submission, Task
+from limbeck.kinds.answer_scores import THRESHOLDS
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import AnswerPrediction, Predictions, Task
 
 SUBMISSIONS = "submissions"
+"""The folder of an evaluation's leaderboard files."""
 
 
 def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[EvaluationCell], metric: str) -> list[Path]:
@@ -41,9 +39,12 @@ def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[Eval
         return []
     best = best_run(predicted, metric)
     task = replace(task, thresholds=_thresholds_of(best, task))
-    saved = read_predictions(folder / str(best.predictions))
-    home = folder / SUBMISSIONS / (re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model")
-    return [write_submission(task, split, found, home) for split, found in saved.items() if split in task.predicted]
+    name = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
+    files = []
+    for split, predictions in read_predictions(folder / str(best.predictions)).items():
+        if split in task.predicted:
+            files.append(write_submission(task, split, predictions, folder / SUBMISSIONS / name))
+    return files
 
 
 def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
@@ -52,8 +53,10 @@ def _thresholds_of(cell: EvaluationCell, task: Task) -> tuple[float, ...]:
         return tuple(cell.thresholds)
     # Rows of earlier versions have them among the scores alone.
     names = [f"{label}{THRESHOLDS}" for label in task.labels]
-    chosen = next((scores for scores in cell.scores.values() if {*names} <= {*scores}), None)
-    return () if chosen is None else tuple(float(chosen[name] or 0) for name in names)
+    for scores in cell.scores.values():
+        if set(names) <= set(scores):
+            return tuple(float(scores[name] or 0) for name in names)
+    return ()
 
 
 def write_submission(task: Task, split: str, predictions: Predictions, folder: Path, *, threshold: float = 0.0) -> Path:
@@ -61,10 +64,9 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
 
     A `.tsv` has the header `index`, `prediction` and a row per prediction, as GLUE's leaderboard takes it: class names
     or numbers (several between `|`), or values, within the leaderboard's bounds. A `.json` of classes has an object a
-    line with the number of the row and the class name, in the order of the test file, as CLUE's takes it; of answers it
-    is one object of id to
-    text, as SQuAD's script reads it. A split for which the task names no file goes to `{task}-{split}.tsv` with class
-    names or values, or to `{task}-{split}.json` with answers.
+    line with the number of the row and the class name, in the order of the test file, as CLUE's takes it. A `.json` of
+    answers is one object of id to text, as SQuAD's script reads it. A split for which the task names no file goes to
+    `{task}-{split}.tsv` with class names or values, or to `{task}-{split}.json` with answers.
 
     Args:
         task: Whose split it is.
@@ -80,36 +82,34 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     name files `<task>_predict.json` and say that of a line only the label is read; OCNLI's file name is that of the
     CLUE baselines in PaddleNLP; SQuAD's evaluation script.
     """
-    wanted = task.submissions.get(split)
+    submission = task.submissions.get(split)
     suffix = "json" if isinstance(predictions, Mapping) else "tsv"
-    path = folder / (f"{task.name}-{split}.{suffix}" if wanted is None else wanted.file)
+    file = f"{task.name}-{split}.{suffix}" if submission is None else submission.file
+    path = folder / file
     if isinstance(predictions, Mapping):
-        most = math.inf if task.answerable_only else threshold
-        texts = {key: "" if found.null_odds > most else found.text for key, found in predictions.items()}
-        text = json.dumps(texts, ensure_ascii=False)
+        text = _written_answers(predictions, math.inf if task.answerable_only else threshold)
     else:
-        values = [_written(task, prediction, wanted) for prediction in predictions]
-        if path.suffix == ".json":
-            rows = ({"id": number, "label": value} for number, value in enumerate(values))
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        else:
-            text = "index\tprediction\n" + "".join(f"{number}\t{value}\n" for number, value in enumerate(values))
+        kind = KINDS[task.kind]
+        values = [kind.submitted(prediction, task, submission) for prediction in predictions]
+        text = _json_lines(values) if path.suffix == ".json" else _table(values)
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def _written(task: Task, prediction: Any, wanted: Submission | None) -> str:
-    if KINDS[task.kind].has_several:
-        given = np.flatnonzero(given_classes(prediction, task)).tolist()
-        return "|".join(_written_class(task, number, wanted) for number in given)
-    if KINDS[task.kind].of_words:
-        return " ".join(_written_class(task, number, wanted) for number in prediction)
-    if KINDS[task.kind].has_classes:
-        return _written_class(task, int(prediction), wanted)
-    least, most = (wanted and wanted.range) or (-math.inf, math.inf)
-    return f"{min(max(float(prediction), least), most):.3f}"
+def _written_answers(predictions: Mapping[str, AnswerPrediction], threshold: float) -> str:
+    """Return one JSON object of id to text; answers whose null odds are above the threshold are empty."""
+    texts = {}
+    for row_id, answer in predictions.items():
+        texts[row_id] = "" if answer.null_odds > threshold else answer.text
+    return json.dumps(texts, ensure_ascii=False)
 
 
-def _written_class(task: Task, number: int, wanted: Submission | None) -> str:
-    return str(number) if wanted and wanted.classes == "numbers" else task.labels[number]
+def _json_lines(values: Sequence[str]) -> str:
+    lines = [json.dumps({"id": number, "label": value}, ensure_ascii=False) for number, value in enumerate(values)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _table(values: Sequence[str]) -> str:
+    rows = [f"{number}\t{value}\n" for number, value in enumerate(values)]
+    return "index\tprediction\n" + "".join(rows)

@@ -9,16 +9,17 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
-from limbeck.core.kinds import KINDS
 from limbeck.core.mistakes import explain
 from limbeck.corpus.first_rows import FirstRows, read_first_rows
 from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
 from limbeck.corpus.sources import local_files
 from limbeck.errors import RecipeError
 from limbeck.evaluation.head_match import match_head
+from limbeck.evaluation.task_definition import TaskDefinition
 from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.task_rows import TaskRows
-from limbeck.evaluation.tasks import Columns, TaskDefinition
+from limbeck.kinds.columns import Columns
+from limbeck.kinds.registry import KINDS
 
 _WAY_OUT = "rename the teacher's with teacher.classes"
 
@@ -126,7 +127,7 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
             rows.check()
     if settings.rows is not None:
         return FirstRows()
-    return read_first_rows(settings, classes=classes, queries=queries)
+    return read_first_rows(settings, KINDS[settings.task], classes=classes, queries=queries)
 
 
 def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> LabelledSettings:
@@ -135,7 +136,7 @@ def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> Labelled
     Raises:
         ModelError: if these are not the classes of the task that the rows are of.
     """
-    labels = teacher.labels if KINDS[settings.task].has_classes else ()
+    labels = teacher.labels if KINDS[settings.task].facts.has_classes else ()
     rows, development = settings.rows, settings.development
     if isinstance(rows, TaskRows):
         match = match_head(teacher.title, teacher.config, rows.definition.task, way_out=_WAY_OUT)

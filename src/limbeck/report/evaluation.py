@@ -25,7 +25,7 @@ from limbeck.core.blocks import (
     to_csv,
 )
 from limbeck.core.kinds import kind_of
-from limbeck.evaluation.metrics import THRESHOLDS
+from limbeck.kinds.answer_scores import THRESHOLDS
 from limbeck.report.costs import cost_tables
 from limbeck.report.costs import costs_table as costs_table
 from limbeck.report.names import metric_name

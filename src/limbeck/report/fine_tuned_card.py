@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from limbeck.core.studies import ChosenPoint, EvaluatedModel, Evaluation, EvaluationCell, Figure
-from limbeck.evaluation.tasks import Task
+from limbeck.kinds.task import Task
 from limbeck.models.card_facts import teacher_facts
 from limbeck.report.card import (
     HEADS,

@@ -18,7 +18,7 @@ from limbeck.core.records import (
     TaskFigures,
     text_of,
 )
-from limbeck.evaluation.metrics import METRICS
+from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.report.names import at_start, metric_name
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
@@ -174,7 +174,7 @@ def _development_rows(scores: DevelopmentFigures) -> Iterator[Row]:
     title = rows_title(scores)
     is_meaningless = only_answer(scores) is not None
     for metric, value in scores.student.items():
-        if metric not in METRICS:  # A part of a metric, or a threshold.
+        if metric not in METRIC_NAMES:  # A part of a metric, or a threshold.
             continue
         label = f"{at_start(metric_name(metric))} on {title}"
         teacher = scores.teacher.get(metric)

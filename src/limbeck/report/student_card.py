@@ -17,8 +17,8 @@ from limbeck.core.files import read_json
 from limbeck.core.paths import STAGES, STUDENT, run_of_student
 from limbeck.core.records import Run, Stage
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.retrieval import ROLES
+from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
 from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config
@@ -480,7 +480,7 @@ def _development_results(evaluation: records.RunEvaluation, task_type: str) -> I
     """Yield the scores on development rows; of held-out rows the teacher may have been trained on, there are none."""
     for scores in evaluation.development:
         for metric, value in scores.student.items():
-            if metric in METRICS and value is not None:
+            if metric in METRIC_NAMES and value is not None:
                 yield EvalResult(
                     task_type=task_type,
                     dataset_type=one_line(scores.task),

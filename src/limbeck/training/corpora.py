@@ -1,6 +1,7 @@
 """The corpora of a run, one for each stage: built before anything is trained, and described for the record."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.progress import CorpusProgress, Told
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.evaluation.task_rows import TaskRows
+from limbeck.kinds.registry import KINDS
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.class_counts import describe_classes
@@ -123,7 +125,7 @@ def build_corpus_of(choice: StagePlan, tokenizer: PreTrainedTokenizerBase, progr
     """Build the corpus of a stage; of several lengths it is the last one's, with those before it."""
     build: Callable[..., AnyCorpus] = texts.build_corpus
     if isinstance(choice.corpus, LabelledSettings):
-        build = texts.build_labelled_corpus
+        build = partial(texts.build_labelled_corpus, kind=KINDS[choice.corpus.task])
     elif choice.corpus.streaming:
         build = texts.open_stream
     *shorter, corpus = [build(settings, tokenizer, progress=progress) for settings in choice.corpora]

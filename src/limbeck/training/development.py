@@ -10,15 +10,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 
 from limbeck.core import hashing, paths, progress, records
 from limbeck.core.devices import choose_device
-from limbeck.core.kinds import KINDS
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import as_is, encoding, head_match, metrics
-from limbeck.evaluation.cell import AsIsPoint, data_fingerprint
+from limbeck.evaluation import head_match, head_outputs, tokens
+from limbeck.evaluation.cell import data_fingerprint
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import TaskData
+from limbeck.kinds.kind import Outputs
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.scoring import score
+from limbeck.kinds.task import TaskData
 from limbeck.recipe.plan import SCORE_LATER, RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 
@@ -31,7 +33,7 @@ _WHOLE = 1e-6
 
 def prepare_rows(
     data: TaskData, corpus: LabelledSettings, tokenizer: PreTrainedTokenizerBase, *, most: int | None = None
-) -> encoding.PreparedTask:
+) -> tokens.PreparedTask:
     """Encode rows of a task as long as those that a stage trains on.
 
     Args:
@@ -43,11 +45,19 @@ def prepare_rows(
     Raises:
         CorpusError: if they cannot be encoded.
     """
-    stride = corpus.stride if KINDS[data.task.kind].has_answers else 0
+    stride = corpus.stride if KINDS[data.task.kind].has_windows else 0
     own = [TokenEncoder(tokenizer).fingerprint(), tokenizer.padding_side, tokenizer.truncation_side]
-    keys = encoding.TokenKeys(hashing.fingerprint(own), data_fingerprint(data), "")
-    point = AsIsPoint(corpus.length, stride, bf16=False, max_scored_rows=most)
-    return encoding.prepare(data, point, tokenizer, keys=keys, cache_dir=paths.default_cache_dir())
+    keys = tokens.TokenKeys(hashing.fingerprint(own), data_fingerprint(data), "")
+    return tokens.prepare(
+        data,
+        tokenizer,
+        keys=keys,
+        cache_dir=paths.default_cache_dir(),
+        length=corpus.length,
+        stride=stride,
+        max_scored_rows=most,
+        predicting=not data.task.scored,
+    )
 
 
 class DevelopmentScores(TrainerCallback):
@@ -68,7 +78,7 @@ class DevelopmentScores(TrainerCallback):
         self,
         student: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        prepared: encoding.PreparedTask,
+        prepared: tokens.PreparedTask,
         *,
         by_steps: bool = True,
     ) -> None:
@@ -97,8 +107,8 @@ class DevelopmentScores(TrainerCallback):
         weights = self._student.state_dict()
         self._copy.to(self._student.device).load_state_dict(weights)
         prepared, (split,) = self._prepared, self._prepared.task.scored
-        found = as_is.predict(self._copy, self._tokenizer, prepared, split, classes=self._classes)
-        return metrics.score(prepared.task, split, prepared.rows[split], found)
+        found = head_outputs.predict(self._copy, self._tokenizer, prepared, split, classes=self._classes)
+        return score(prepared.task, split, prepared.rows[split], found)
 
 
 def scores_by_step(
@@ -196,8 +206,8 @@ def _measure(
 ) -> Iterator[records.DevelopmentFigures]:
     """Score both models on every scored split of a task."""
     assert isinstance(choice.corpus, LabelledSettings)
-    prepared, outputs = prepare_rows(data, choice.corpus, tokenizer), list[dict[str, as_is.Outputs]]()
-    models = [lambda: as_is.load_head(str(student), data.task, tokenizer, choice.corpus.length)]
+    prepared, outputs = prepare_rows(data, choice.corpus, tokenizer), list[dict[str, Outputs]]()
+    models = [lambda: head_outputs.load_head(str(student), data.task, tokenizer, choice.corpus.length)]
     if choice.teacher_head is not None:
         models.append(lambda: load_teacher(choice.teacher, head=choice.teacher_head).to(choose_device("auto")))
     named: list[tuple[str, Mapping[str, str]]] = [
@@ -210,7 +220,9 @@ def _measure(
         outputs.append({})
         for split in data.task.scored:
             told = progress.part_of(report, done / parts, (done + 1) / parts)
-            outputs[-1][split] = as_is.read_outputs(model, tokenizer, prepared, split, classes=classes, report=told)
+            outputs[-1][split] = head_outputs.read_outputs(
+                model, tokenizer, prepared, split, classes=classes, report=told
+            )
             done += 1
     for split in data.task.scored:
         yield compare_outputs(prepared, split, *(of_model[split] for of_model in outputs))

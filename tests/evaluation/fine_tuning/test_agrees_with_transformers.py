@@ -21,14 +21,13 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 
 from limbeck.corpus.labelled import WORD_GAP
-from limbeck.evaluation.as_is import EVALUATION_BATCH
 from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.encoding import prepare
 from limbeck.evaluation.fine_tuning import FineTuner, changed_keywords, load_task_model, training_arguments
-from limbeck.evaluation.metrics import score
+from limbeck.evaluation.head_outputs import EVALUATION_BATCH
+from limbeck.kinds.scoring import score
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
-from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, run_cell, tiny_folder
+from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, prepare, run_cell, tiny_folder
 
 SEED = 7
 

@@ -13,17 +13,19 @@ from scipy.stats import spearmanr
 
 from limbeck.corpus.collating import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
-from limbeck.evaluation.as_is import check_padding, read_outputs
-from limbeck.evaluation.cell import Cell, SimilarityPoint, data_fingerprint, identity, seeds
-from limbeck.evaluation.encoding import TaskCollator, drawn, open_columns, prepare
+from limbeck.evaluation.cell import Cell, data_fingerprint, identity
 from limbeck.evaluation.fine_tuning import BestEpoch, load_task_model
-from limbeck.evaluation.tasks import TaskData
+from limbeck.evaluation.head_outputs import check_padding, read_outputs
+from limbeck.evaluation.points import SimilarityPoint
+from limbeck.evaluation.tokens import TaskCollator, open_columns
+from limbeck.kinds.drawing import draw
+from limbeck.kinds.task import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_model
-from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, run_cell, tiny_folder
+from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, prepare, run_cell, tiny_folder
 
 
 def ready(folder, data, point, tmp_path):
@@ -74,7 +76,7 @@ def test_a_model_of_the_hub_is_known_by_the_commit_of_its_revision(monkeypatch):
 def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     first = ready(folder, data, POINT, tmp_path)
-    again = "limbeck.evaluation.encoding.encode_rows"
+    again = "limbeck.evaluation.tokens.encode_rows"
     monkeypatch.setattr(again, lambda *_, **__: pytest.fail("encoded again"))
     again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
     assert again.folder == first.folder
@@ -87,11 +89,11 @@ def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
 
 def test_drawn_rows_are_the_same_for_all_and_keep_their_order():
     rows = list(range(100))
-    found = drawn(rows, 10)
-    assert found == drawn(rows, 10) == sorted(found)
+    found = draw(rows, 10)
+    assert found == draw(rows, 10) == sorted(found)
     assert len(set(found)) == 10
-    assert drawn(rows, 100) is rows
-    assert drawn(rows, None) is rows
+    assert draw(rows, 100) is rows
+    assert draw(rows, None) is rows
 
 
 @pytest.mark.parametrize(
@@ -132,8 +134,6 @@ def test_seeds_change_the_head_and_the_order(tmp_path):
     one, two = (load_task_model(str(folder), task, seed=seed).classifier.weight for seed in (1, 2))
     assert not torch.equal(one, two)
     assert torch.equal(one, load_task_model(str(folder), task, seed=1).classifier.weight)
-    assert seeds(task, 3) == [1, 2, 3]
-    assert seeds(make_task("similarity"), 3) == [0]
 
 
 def test_a_head_that_fits_is_taken_and_another_is_not(tmp_path):

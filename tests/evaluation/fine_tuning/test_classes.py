@@ -10,18 +10,20 @@ import yaml
 
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation.cell import Cell, grid, identity, settings_of
-from limbeck.evaluation.encoding import prepare
-from limbeck.evaluation.grid_plan import Planner
-from limbeck.evaluation.metrics import choose_thresholds, score
+from limbeck.evaluation.cell import Cell, identity
+from limbeck.evaluation.overrides import parse_overrides
+from limbeck.evaluation.planning import Planner
+from limbeck.evaluation.points import settings_of, training_points
 from limbeck.evaluation.predictions import read_predictions, save_predictions
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.request import EvaluationRequest, parse_overrides
+from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.submissions import write_submissions
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import SplitFacts, Submission
+from limbeck.kinds.scoring import score
+from limbeck.kinds.task import SplitFacts, Submission
+from limbeck.kinds.thresholds import choose_thresholds
 from limbeck.models.tokenizers import load_tokenizer
-from tests.support.tasks import KEYS, POINT, make_data, make_rows, make_task, run_cell, tiny_folder
+from tests.support.tasks import KEYS, POINT, make_data, make_rows, make_task, prepare, run_cell, tiny_folder
 
 SHORT = replace(POINT, epochs=1)
 
@@ -163,7 +165,7 @@ def test_descriptions_that_do_not_fit_are_refused(tmp_path, changes, message):
 def test_settings_of_classes_that_cannot_be_are_refused(kind, text, message):
     task = make_task(kind)
     with pytest.raises(RecipeError, match=message) as caught:
-        grid(task, PROTOCOLS["minilmv2"].settings(task, parse_overrides([text], [task.name])), bf16=False)
+        training_points(task, PROTOCOLS["minilmv2"].settings(task, parse_overrides([text], [task.name])), bf16=False)
     assert "\n" not in str(caught.value)
 
 

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
-from limbeck.evaluation.cell import Cell, SimilarityPoint, data_fingerprint, training_identity, training_set_fingerprint
-from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
-from limbeck.evaluation.fine_tuning import FineTuner, train_once
-from limbeck.evaluation.tasks import TaskData
+from limbeck.evaluation.cell import Cell, data_fingerprint, training_identity, training_set_fingerprint
+from limbeck.evaluation.evaluators import ReadyCell
+from limbeck.evaluation.fine_tuned import train_once
+from limbeck.evaluation.fine_tuning import FineTuner
+from limbeck.evaluation.points import SimilarityPoint
+from limbeck.evaluation.tokens import TokenKeys
+from limbeck.kinds.task import TaskData
 from limbeck.models.tokenizers import load_tokenizer
-from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, run_cell, tiny_folder
+from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, prepare, run_cell, tiny_folder
 
 SILENT = lambda share: None  # noqa: E731 - a value, as others are
 
@@ -54,13 +57,13 @@ def test_the_training_set_is_its_rows_and_classes():
 
 
 def test_tokens_to_train_on_are_made_once(tmp_path, monkeypatch):
-    from limbeck.evaluation import encoding as module
+    from limbeck.evaluation import tokens as module
 
     encoded, original = [], module.encode_rows
 
-    def counting(rows, *arguments, training):
+    def counting(rows, *arguments, training, **options):
         encoded.append((len(rows), training))
-        return original(rows, *arguments, training=training)
+        return original(rows, *arguments, training=training, **options)
 
     monkeypatch.setattr(module, "encode_rows", counting)
     data = make_data("question_answering", train=12)
@@ -86,12 +89,12 @@ def test_every_cell_has_the_result_of_a_training_for_it_alone(tmp_path, monkeypa
     for number, (task, point) in enumerate(wanted):
         keys = TokenKeys("t", data_fingerprint(task), training_set_fingerprint(task))
         ready = prepare(task, point, load_tokenizer(folder), keys=keys, cache_dir=tmp_path / "cache")
-        cells.append(PreparedCell(Cell(str(folder), f"task-{number}", point, 3), ready))
-    alone = [run_cell(*cell) for cell in cells]
+        cells.append(ReadyCell(Cell(str(folder), f"task-{number}", point, 3), ready))
+    alone = [run_cell(ready.cell, ready.prepared) for ready in cells]
     trainings, original = [], FineTuner.train
     monkeypatch.setattr(FineTuner, "train", lambda *a: trainings.append(1) or original(*a))
     trained = train_once(cells, SILENT)
-    shared = [trained.score(cell, SILENT) for cell in cells]
+    shared = [trained.score(ready) for ready in cells]
     assert len(trainings) == 1
     for ours, theirs in zip(shared, alone, strict=True):
         assert (ours.scores, ours.predictions, ours.epoch) == (theirs.scores, theirs.predictions, theirs.epoch)

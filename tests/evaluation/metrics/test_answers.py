@@ -10,24 +10,24 @@ import pytest
 import yaml
 from benchmarks import squad_figures
 
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation import metrics
-from limbeck.evaluation.metrics import (
-    best_threshold,
-    compare_cmrc,
-    mixed_segments,
-    normalise_answer_of,
-    score,
-    score_answers,
-)
-from limbeck.evaluation.tasks import TASKS, AnswerPrediction, TaskRow
+from limbeck.evaluation.tasks import TASKS
+from limbeck.kinds import answer_rules
+from limbeck.kinds.answer_rules import compare_cmrc, normalise_answer_of
+from limbeck.kinds.answer_scores import best_threshold, score_answers
+from limbeck.kinds.chinese_segments import mixed_segments
+from limbeck.kinds.scoring import score
+from limbeck.kinds.task import AnswerPrediction
 from tests.evaluation.metrics import naive
 
 TABLES = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text(encoding="utf-8"))
 
 
 def row(row_id, *answers, language="en"):
-    return TaskRow(row_id, "context", "question", answers=answers, answer_starts=(0,) * len(answers), language=language)
+    return LabelledRow(
+        row_id, "context", "question", answers=answers, answer_starts=(0,) * len(answers), language=language
+    )
 
 
 def scores(name, language, prediction, answers):
@@ -115,5 +115,5 @@ def test_figures_are_those_of_the_scripts_for_answers_of_squad_that_are_changed_
     golds = {f"{copy}-{number}": of for copy in range(9) for number, of in enumerate(texts)}
     compared, differing = squad_figures.compare_draw(golds, random.Random(4))
     assert compared == 4 * len(golds) + 12 and differing == []
-    monkeypatch.setattr(metrics, "_ENGLISH_ARTICLES", re.compile("the"))
+    monkeypatch.setattr(answer_rules, "_ENGLISH_ARTICLES", re.compile("the"))
     assert squad_figures.compare_draw(golds, random.Random(4))[1]

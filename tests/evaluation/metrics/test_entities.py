@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 from seqeval.metrics import f1_score, precision_score, recall_score
 
-from limbeck.evaluation.metrics import count_entities, score
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.evaluation.tasks import TASKS
+from limbeck.kinds.entity_counts import count_entities
+from limbeck.kinds.scoring import score
 
 NAMES = ("f1_entity", "precision_entity", "recall_entity", "accuracy")
 SCHEMES = {"BIO": ("B", "I"), "BIOES": ("B", "I", "E", "S")}
@@ -18,7 +20,7 @@ def drawn(parts, seed):
     labels, generator = ("O", *(f"{part}-{kind}" for part in parts for kind in ("X", "Y-Z"))), random.Random(seed)
     gold = [generator.choices(range(len(labels)), k=generator.randint(1, 9)) for _ in range(30)]
     ours = [[n if generator.random() < 0.5 else generator.randrange(len(labels)) for n in tags] for tags in gold]
-    rows = [TaskRow(str(n), "", label=tuple(tags)) for n, tags in enumerate(gold)]
+    rows = [LabelledRow(str(n), "", label=tuple(tags)) for n, tags in enumerate(gold)]
     return replace(TASKS["panx"], labels=labels, metrics=NAMES), rows, gold, ours
 
 
@@ -37,5 +39,5 @@ def test_the_figures_are_those_of_seqeval(scheme, seed):
 
 
 def test_nothing_predicted_is_zero():
-    rows = [TaskRow("0", "", label=(1, 2))]
+    rows = [LabelledRow("0", "", label=(1, 2))]
     assert set(score(replace(TASKS["panx"], metrics=NAMES), "validation.en", rows, [[0, 0]]).values()) == {0.0}

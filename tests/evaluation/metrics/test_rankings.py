@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from limbeck.evaluation.encoding import drawn_rows
-from limbeck.evaluation.metrics import score, score_query
-from limbeck.evaluation.tasks import TaskDefinition, TaskRow
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.evaluation.task_definition import TaskDefinition
+from limbeck.kinds.ranking_scores import score_query
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.scoring import score
 
 TASK = TaskDefinition(name="ranks", type="ranking", files={"train": "a.jsonl", "validation": "b.jsonl"}).task
 
@@ -18,7 +20,7 @@ TASK = TaskDefinition(name="ranks", type="ranking", files={"train": "a.jsonl", "
 def documents(*labels):
     """Rows of queries, a list of labels each."""
     numbered = [(query, label) for query, found in enumerate(labels) for label in found]
-    return [TaskRow(str(n), f"query {query}", "document", label) for n, (query, label) in enumerate(numbered)]
+    return [LabelledRow(str(n), f"query {query}", "document", label) for n, (query, label) in enumerate(numbered)]
 
 
 def test_means_over_queries():
@@ -69,7 +71,8 @@ def test_of_equal_scores_no_order_is_taken_for_granted():
 
 def test_whole_queries_are_drawn():
     rows = documents(*[[1, 0, 0]] * 20)
-    found = drawn_rows(rows, TASK, 14)
+    draw = KINDS[TASK.kind].draw
+    found = draw(rows, 14)
     assert len(found) == 12 and [row.id for row in found] == sorted((row.id for row in found), key=int)
     assert all(row.text == found[n // 3 * 3].text for n, row in enumerate(found))
-    assert len(drawn_rows(rows, TASK, 2)) == 3 and drawn_rows(rows, TASK, 60) == rows
+    assert len(draw(rows, 2)) == 3 and draw(rows, 60) == rows

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.metrics import METRICS, choose_thresholds, score
-from limbeck.evaluation.tasks import TASKS, AnswerPrediction, TaskRow
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.errors import CorpusError
+from limbeck.evaluation.tasks import TASKS
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.scoring import score
+from limbeck.kinds.task import AnswerPrediction
+from limbeck.kinds.thresholds import choose_thresholds
 from tests.support.tasks import make_task
 
 
 def rows(labels):
-    return [TaskRow(str(number), "text", label=label) for number, label in enumerate(labels)]
+    return [LabelledRow(str(number), "text", label=label) for number, label in enumerate(labels)]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,6 @@ def test_predictions_that_cannot_be_scored(name, split, found, predictions, erro
         score(TASKS[name], split, found, predictions)
 
 
-def test_an_unknown_metric_is_refused():
-    with pytest.raises(RecipeError, match=r"Unknown metric 'acuracy'\. Did you mean 'accuracy'\?"):
-        METRICS["acuracy"]
+def test_every_kind_has_the_metrics_that_its_facts_name():
+    for name, kind in KINDS.items():
+        assert set(kind.facts.metrics) == set(kind.metrics), name

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from limbeck.evaluation import columns, protocols, published
-from limbeck.evaluation.cell import Cell, grid, identity, training_identity
+from limbeck.evaluation.cell import Cell, identity, training_identity
+from limbeck.evaluation.points import training_points
 from limbeck.evaluation.tasks import TASKS
 
 # (preset, task): rates, epochs, batch, length, runs, where settings of a kind, a group and a task meet. The golden
@@ -40,7 +41,7 @@ def test_every_preset_has_settings_for_every_task(preset):
     protocol = protocols.PROTOCOLS[preset]
     for name, task in TASKS.items():
         settings = protocol.settings(task)
-        points = grid(task, settings, bf16=False)
+        points = training_points(task, settings, bf16=False)
         assert len({identity(Cell("m", name, point, 1), model="m", data="d") for point in points}) == len(points)
         assert settings.metric is None or settings.metric in task.metrics
     tasks = [task for _, task in TASKS.items()]
@@ -78,7 +79,7 @@ def test_which_tasks_share_their_trainings(preset):
     squad = [{"squad"}, {"mlqa", "xquad"}] if preset in ("minilmv2", "minilm") else [{"squad", "mlqa", "xquad"}]
 
     def trainings(name):
-        points = grid(TASKS[name], protocols.PROTOCOLS[preset].settings(TASKS[name]), bf16=False)
+        points = training_points(TASKS[name], protocols.PROTOCOLS[preset].settings(TASKS[name]), bf16=False)
         cells = [Cell("m", name, point, 1) for point in points]
         return frozenset(training_identity(cell, model="m", training_set="same") for cell in cells)
 

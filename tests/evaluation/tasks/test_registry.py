@@ -8,10 +8,10 @@ import yaml
 
 from limbeck.core.strict import descriptions
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.task_definition import TaskDefinition
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import DEFINITIONS, METRIC_NAMES, TASK_GROUPS, TASKS, TaskDefinition, parse_tasks
+from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, parse_tasks
 from tests.docs.pages import script
 from tests.support.command_tree import root
 
@@ -35,7 +35,6 @@ def test_groups_hold_known_tasks_and_kinds_of_task_known_metrics():
     alone = {"ocnli", "squad_retrieval", "retrieval"}
     assert {name for names in groups.values() for name in names} | alone == set(TASKS)
     assert all(set(TASKS[name].submissions) == set(TASKS[name].predicted) for name in groups["glue_leaderboard"])
-    assert {name for names in METRIC_NAMES.values() for name in names} == set(METRICS)
 
 
 def test_a_list_of_names(tmp_path):

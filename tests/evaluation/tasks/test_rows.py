@@ -2,15 +2,17 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
 import pytest
 import yaml
 
+from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.evaluation.tasks import TASKS
 
 HERE = Path(__file__).parent
 CASES = yaml.safe_load((HERE / "rows.yaml").read_text(encoding="utf-8"))
@@ -60,11 +62,26 @@ def load(tmp_path, monkeypatch):
     return read
 
 
+def row_of(values, *, has_answers):
+    """A row as the cases write it; the label of a question is the place of its first answer."""
+    row = LabelledRow(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    if not has_answers:
+        return row
+    if not row.answers:
+        return replace(row, label=NO_ANSWER)
+    start = row.answer_starts[0]
+    return replace(row, label=None if start < 0 else (start, start + len(row.answers[0])))
+
+
+def is_answered(task, split):
+    return task.kind == "question_answering" and (split not in task.splits or task.splits[split].labelled)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_rows(load, name):
     case = CASES[name]
     data, asked = load(case)
-    rows = {split: [TaskRow(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in listed]
+    rows = {split: [row_of(values, has_answers=is_answered(data.task, split)) for values in listed]
             for split, listed in case["rows"].items()}  # fmt: skip
     assert data.splits == rows
     for key, value in case.get("task is", {}).items():

@@ -149,8 +149,8 @@ class TaskFigures(Record):
     """Scores of both models on the same held-out rows of a task.
 
     Attributes:
-        task: A key of `limbeck.evaluation.held_out_scores.METRICS`.
-        metric: Its value there; 0 to 1, or -1 to 1 for a correlation.
+        task: Name of a kind of task, see `limbeck.kinds.KINDS`.
+        metric: The `held_out_metric` of the kind; 0 to 1, or -1 to 1 for a correlation.
         rows: Number of rows (windows for question answering).
         teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
         student: The student's score.
@@ -213,7 +213,7 @@ class DevelopmentFigures(Record):
         stage: The stage that it is from; None where it is the evaluation's.
         split: The scored split, or the file of the development rows.
         rows: How many there are.
-        teacher: Metric to score, the main one first, as `limbeck.evaluation.metrics` has them; empty without a teacher.
+        teacher: Metric to score, the main one first, as `limbeck.kinds` has them; empty without a teacher.
         student: The student's.
         only_answer: The one answer that the student gives to all rows; None where it gives several.
         intervals: 95 % intervals of the student's scores over the rows, by metric, where there is one.

@@ -2,7 +2,7 @@
 
 from limbeck.corpus.settings.augmentation import Augmentation, AugmentSpec, ModelName, RowAugmentationSpec
 from limbeck.corpus.settings.corpus import CorpusSpec
-from limbeck.corpus.settings.labelled_corpus import ExampleSource, LabelledSettings
+from limbeck.corpus.settings.labelled_corpus import LabelledRows, LabelledSettings
 from limbeck.corpus.settings.lengths import LengthSchedule
 from limbeck.corpus.settings.mix import Mixing, MixSpec
 from limbeck.corpus.settings.sources import Role, SourceSpec, SourceUse
@@ -15,7 +15,7 @@ __all__ = [
     "Augmentation",
     "CorpusSettings",
     "CorpusSpec",
-    "ExampleSource",
+    "LabelledRows",
     "LabelledSettings",
     "LengthSchedule",
     "MixSpec",

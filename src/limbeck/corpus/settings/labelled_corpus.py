@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic import ConfigDict, Field, SkipValidation, field_validator, model_validator
 
 from limbeck.core.fields import Length, Name, Share
-from limbeck.core.kinds import KINDS, KindName, LabelKind
+from limbeck.core.kinds import KINDS, KindName
+from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.settings.augmentation import Augmentation
 from limbeck.corpus.settings.checked import Checked
 from limbeck.corpus.settings.task import TaskSpec
 from limbeck.corpus.source_report import SourceReport
 
-if TYPE_CHECKING:
-    from limbeck.corpus.labelled import Example
 
-_TEXT_COLUMNS = ("text_column", "pair_column", "label_column")
-_COLUMNS: Mapping[LabelKind, tuple[str, ...]] = {
-    "span": ("question_column", "context_column", "answers_column"),
-    "relevance": ("query_column",),
-    "token": ("tokens_column", "tags_column"),
-}
-"""Settings that name a row's columns, by the kind of its label; those of texts by default."""
-
-
-class ExampleSource(Protocol):
-    """Labelled rows that somebody else reads, such as a task's: examples as they are, classes by their numbers."""
+class LabelledRows(Protocol):
+    """Labelled rows that somebody else reads, such as a task's: rows as they are, classes by their numbers."""
 
     def fingerprint(self) -> Any:
-        """Return plain values that change when the examples may have changed."""
+        """Return plain values that change when the rows may have changed."""
 
-    def examples(self, report: SourceReport) -> Iterator[Example]:
-        """Iterate over the examples; the report receives what is left out."""
+    def read(self, report: SourceReport) -> Iterator[LabelledRow]:
+        """Iterate over the rows; the report receives what is left out."""
 
 
 class LabelledSettings(Checked, TaskSpec):
@@ -68,9 +58,9 @@ class LabelledSettings(Checked, TaskSpec):
     """Read no more rows than this, in the order of the sources."""
     labels: tuple[str, ...] = ()
     """Class names in the order of their numbers, from the teacher's `id2label`; where there are classes."""
-    rows: SkipValidation[ExampleSource | None] = None
+    rows: SkipValidation[LabelledRows | None] = None
     """Has the rows in place of the sources, which then only say where they are from."""
-    development: SkipValidation[ExampleSource | None] = None
+    development: SkipValidation[LabelledRows | None] = None
     """Has rows that are held out in place of a share: none of them is trained on, even where it is among the rows to
     train on too."""
     augment: Augmentation | None = None
@@ -105,17 +95,18 @@ class LabelledSettings(Checked, TaskSpec):
     @property
     def named_columns(self) -> dict[str, str]:
         """The columns that every row must have, each with the name of its setting."""
-        kind = KINDS[self.kind]
         settings_by_column: dict[str, str] = {}
-        for name in _COLUMNS.get(kind.label, _TEXT_COLUMNS):
-            column = getattr(self, name)
-            if column is not None:
-                settings_by_column[column] = name
-        if self.label_columns:
-            del settings_by_column[self.label_column]
-        if kind.has_queries:
-            settings_by_column |= dict.fromkeys(self.document_columns, "document_columns")
-        return settings_by_column | dict.fromkeys(self.label_columns, "label_columns")
+        for column_name in KINDS[self.kind].columns:
+            if column_name == "documents":
+                settings_by_column |= dict.fromkeys(self.document_columns, "document_columns")
+            elif column_name == "label_columns":
+                settings_by_column |= dict.fromkeys(self.label_columns, "label_columns")
+            elif column_name != "label" or not self.label_columns:
+                setting = f"{column_name}_column"
+                column = getattr(self, setting)
+                if column is not None:
+                    settings_by_column[column] = setting
+        return settings_by_column
 
     def with_length(self, length: int) -> LabelledSettings:
         """The same rows, cut at another length."""

@@ -1,0 +1,202 @@
+"""The numbers of classes, the values and the missing labels of rows, as sources write them."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from limbeck.errors import CorpusError
+
+TEACHERS_CLASSES = "the teacher's classes"
+_SHOWN_CLASSES = 20
+_SEPARATORS = "|;,"
+"""Between several classes in a text; the first of these that the text has is taken."""
+
+
+class ClassNumbers:
+    """Finds the number of a class by its name, in any case, or by the number itself.
+
+    A data set that states names for its own numbers (parquet files and Hub data sets may) is understood by the names
+    when the teacher has all of them: the two may number the classes differently.
+
+    Args:
+        labels: Class names in the order of their numbers.
+        owner: Whose they are, for messages.
+
+    Raises:
+        CorpusError: if there are no names.
+    """
+
+    def __init__(self, labels: Sequence[str], owner: str = TEACHERS_CLASSES) -> None:
+        if not labels:
+            raise CorpusError("Classification has no class names: give labels, in the order of the teacher's id2label.")
+        self._owner = owner
+        self._labels = tuple(labels)
+        folded = [label.casefold() for label in labels]
+        self._numbers = {name: folded.index(name) for name in folded if folded.count(name) == 1}
+        for number, label in enumerate(labels):
+            self._numbers[label] = number
+        if _numbers_are_places(labels):
+            for number in range(len(labels)):
+                self._numbers[str(number)] = number
+
+    def number(self, value: Any, where: str, names: Sequence[str] = ()) -> int:
+        """Return the number of the class that a row is labelled with.
+
+        Args:
+            value: Name or number, as read.
+            where: Where the row stands.
+            names: Names that the data set has for its numbers.
+
+        Raises:
+            CorpusError: if it is neither.
+        """
+        if isinstance(value, int) and 0 <= value < len(names) and self._has_all(names):
+            value = names[value]
+        for spelling in _spellings(value):
+            if spelling in self._numbers:
+                return self._numbers[spelling]
+
+        known = ", ".join(self._labels[:_SHOWN_CLASSES])
+        if len(self._labels) > _SHOWN_CLASSES:
+            known += ", …"
+        is_number = re.fullmatch(r"[+-]?[\d.]+", str(value).strip())
+        way_out = "."
+        if self._owner == TEACHERS_CLASSES and not is_number:
+            way_out = f": correct the label, or rename the classes (teacher.classes: {{{self._labels[0]}: …}})."
+        raise CorpusError(
+            f"{where} has the label {value!r}, which is not one of {self._owner} ({known}) or a number from 0 to "
+            f"{len(self._labels) - 1}{way_out}"
+        )
+
+    def flags(self, value: Any, where: str, names: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return for each class 1 where a row that may have several is labelled with it, else 0.
+
+        Args:
+            value: Names or numbers in a list, or in text between `|`, `;` or `,`; none of them where it has no class.
+            where: Where the row stands.
+            names: Names that the data set has for its numbers.
+
+        Raises:
+            CorpusError: if one of them is no class, or one comes twice.
+        """
+        if isinstance(value, str):
+            parts: Sequence[Any] = self._split(value)
+        elif isinstance(value, Sequence):
+            parts = value
+        else:
+            parts = [value]
+        numbers = [self.number(part, where, names) for part in parts]
+        if len(set(numbers)) < len(numbers):
+            raise CorpusError(
+                f"{where} has the label {value!r}, which names a class twice: name each once, or give a column of "
+                "0 and 1 for each class (label_columns)."
+            )
+        return self._flags(numbers)
+
+    def flags_of(self, values: Mapping[str, Any], where: str) -> tuple[int, ...]:
+        """Return the same of a row with a column of 0 and 1 for each class.
+
+        Args:
+            values: The columns that are named after the classes; where the classes have no names but those that
+                `transformers` makes up (`LABEL_0`), all columns in their order.
+            where: Where the row stands.
+
+        Raises:
+            CorpusError: if the columns are not those of the classes, or one holds something else.
+        """
+        are_unnamed = all(label == f"LABEL_{number}" for number, label in enumerate(self._labels))
+        if are_unnamed and len(values) == len(self._labels):
+            class_of_column = dict(zip(values, range(len(values)), strict=True))
+        else:
+            class_of_column = {name: self.number(name, f"label_columns of {where}") for name in values}
+
+        classes = set(class_of_column.values())
+        if len(classes) < len(self._labels):
+            missing = [label for number, label in enumerate(self._labels) if number not in classes]
+            raise CorpusError(
+                f"label_columns has no column for the class '{(missing or self._labels)[0]}': give every class "
+                "a column."
+            )
+        numbers = [class_of_column[name] for name, value in values.items() if _is_set(value, f"{where}, '{name}',")]
+        return self._flags(numbers)
+
+    def __contains__(self, value: Any) -> bool:
+        return str(value).strip() in self._labels
+
+    def _flags(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        return tuple(int(number in numbers) for number in range(len(self._labels)))
+
+    def _split(self, text: str) -> list[str]:
+        """Split text into the names of classes."""
+        if text in self:
+            return [text]
+        bare = text.strip()
+        if bare.startswith("[") and bare.endswith("]"):  # A list that was written into a table.
+            bare = bare[1:-1]
+        separator = next((mark for mark in _SEPARATORS if mark in bare), _SEPARATORS[-1])
+        names = [part.strip(" '\"") for part in bare.split(separator)]
+        return [name for name in names if name]
+
+    def _has_all(self, names: Sequence[str]) -> bool:
+        return all(name in self._numbers or name.casefold() in self._numbers for name in names)
+
+
+def _numbers_are_places(labels: Sequence[str]) -> bool:
+    """Whether 1 can only mean the second class.
+
+    Where names are or begin with numbers ("1 star" to "5 stars"), 1 must not be taken for the second class.
+    """
+    for place, label in enumerate(labels):
+        number = re.match(r"\s*[+-]?\d+", label)
+        if number is not None and int(number[0]) != place:
+            return False
+    return True
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """Yield the texts by which a class is looked for, the nearest first."""
+    text = str(value).strip()
+    yield text
+    yield text.casefold()
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return
+    if number.is_integer():  # True, 1.0 and "1.0" are all 1.
+        yield str(int(number))
+
+
+def parse_value(value: Any, where: str) -> float:
+    """Return the value that a row is labelled with.
+
+    Args:
+        value: A number, or text that spells one.
+        where: Where the row stands.
+
+    Raises:
+        CorpusError: if it is not a finite number.
+    """
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise CorpusError(f"{where} has the label {value!r}, which is not a finite number.")
+    return number
+
+
+def _is_set(value: Any, where: str) -> bool:
+    flag = float(value) if isinstance(value, bool) else parse_value(value, where)
+    if flag not in (0, 1):
+        raise CorpusError(f"{where} has the label {value!r}: give 1 where the row has the class, else 0.")
+    return flag == 1
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is absent: null, empty text, or the NaN of a table."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None

@@ -1,0 +1,132 @@
+"""Sentence vectors of models as their folders make them; of a router's folder by its two models."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from torch import Tensor
+
+from limbeck.core.devices import choose_device
+from limbeck.core.hashing import fingerprint
+from limbeck.core.kinds import kind_of
+from limbeck.errors import ModelError
+from limbeck.models import families, heads, inference, loading
+from limbeck.models.fingerprint import model_fingerprint
+from limbeck.models.sentence_heads import SentenceHead
+from limbeck.models.sentence_reader import check_pooling_named, routes_of, sentence_pooling
+from limbeck.models.sentences import SentencePooling
+from limbeck.models.tokenizers import load_tokenizer
+
+
+def readers_of(name: str) -> tuple[str, str]:
+    """Return the models that read queries and documents: of a router's folder its two, else twice the model itself.
+
+    Raises:
+        ModelError: for a router whose models are no whole folders.
+    """
+    return routes_of(name) or (name, name)
+
+
+def fingerprint_of(name: str) -> str:
+    """Return the fingerprint of a model; of a router's folder that of both of its models."""
+    queries, documents = readers_of(name)
+    if queries == documents:
+        return model_fingerprint(name)
+    return fingerprint([model_fingerprint(queries), model_fingerprint(documents)])
+
+
+def vectors_of(name: str, pooling: str | None) -> SentencePooling:
+    """Return how a model makes sentence vectors: as its folder says, else the mean of its tokens.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        pooling: In place of what the folder says; None leaves it to that.
+
+    Raises:
+        ModelError: for a model that was fine-tuned for something else, whose folder says nothing of vectors; for
+            modules that limbeck cannot apply, or that do not fit the model.
+    """
+    config = loading.load_config(name)
+    if pooling is not None:
+        return SentencePooling(pooling, normalize=False, max_length=None)
+    described = sentence_pooling(name)
+    if described is None:
+        check_pooling_named(name)
+        head = kind_of(heads.head_of(config)).head
+        if head is not None:
+            raise ModelError(
+                f"'{name}' is not an embedding model: it has a head (…{head}), and its folder does not say how to "
+                "make sentence vectors. Give an embedding model, or use the mean of its last hidden states by "
+                "--set pooling=mean."
+            )
+        return SentencePooling("mean", normalize=False, max_length=None)
+    hidden = families.shape_of(config).hidden
+    described.check_fits(name, hidden)
+    described.check_whole(name, hidden)
+    return described
+
+
+class TextReading(NamedTuple):
+    """How two lists of texts are read.
+
+    Attributes:
+        roles: Of both lists, by which prompts are put before texts; None for the default.
+        length: Most tokens of a text.
+        pooling: In place of what the folder says.
+        normalize: Whether vectors get the length one.
+    """
+
+    roles: tuple[str, str] | None
+    length: int
+    pooling: str | None
+    normalize: bool
+
+
+def read_texts(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> tuple[Tensor, Tensor]:
+    """Return a model's vectors of two lists of texts, `[texts, width]` each; those of the last two calls are kept.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name; of a router's folder each of its models reads one list.
+        first: Queries, or the first texts of pairs.
+        second: Documents, or the second texts.
+        reading: How they are read.
+
+    Raises:
+        ModelError: for vectors that are not finite numbers.
+    """
+    return _read_texts(name, fingerprint_of(name), tuple(first), tuple(second), reading)
+
+
+@lru_cache(maxsize=2)  # A model's own, and the teacher's, with which those of all models are compared.
+def _read_texts(
+    name: str, weights: str, first: tuple[str, ...], second: tuple[str, ...], reading: TextReading
+) -> tuple[Tensor, Tensor]:
+    """Read texts; the hash of the `weights` is part of the key, since the folder may hold others by then."""
+    queries, documents = readers_of(name)
+    if queries == documents:
+        return _read_by(name, first, second, reading)
+    query_vectors, _ = _read_by(queries, first, (), reading)
+    _, document_vectors = _read_by(documents, (), second, reading)
+    return query_vectors, document_vectors
+
+
+def _read_by(name: str, first: Sequence[str], second: Sequence[str], reading: TextReading) -> tuple[Tensor, Tensor]:
+    pooling = vectors_of(name, reading.pooling)
+    model = loading.load_model(name).to(choose_device("auto"))
+    length = min(reading.length, pooling.max_length or reading.length)
+    vectors = inference.encode_both(
+        model,
+        load_tokenizer(name),
+        first,
+        second,
+        reading.roles,
+        pooling=SentenceHead(pooling),
+        max_length=length,
+        normalize=reading.normalize,
+    )
+    if not all(each.isfinite().all() for each in vectors):
+        raise ModelError(
+            f"'{name}' gives texts vectors that are not finite numbers: its weights are too large for their type, or "
+            "damaged; copy the model again or retrain it."
+        )
+    return vectors

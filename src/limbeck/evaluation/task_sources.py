@@ -1,0 +1,99 @@
+"""Sources of a task's rows, as its description names them: files with their layout, and data sets of the Hub."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from limbeck.core.strict import Strict
+from limbeck.kinds.columns import Columns, Names
+
+
+class TextFile(Strict):
+    """A file of queries or documents by their ids, as BEIR has them by default.
+
+    Attributes:
+        path: Names that it may have, below the data folder or one of its subfolders.
+        id: The column that the rows of a split name.
+        text: Columns of the text; those of several that are not empty are joined by a space.
+    """
+
+    path: Names = Field(min_length=1)
+    id: str = "_id"
+    text: Names = Field(("text",), min_length=1)
+
+
+def _file_of_a_name(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str | list) else value
+
+
+Texts = Annotated[TextFile | None, BeforeValidator(_file_of_a_name)]
+
+
+class FileSource(Strict):
+    """A file of a split, and its layout.
+
+    Attributes:
+        path: Names that it may have, below the data folder or one of its subfolders; a name with `*` is the one file of
+            the data folder itself that it matches.
+        columns: Those that a row is made of, where they are not the task's.
+        header: Names of the fields of a table without a header; further fields are skipped.
+        only: Fields and the values that a row must have in them to belong to the split.
+        queries: File of the queries that its rows name by their ids, where it is not the task's.
+        documents: The same of documents.
+    """
+
+    path: Names = Field(min_length=1)
+    columns: Columns | None = None
+    header: tuple[str, ...] = ()
+    only: dict[str, str] = Field({})
+    queries: Texts = None
+    documents: Texts = None
+
+
+class HubSplit(Strict):
+    """A split of a Hub data set."""
+
+    split: str
+    config: str | None = None
+
+
+def _split_of_a_name(value: Any) -> Any:
+    return {"split": value} if isinstance(value, str) else value
+
+
+class HubSource(Strict):
+    """A Hub data set, and which of its splits are which of the task's; by default those of the same names.
+
+    Attributes:
+        name: `owner/name`.
+        config: Of the data set.
+        revision: Of the data set; None is the newest.
+        columns: Those that a row is made of, where they are not the task's.
+        splits: The data set's splits, by the task's.
+        rows: Numbers of rows of this copy, where they are not the published ones.
+    """
+
+    name: str = Field(pattern=r"^\w[\w.-]*(/\w[\w.-]*)?$")
+    config: str | None = None
+    revision: str | None = None
+    columns: Columns | None = None
+    splits: dict[str, Annotated[HubSplit, BeforeValidator(_split_of_a_name)]] = Field({})
+    rows: dict[str, int] = Field({})
+
+
+def _files_of_names(value: Any) -> Any:
+    """Return the descriptions of a split's files: one, several, or the names alone."""
+    are_names = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    if are_names or isinstance(value, str):
+        return [{"path": value}]
+    if isinstance(value, dict):
+        return [value]
+    return value
+
+
+Files = Annotated[
+    dict[str, Annotated[tuple[FileSource, ...], BeforeValidator(_files_of_names)]],
+    BeforeValidator(lambda value: {} if value is None else value),
+]

@@ -1,0 +1,94 @@
+"""Answers of questions, from the scores of starts and ends of tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limbeck.corpus.answers import AnswerWindow
+from limbeck.kinds.task import AnswerPrediction
+
+if TYPE_CHECKING:
+    pass
+
+
+def decode_answers(
+    windows: Sequence[AnswerWindow],
+    start_scores: Sequence[ArrayLike],
+    end_scores: Sequence[ArrayLike],
+    contexts: Mapping[str, str],
+    *,
+    n_best: int = 20,
+    max_answer_tokens: int = 30,
+    answerable_only: bool = True,
+) -> dict[str, AnswerPrediction]:
+    """Return the best answer of each question.
+
+    In each window the `n_best` best starts and the `n_best` best ends among the context's tokens are paired; a pair
+    counts if it does not end before it starts and is not too long. The best pair of all windows is the answer. The
+    score of no answer is the lowest, over the windows, of the first token's start and end scores added.
+
+    Args:
+        windows: As `AnswerWindows` cuts them.
+        start_scores: Per window a score of each of its tokens, `[tokens]`; what stands after them (padding) is passed
+            over.
+        end_scores: Likewise.
+        contexts: Row id to context.
+        n_best: Starts and ends that are paired. Where no pair of theirs counts, all are.
+        max_answer_tokens: Most tokens of an answer.
+        answerable_only: Every question has an answer: the null odds are then 0, which no threshold is below.
+
+    Returns:
+        Row id to answer, in the order of the windows; empty with infinite null odds if the context has no token.
+
+    Source: BERT (arXiv 1810.04805, sections 4.2 and 4.3).
+    """
+    best: dict[str, tuple[float, str]] = {}
+    null: dict[str, float] = {}
+    for window, starts, ends in zip(windows, start_scores, end_scores, strict=True):
+        of_starts, of_ends = np.asarray(starts, dtype=np.float64), np.asarray(ends, dtype=np.float64)
+        score, place = best_span(window, of_starts, of_ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
+        if window.row not in best or score > best[window.row][0]:  # A score that is no number stays one.
+            best[window.row] = score, contexts[window.row][place].strip()
+        null[window.row] = min(null.get(window.row, math.inf), float(of_starts[0] + of_ends[0]))
+    return {
+        row: AnswerPrediction(text, 0.0 if answerable_only else null[row] - score)
+        for row, (score, text) in best.items()
+    }
+
+
+def best_span(
+    window: AnswerWindow,
+    start_scores: NDArray[np.float64],
+    end_scores: NDArray[np.float64],
+    *,
+    n_best: int,
+    max_answer_tokens: int,
+) -> tuple[float, slice]:
+    """Return the score of a window's best answer, and its characters; minus infinity if no token can be one.
+
+    Args:
+        window: The window.
+        start_scores: Score of each token, `[tokens]`.
+        end_scores: Likewise.
+        n_best: Starts and ends that are paired; where no pair of theirs counts, all are.
+        max_answer_tokens: Most tokens of an answer.
+    """
+    tokens = slice(window.first, window.first + len(window.offsets))
+    starts, ends = start_scores[tokens], end_scores[tokens]
+    for count in (n_best, len(starts)):
+        # The places of the highest scores, the highest first; of equals the earlier.
+        first, last = (np.argsort(-scores, kind="stable")[:count] for scores in (starts, ends))
+        counts = (first[:, None] <= last) & (last - first[:, None] < max_answer_tokens)
+        # Some tokenizers have tokens of no characters.
+        counts &= window.offsets[first, 0][:, None] < window.offsets[last, 1]
+        if counts.any():
+            scores: Any = np.where(counts, starts[first][:, None] + ends[last], -np.inf)
+            row, column = np.unravel_index(scores.argmax(), scores.shape)
+            place = slice(int(window.offsets[first[row], 0]), int(window.offsets[last[column], 1]))
+            return float(scores[row, column]), place
+    return -math.inf, slice(0)

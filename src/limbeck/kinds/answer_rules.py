@@ -1,0 +1,105 @@
+"""Rules by which answers are compared: those of the scripts of SQuAD, MLQA and CMRC 2018."""
+
+import re
+import string
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from limbeck.errors import CorpusError, suggestion
+from limbeck.kinds.chinese_segments import _CHINESE_CHARACTER, mixed_segments, remove_punctuation
+
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ENGLISH_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_ARTICLES: dict[str, re.Pattern[str] | None] = {
+    "en": _ENGLISH_ARTICLES,
+    "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
+    "hi": None,
+    "vi": re.compile(r"\b(?:của|là|cái|chiếc|những)\b"),
+    "de": re.compile(r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    # The script's pattern has a second branch, which can never match.
+    "ar": re.compile("ال"),
+    "zh": None,
+}
+MLQA_LANGUAGES = tuple(_ARTICLES)
+
+
+def normalise_answer(text: str) -> str:
+    """Return an answer in lower case without ASCII punctuation, English articles and repeated white space.
+
+    Source: the evaluation scripts of SQuAD 1.1 and 2.0.
+    """
+    bare = text.lower().translate(_ASCII_PUNCTUATION)
+    return " ".join(_ENGLISH_ARTICLES.sub(" ", bare).split())
+
+
+def normalise_answer_of(text: str, language: str) -> str:
+    """Return an answer as MLQA compares it: without Unicode punctuation and without the articles of its language.
+
+    Chinese is cut into its characters, with words of other scripts whole.
+
+    Args:
+        text: The answer.
+        language: One of `MLQA_LANGUAGES`.
+
+    Raises:
+        CorpusError: for another language.
+
+    Source: the evaluation script of MLQA (arXiv 1910.07475, section 5).
+    """
+    if language not in _ARTICLES:
+        raise CorpusError(f"MLQA's metric has no rules for the language '{language}'.{suggestion(language, _ARTICLES)}")
+    bare = text.lower().translate(_unicode_punctuation())
+    if (articles := _ARTICLES[language]) is not None:
+        bare = articles.sub(" ", bare)
+    if language == "zh":
+        bare = _CHINESE_CHARACTER.sub(r" \1 ", bare)
+    return " ".join(bare.split())
+
+
+@lru_cache(maxsize=1)
+def _unicode_punctuation() -> dict[int, None]:
+    """Every character of a category P, and the ASCII ones that Unicode counts as symbols."""
+    points = (point for point in range(sys.maxunicode) if unicodedata.category(chr(point)).startswith("P"))
+    return dict.fromkeys([*points, *map(ord, string.punctuation)])
+
+
+Compare = Callable[[str, str], tuple[bool, float]]
+"""Prediction and one gold answer to whether they are the same, and to their F1."""
+
+
+def compare_squad(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare as SQuAD 1.1 does: two answers of which nothing remains are the same, with an F1 of 0."""
+    return _compare_tokens(normalise_answer(prediction), normalise_answer(gold))
+
+
+def compare_squad2(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare as SQuAD 2.0 does: where nothing remains of either, the F1 is 1 if nothing remains of both, else 0."""
+    ours, theirs = normalise_answer(prediction), normalise_answer(gold)
+    if not ours or not theirs:
+        return ours == theirs, float(ours == theirs)
+    return _compare_tokens(ours, theirs)
+
+
+def compare_cmrc(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare as CMRC 2018 does: the F1 is that of the longest common run of characters and words."""
+    same = remove_punctuation(prediction) == remove_punctuation(gold)
+    ours, theirs = mixed_segments(prediction), mixed_segments(gold)
+    common = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match().size
+    return same, _f1(common, len(ours), len(theirs))
+
+
+def _compare_tokens(prediction: str, gold: str) -> tuple[bool, float]:
+    ours, theirs = prediction.split(), gold.split()
+    common = (Counter(ours) & Counter(theirs)).total()
+    return prediction == gold, _f1(common, len(ours), len(theirs))
+
+
+def _f1(common: int, predicted: int, wanted: int) -> float:
+    if common == 0:
+        return 0.0
+    precision, recall = common / predicted, common / wanted
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,73 @@
+"""Scores of classes and values, by arrays of predictions and labels."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
+    """Share of right classes, `[N]`, or of rows with all of their classes right, `[N, classes]`."""
+    from sklearn.metrics import accuracy_score  # It takes a second to import, which a run need not wait for.
+
+    return float(accuracy_score(labels, predicted))
+
+
+def f1(predicted: ArrayLike, labels: ArrayLike, average: Literal["binary", "micro", "macro"]) -> float:
+    """F1 of the second of two classes, of all decisions together, or the mean over classes; 0 where it is undefined."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, predicted, average=average, zero_division=0.0))
+
+
+def matthews(predicted: ArrayLike, labels: ArrayLike) -> float:
+    """Matthews' correlation coefficient of classes, -1 to 1."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(labels, predicted))
+
+
+def mean_average_precision(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Mean over classes of the average precision; classes that no row has are left out, since they have none.
+
+    Args:
+        probabilities: Of each row and class, `[N, classes]`.
+        labels: 1 or 0, `[N, classes]`.
+    """
+    from sklearn.metrics import average_precision_score
+
+    flags = np.asarray(labels)
+    is_there = flags.any(0)
+    if not is_there.any():
+        return 0.0
+    scores = np.asarray(probabilities)
+    return float(average_precision_score(flags[:, is_there], scores[:, is_there], average="macro"))
+
+
+def correlation(predicted: ArrayLike, labels: ArrayLike, name: Literal["pearsonr", "spearmanr"]) -> float:
+    """Pearson's or Spearman's correlation, -1 to 1; NaN of fewer than two values, or of values that are all equal."""
+    from scipy import stats
+
+    first = np.asarray(predicted).astype(np.float64)
+    second = np.asarray(labels).astype(np.float64)
+    if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return float("nan")
+    return float(getattr(stats, name)(first, second).statistic)
+
+
+def class_f1(hits: float, predicted: float, labelled: float) -> float:
+    """F1 of one class by counts; 0 where the class is neither predicted nor there."""
+    return float(2 * hits / (predicted + labelled)) if predicted + labelled else 0.0
+
+
+def confusion(labels: NDArray[Any], predicted: ArrayLike, classes: int) -> NDArray[np.int64]:
+    """Rows of each class by the class that they are given, `[classes, classes]`."""
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(counts, (labels, np.asarray(predicted)), 1)
+    return counts
+
+
+def flat(values: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Values of all words of all rows, one after another."""
+    return np.array([value for row in values for value in row])

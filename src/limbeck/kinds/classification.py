@@ -1,0 +1,171 @@
+"""Classification of texts and pairs: each row has one of several classes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from limbeck.core import intervals
+from limbeck.core.records import LabelFigures
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import Label, LabelledRow
+from limbeck.kinds import class_scores
+from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.losses import ClassWeightedLoss
+from limbeck.kinds.reading import RowSource
+from limbeck.kinds.registry import register_kind
+from limbeck.kinds.task import Predictions, Submission, Task
+
+
+def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
+    return np.array([row.label for row in rows])
+
+
+def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.accuracy(cast(Any, predictions), _labels(rows))
+
+
+def _f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    """F1 of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
+    average = "binary" if len(task.labels) == 2 else "macro"
+    return class_scores.f1(cast(Any, predictions), _labels(rows), average)  # type: ignore[arg-type]
+
+
+def _matthews(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.matthews(cast(Any, predictions), _labels(rows))
+
+
+@register_kind()
+class Classification(Kind):
+    """One class a row."""
+
+    name = "classification"
+    metrics: Mapping[str, Metric] = {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews}
+    held_out_metric = "accuracy"
+
+    def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
+        """Return the number of the class."""
+        column = source.columns.label
+        value = source.spelling(row.values.get(column), row)
+        if value is None and row.values.get(column) is not None:
+            return None
+        if source.is_unlabelled(value, has_classes=True):
+            raise source.unlabelled(row, column)
+        return source.numbers.number(value, row.where, row.class_names.get(column, ()))
+
+    def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
+        """Return the class by its other number."""
+        return numbers[int(cast(int, label))]
+
+    def loss(self, weights: Sequence[float] | None) -> Loss | None:
+        """Return the cross entropy with weights of classes."""
+        return None if weights is None else ClassWeightedLoss(weights)
+
+    def decode(self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Any) -> Predictions:
+        """Return the class with the highest score, a row each."""
+        return [int(number) for number in np.stack(outputs[0]).argmax(-1)]
+
+    def interval(
+        self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+    ) -> intervals.Interval | None:
+        """Return Wilson's interval of the accuracy, and the bootstrap's of the other metrics."""
+        if metric == "accuracy":
+            return intervals.of_share(value, len(rows))
+        return resampled_interval(self.metrics[metric], task, rows, predictions)
+
+    def only_answer(self, predictions: Predictions, task: Task) -> str | None:
+        """Return the one class that all rows are given."""
+        classes = set(cast(Sequence[int], predictions))
+        if len(predictions) < 2 or len(classes) > 1:
+            return None
+        return task.labels[classes.pop()]
+
+    def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
+        """Return the name of the class."""
+        return task.labels[int(prediction)]
+
+    def class_figures(
+        self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
+    ) -> ClassFigures | None:
+        """Return the F1 of each class, and the confusion of the student's."""
+        return figures_of_classes(_labels(rows), [np.asarray(each) for each in predictions], task.labels)
+
+    def disagreements(
+        self,
+        rows: Sequence[LabelledRow],
+        predictions: tuple[Predictions, Predictions],
+        outputs: tuple[Outputs, Outputs],
+        task: Task,
+    ) -> Disagreements | None:
+        """Return half of the summed differences of the probabilities of all classes."""
+        student, teacher = (np.asarray(each) for each in predictions)
+        student_shares, teacher_shares = (softmax(np.stack(each[0]).astype(np.float64), axis=-1) for each in outputs)
+        return Disagreements(
+            np.abs(student_shares - teacher_shares).sum(-1) / 2,
+            student != teacher,
+            _with_shares(student, student_shares, task),
+            _with_shares(teacher, teacher_shares, task),
+        )
+
+    def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
+        """Return the name or the number of the class."""
+        return submitted_class(int(prediction), task, submission)
+
+    def held_out_predictions(self, logits: Any) -> Any:
+        """Return the classes with the highest scores, `[rows]`."""
+        return logits.argmax(-1)
+
+    def hard_label(self) -> LabelTerm | None:
+        """Return the cross entropy with the labels."""
+        return LabelTerm("hard_label_ce")
+
+    def soft_label(self) -> LabelTerm | None:
+        """Return the divergence from the teacher's distribution over classes."""
+        return LabelTerm("soft_label_kl", has_temperature=True)
+
+
+def _with_shares(numbers: NDArray[Any], shares: NDArray[np.float64], task: Task) -> list[str]:
+    """Return classes in words, each with its probability."""
+    return [f"{task.labels[number]} ({row[number]:.0%})" for number, row in zip(numbers, shares, strict=True)]
+
+
+def figures_of_classes(labels: NDArray[Any], predictions: Sequence[NDArray[Any]], names: Sequence[str]) -> ClassFigures:
+    """Return the F1 of each class, and the confusion of the first predictions.
+
+    Args:
+        labels: Number of the class of each row, or word.
+        predictions: The student's, and the teacher's where there are any.
+        names: Of the classes.
+    """
+    counts = [class_scores.confusion(labels, predicted, len(names)) for predicted in predictions]
+    by_label = []
+    for number, name in enumerate(names):
+        scores = []
+        for of_model in counts:
+            hits = of_model[number, number]
+            scores.append(class_scores.class_f1(hits, of_model[:, number].sum(), of_model[number].sum()))
+        rows = int(counts[0][number].sum())
+        teacher = scores[1] if len(scores) > 1 else None
+        by_label.append(LabelFigures(label=name, rows=rows, student=scores[0], teacher=teacher))
+    return ClassFigures(by_label, list(names), counts[0].tolist())
+
+
+def resampled_interval(
+    metric: Metric, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+) -> intervals.Interval | None:
+    """Return the interval of a metric by the bootstrap of rows."""
+    by_row = cast(Sequence[Any], predictions)
+
+    def score(chosen: Sequence[int]) -> float:
+        return metric([by_row[row] for row in chosen], [rows[row] for row in chosen], task)
+
+    return intervals.of_resampled(score, len(rows))
+
+
+def submitted_class(number: int, task: Task, submission: Submission | None) -> str:
+    """Return a class as a leaderboard's file has it: by its name, or by its number."""
+    if submission is not None and submission.classes == "numbers":
+        return str(number)
+    return task.labels[number]

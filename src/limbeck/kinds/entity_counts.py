@@ -1,0 +1,61 @@
+"""Counts of entities among tagged words, and precision, recall and F1."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.tags import find_entities
+from limbeck.kinds.task import Task
+
+
+class EntityCounts(NamedTuple):
+    """Entities of one type, or of all.
+
+    Attributes:
+        right: Predicted entities of which type and words are those of a gold one.
+        predicted: All that are predicted.
+        gold: All that are there.
+    """
+
+    right: int
+    predicted: int
+    gold: int
+
+    def figures(self) -> dict[str, float]:
+        """Return precision, recall and F1, 0 where nothing is predicted or there."""
+        precision = self.right / self.predicted if self.predicted else 0.0
+        recall = self.right / self.gold if self.gold else 0.0
+        f1 = 2 * self.right / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
+        return {"precision_entity": precision, "recall_entity": recall, "f1_entity": f1}
+
+
+def count_entities(
+    predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task
+) -> dict[str, EntityCounts]:
+    """Count the entities of each type, by type in alphabetical order.
+
+    Source: conlleval, the script of CoNLL's shared tasks, as seqeval counts by default; see
+    `limbeck.corpus.tags.find_entities`.
+
+    Args:
+        predictions: The number of each word's tag.
+        rows: With their tags.
+        task: The names of the tags.
+    """
+    counts: dict[str, list[int]] = {}
+    for numbers, row in zip(predictions, rows, strict=True):
+        predicted = set(find_entities([task.labels[number] for number in numbers]))
+        gold = set(find_entities([task.labels[number] for number in cast(Sequence[int], row.label)]))
+        for place, entities in enumerate((predicted & gold, predicted, gold)):
+            for entity in entities:
+                counts.setdefault(entity.type, [0, 0, 0])[place] += 1
+    return {entity_type: EntityCounts(*counts[entity_type]) for entity_type in sorted(counts)}
+
+
+def entity_figures(predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+    """Return precision, recall and F1 of the entities of all types together; the arguments are `count_entities`'."""
+    counts = count_entities(predictions, rows, task).values()
+    right = sum(each.right for each in counts)
+    predicted = sum(each.predicted for each in counts)
+    gold = sum(each.gold for each in counts)
+    return EntityCounts(right, predicted, gold).figures()

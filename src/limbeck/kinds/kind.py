@@ -1,0 +1,403 @@
+"""`Kind`, the base of all kinds of tasks: what corpora, evaluations and methods ask of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from limbeck.core.intervals import Interval
+from limbeck.core.kinds import KindFacts, kind_of
+from limbeck.core.records import LabelFigures
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import TOKEN_TYPES, Label, LabelledRow, without_surrogates
+from limbeck.corpus.row_kind import RowEncoder, RowReader
+from limbeck.corpus.sequences import SequenceEncoder
+from limbeck.corpus.settings import LabelledSettings
+from limbeck.corpus.source_report import SourceReport
+from limbeck.kinds.drawing import draw
+from limbeck.kinds.reading import CorpusRows, RowSource, text_rows
+from limbeck.kinds.task import Predictions, Submission, Task
+
+Metric: TypeAlias = Callable[[Predictions, Sequence[LabelledRow], Task], float]
+"""Scores the predictions of rows; NaN where the figure is undefined."""
+
+Outputs: TypeAlias = Sequence[Sequence[NDArray[np.float32]]]
+"""Every output of a head, a row each: `logits`, `[classes]`, or the scores of starts and of ends, `[tokens]`, with
+padding behind them."""
+
+Loss: TypeAlias = Callable[..., Any]
+"""A loss for `compute_loss_func` of a `transformers.Trainer`."""
+
+
+@dataclass(frozen=True)
+class LabelTerm:
+    """The loss by which a kind learns labels, or the teacher's scores.
+
+    Attributes:
+        objective: Name of the objective.
+        rows: The rows of logits that it compares: labelled tokens, or all rows of a sample.
+        has_temperature: Whether the objective divides scores by a temperature.
+    """
+
+    objective: str
+    rows: Literal["label", "sample"] = "sample"
+    has_temperature: bool = False
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """How far student and teacher are apart on each row.
+
+    Attributes:
+        distances: Of each row, `[rows]`.
+        differ: Whether the answers differ, `[rows]`.
+        student: The student's answers in words.
+        teacher: The teacher's answers in words.
+        are_counted: Whether the number of rows that differ says anything; values always differ a little.
+    """
+
+    distances: NDArray[np.float64]
+    differ: NDArray[np.bool_]
+    student: Sequence[str]
+    teacher: Sequence[str]
+    are_counted: bool = True
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """Figures of each class.
+
+    Attributes:
+        by_label: F1 of student and teacher on each class.
+        labels: Class names of the confusion; empty without one.
+        confusion: Rows of each class by the class that the student gives them, `[classes, classes]`.
+    """
+
+    by_label: list[LabelFigures]
+    labels: list[str]
+    confusion: list[list[int]]
+
+
+class Kind:
+    """A kind of task. A new kind is a subclass in one file, and a row of `limbeck.core.kinds.KINDS`.
+
+    Attributes:
+        name: Its name, as recipes, heads and task files have it.
+        metrics: Name to metric, the default first.
+        label_type: Type of stored labels.
+        has_queries: Whether rows are documents of queries, which are read together.
+        has_windows: Whether a long text becomes several overlapping windows.
+        rows_of_words: Whether tables hold a word a line.
+        chooses_thresholds: Whether thresholds of its classes can be chosen.
+        pads_right: Whether rows are padded on the right, whatever the tokenizer says: where tokens are scored, the
+            places of tokens in a row and in a batch agree then.
+        output_names: Outputs of its head.
+        scoring_types: Further columns of a file of tokens, by which outputs are decoded.
+        held_out_metric: Name of the metric of held-out rows of a corpus.
+    """
+
+    name: str
+    metrics: Mapping[str, Metric] = {}
+    label_type: pa.DataType = pa.int64()
+    has_queries: bool = False
+    has_windows: bool = False
+    rows_of_words: bool = False
+    chooses_thresholds: bool = False
+    pads_right: bool = False
+    output_names: Sequence[str] = ("logits",)
+    scoring_types: Mapping[str, pa.DataType] = {}
+    held_out_metric: str = ""
+
+    @property
+    def facts(self) -> KindFacts:
+        """The facts that lower rooms know."""
+        return kind_of(self.name)
+
+    def check_source(self, source: RowSource) -> None:
+        """Refuse a source whose rows cannot be read, before any is.
+
+        Raises:
+            CorpusError: where class names are needed and missing.
+        """
+        if self.facts.has_classes:
+            _ = source.numbers
+
+    def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
+        """Return the labelled rows of one row of a source; none where it is left out, which the source notes.
+
+        The default reads a text or a pair with a label, see `read_label`.
+
+        Args:
+            row: The row.
+            source: Names the columns, and decides what becomes of rows that cannot be used.
+
+        Raises:
+            CorpusError: for a row without a column or a label, or a label that is none of the task's.
+        """
+        columns = source.columns
+        texts = [columns.text] if columns.pair is None else [columns.text, columns.pair]
+        if not source.labelled:
+            source.require(row, texts)
+            return text_rows(row, source, None)
+        source.require(row, [*texts, *(columns.label_columns or (columns.label,))])
+        label = self.read_label(row, source)
+        if label is None:
+            return []
+        return text_rows(row, source, label)
+
+    def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
+        """Return the label of a text or a pair; None leaves the row out.
+
+        Raises:
+            CorpusError: for a missing label, or one that is none of the task's.
+        """
+        raise NotImplementedError
+
+    def reader(self, settings: LabelledSettings) -> RowReader:
+        """Return the function that reads the rows of a corpus.
+
+        Args:
+            settings: Columns and class names.
+
+        Raises:
+            CorpusError: for settings that no row can meet; the function raises as `read`.
+        """
+        source = CorpusRows(settings, SourceReport())
+        self.check_source(source)
+
+        def read(row: PlacedRow, report: SourceReport) -> Sequence[LabelledRow]:
+            source.report = report
+            return self.read(row, source)
+
+        return read
+
+    def for_training(self, row: LabelledRow, numbers: Sequence[int]) -> LabelledRow | None:
+        """Return a row of a task as a corpus has it; None where it cannot be trained on.
+
+        Args:
+            row: The row.
+            numbers: For each of the task's classes the teacher's number.
+        """
+        pair = None if row.pair is None else without_surrogates(row.pair)
+        label = None if row.label is None else self.renumber(row.label, numbers)
+        return None if label is None else LabelledRow("", without_surrogates(row.text), pair, label)
+
+    def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
+        """Return a label with other numbers of the classes.
+
+        Args:
+            label: By the task's numbers.
+            numbers: For each of the task's classes the other number; empty where there are no classes.
+        """
+        return label
+
+    def content(self, row: LabelledRow) -> list[Any]:
+        """Return the values of a row by which evaluations are known to be of the same rows."""
+        values = asdict(row)
+        if row.ids is None:  # Fingerprints of rows without ids are older than ids.
+            del values["ids"]
+        return list(values.values())
+
+    def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
+        """Return at most a number of rows of a split, the same for every model and seed.
+
+        Args:
+            rows: Of the split.
+            most: Their number; None for all.
+        """
+        return draw(rows, most)
+
+    def count(self, rows: Sequence[LabelledRow]) -> tuple[int, str]:
+        """Return how many things a draw counts, and their name."""
+        return len(rows), "row"
+
+    def plain_text(self, text: str) -> str:
+        """Return the text of a row for people to read."""
+        return text
+
+    def encoder(self, tokenizer: Any, length: int, stride: int, *, paired: bool) -> RowEncoder:
+        """Return what turns rows into tokens and labels.
+
+        Args:
+            tokenizer: A `transformers` tokenizer; not changed.
+            length: Most tokens of a row or window.
+            stride: Tokens that neighbouring windows share.
+            paired: Whether rows have two texts.
+
+        Raises:
+            CorpusError: if no token fits between the special ones, or the tokenizer is slow where words or answers
+                have to be found.
+        """
+        return SequenceEncoder(tokenizer, length, paired)
+
+    def encode_for_scoring(
+        self, encoder: Any, rows: Sequence[LabelledRow], report: SourceReport, first: int
+    ) -> dict[str, Any]:
+        """Return the tokens of rows that are scored, by column: `input_ids`, `token_type_ids` and `scoring_types`.
+
+        Args:
+            encoder: As `encoder` returned it.
+            rows: The rows; labels are not read.
+            report: Receives rows that were cut.
+            first: Number of the first row in its split.
+        """
+        encoded = encoder.encode(rows, report)
+        return {"input_ids": encoded.input_ids, TOKEN_TYPES: encoded.token_type_ids}
+
+    def model_labels(self, batch: dict[str, Any]) -> None:
+        """Rename the `labels` of a batch, in place, as models of this kind call them."""
+
+    def set_up_head(self, config: Any, labels: Sequence[str]) -> None:
+        """Set the head's outputs in a configuration, in place.
+
+        Args:
+            config: Of the model that is fine-tuned.
+            labels: Class names of the task.
+        """
+        if self.facts.has_classes:
+            config.num_labels = len(labels)
+            config.id2label = dict(enumerate(labels))
+            config.label2id = {label: number for number, label in enumerate(labels)}
+        if self.facts.problem_type is not None:
+            config.problem_type = self.facts.problem_type
+
+    def loss(self, weights: Sequence[float] | None) -> Loss | None:
+        """Return the loss of a fine-tuning; None leaves it to the model.
+
+        Args:
+            weights: Of the classes; None for none.
+        """
+        return None
+
+    def decode(
+        self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
+    ) -> Predictions:
+        """Return the predictions that the outputs of a head stand for.
+
+        Args:
+            outputs: Of the head, a row (or window) each.
+            rows: The rows that are predicted.
+            task: Their task.
+            tokens: Opens the tokens of the rows, with the columns of `scoring_types`.
+        """
+        raise NotImplementedError
+
+    def check_labelled(self, rows: Sequence[LabelledRow]) -> bool:
+        """Whether rows have what they are scored by."""
+        return all(row.label is not None for row in rows)
+
+    def check_predictions(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> None:
+        """Refuse predictions that are not as many as rows.
+
+        Raises:
+            ValueError: saying how many there are.
+        """
+        if isinstance(predictions, Mapping):
+            raise ValueError(f"predictions of {task.title} must be one per row")
+        if len(predictions) != len(rows):
+            raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
+
+    def more_figures(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return figures beside the metrics, by name; figures named as a metric stand for it."""
+        return {}
+
+    def interval(
+        self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+    ) -> Interval | None:
+        """Return the 95 % interval of a score over rows; None of a metric whose rows do not count alone.
+
+        Args:
+            metric: Its name.
+            value: The score.
+            task: Whose rows these are.
+            rows: With their labels.
+            predictions: Of the rows.
+        """
+        return None
+
+    def only_answer(self, predictions: Predictions, task: Task) -> str | None:
+        """Return the one answer that all rows are given, in words; None where there are several, or one row."""
+        return None
+
+    def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
+        """Return a prediction, or a label, in words."""
+        raise NotImplementedError
+
+    def label_words(self, row: LabelledRow, task: Task) -> str:
+        """Return the label of a row in words."""
+        return self.words(row.label, row, task)
+
+    def class_figures(
+        self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
+    ) -> ClassFigures | None:
+        """Return figures of each class; None where there are none.
+
+        Args:
+            rows: With their labels.
+            predictions: The student's, and the teacher's where there are any.
+            task: Whose rows these are.
+        """
+        return None
+
+    def disagreements(
+        self,
+        rows: Sequence[LabelledRow],
+        predictions: tuple[Predictions, Predictions],
+        outputs: tuple[Outputs, Outputs],
+        task: Task,
+    ) -> Disagreements | None:
+        """Return how far student and teacher are apart on each row; None where that means nothing.
+
+        Args:
+            rows: The rows.
+            predictions: The student's and the teacher's.
+            outputs: Those of their heads.
+            task: Whose rows these are.
+        """
+        return None
+
+    def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
+        """Return a prediction as a leaderboard's file has it.
+
+        Args:
+            prediction: Of one row.
+            task: Its task.
+            submission: The leaderboard's file; None where the task names none.
+        """
+        raise NotImplementedError
+
+    def held_out_labels(self, batch: dict[str, Any]) -> Any:
+        """Take the labels out of a batch of held-out rows, and say which tokens are scored where that are not all."""
+        return batch.pop("labels")
+
+    def held_out_predictions(self, logits: Any) -> Any:
+        """Return what a head predicts of held-out rows, in the form of their labels.
+
+        Args:
+            logits: `[rows, outputs]`, a `torch.Tensor`.
+        """
+        raise NotImplementedError
+
+    def held_out_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float | None:
+        """Return `held_out_metric` of predictions; None where it is undefined.
+
+        Args:
+            predicted: As `held_out_predictions` returns them.
+            labels: In the same form.
+        """
+        # Records of runs have had shares in float32 from the start.
+        is_right = predicted == labels
+        return float(np.mean(is_right, dtype=np.float32))
+
+    def hard_label(self) -> LabelTerm | None:
+        """Return the loss of labels; None where a student does not learn from labels."""
+        return None
+
+    def soft_label(self) -> LabelTerm | None:
+        """Return the loss of the teacher's scores; None where there are none."""
+        return None

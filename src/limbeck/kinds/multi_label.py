@@ -1,0 +1,192 @@
+"""Classification with any number of classes a row, each a decision by itself."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from limbeck.core import intervals
+from limbeck.core.records import LabelFigures
+from limbeck.corpus.class_numbers import is_missing
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import Label, LabelledRow
+from limbeck.kinds import class_scores
+from limbeck.kinds.classification import resampled_interval, submitted_class
+from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.losses import FlagWeightedLoss
+from limbeck.kinds.reading import RowSource
+from limbeck.kinds.registry import register_kind
+from limbeck.kinds.task import Predictions, Submission, Task
+from limbeck.kinds.thresholds import given_classes
+
+
+def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
+    return np.array([row.label for row in rows])
+
+
+def _flags(predictions: Predictions, task: Task) -> NDArray[np.int64]:
+    return given_classes(cast(Any, predictions), task).astype(np.int64)
+
+
+def _micro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.f1(_flags(predictions, task), _labels(rows), "micro")
+
+
+def _macro_f1(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.f1(_flags(predictions, task), _labels(rows), "macro")
+
+
+def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    """Share of rows with all of their classes right."""
+    return class_scores.accuracy(_flags(predictions, task), _labels(rows))
+
+
+def _mean_average_precision(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return class_scores.mean_average_precision(cast(Any, predictions), _labels(rows))
+
+
+@register_kind()
+class MultiLabel(Kind):
+    """Any number of classes a row; a prediction is the probability of each class."""
+
+    name = "multi_label"
+    metrics: Mapping[str, Metric] = {
+        "micro_f1": _micro_f1,
+        "macro_f1": _macro_f1,
+        "accuracy": _accuracy,
+        "mean_average_precision": _mean_average_precision,
+    }
+    label_type = pa.list_(pa.int8())
+    chooses_thresholds = True
+    held_out_metric = "micro_f1"
+
+    def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
+        """Return 1 or 0 for each class."""
+        columns = source.columns
+        if columns.label_columns:
+            values = {name: row.values[name] for name in columns.label_columns}
+            return source.numbers.flags_of(values, row.where)
+        value = row.values[columns.label]
+        if not isinstance(value, str) and is_missing(value):  # Empty text is a row without a class.
+            raise source.unlabelled(row, columns.label)
+        return source.numbers.flags(value, row.where, row.class_names.get(columns.label, ()))
+
+    def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
+        """Return the flags in the order of the other numbers."""
+        flags = cast(tuple[int, ...], label)
+        return tuple(flag for _, flag in sorted(zip(numbers, flags, strict=True)))
+
+    def loss(self, weights: Sequence[float] | None) -> Loss | None:
+        """Return the binary cross entropy with weights of the classes that a row has."""
+        return None if weights is None else FlagWeightedLoss(weights)
+
+    def decode(self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Any) -> Predictions:
+        """Return the probability of each class, sigmoid(z), a row each."""
+        probabilities = expit(np.stack(outputs[0]).astype(np.float64))
+        return [tuple(row) for row in probabilities.tolist()]
+
+    def more_figures(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return the thresholds that were chosen, by class."""
+        return {f"{label}_threshold": value for label, value in zip(task.labels, task.thresholds, strict=False)}
+
+    def interval(
+        self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+    ) -> intervals.Interval | None:
+        """Return Wilson's interval of the accuracy, and the bootstrap's of F1."""
+        if metric == "accuracy":
+            return intervals.of_share(value, len(rows))
+        if metric == "mean_average_precision":
+            return None
+        return resampled_interval(self.metrics[metric], task, rows, predictions)
+
+    def only_answer(self, predictions: Predictions, task: Task) -> str | None:
+        """Return the classes that all rows are given."""
+        if len(predictions) < 2:
+            return None
+        flags = np.unique(given_classes(np.asarray(predictions, dtype=np.float64), task), axis=0)
+        return _names(flags[0], task) if len(flags) == 1 else None
+
+    def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
+        """Return the names of the classes that flags are set for."""
+        return _names(prediction, task)
+
+    def class_figures(
+        self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
+    ) -> ClassFigures | None:
+        """Return the F1 of each class."""
+        has_class = _labels(rows) == 1
+        flags = [given_classes(cast(Any, each), task) for each in predictions]
+        by_label = []
+        for number, name in enumerate(task.labels):
+            labelled = has_class[:, number]
+            scores = []
+            for of_model in flags:
+                predicted = of_model[:, number]
+                hits = (predicted & labelled).sum()
+                scores.append(class_scores.class_f1(hits, predicted.sum(), labelled.sum()))
+            teacher = scores[1] if len(scores) > 1 else None
+            by_label.append(LabelFigures(label=name, rows=int(labelled.sum()), student=scores[0], teacher=teacher))
+        return ClassFigures(by_label, [], [])
+
+    def disagreements(
+        self,
+        rows: Sequence[LabelledRow],
+        predictions: tuple[Predictions, Predictions],
+        outputs: tuple[Outputs, Outputs],
+        task: Task,
+    ) -> Disagreements | None:
+        """Return the largest difference of the probabilities of a class."""
+        student, teacher = (np.asarray(each, dtype=np.float64) for each in predictions)
+        student_flags, teacher_flags = (given_classes(each, task) for each in (student, teacher))
+        return Disagreements(
+            np.abs(student - teacher).max(-1),
+            (student_flags != teacher_flags).any(-1),
+            _with_probabilities(student_flags, student, task),
+            _with_probabilities(teacher_flags, teacher, task),
+        )
+
+    def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
+        """Return the classes of a row, with `|` between them."""
+        numbers = np.flatnonzero(given_classes(prediction, task)).tolist()
+        return "|".join(submitted_class(number, task, submission) for number in numbers)
+
+    def held_out_predictions(self, logits: Any) -> Any:
+        """Return whether each class is given, `[rows, classes]`: its probability is above 0.5."""
+        return logits > 0
+
+    def held_out_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float | None:
+        """Return the F1 of all decisions together; None where no class is given and none is there."""
+        given = predicted.astype(bool)
+        wanted = labels.astype(bool)
+        count = int(given.sum()) + int(wanted.sum())
+        return 2 * int((given & wanted).sum()) / count if count else None
+
+    def hard_label(self) -> LabelTerm | None:
+        """Return the binary cross entropy with the labels."""
+        return LabelTerm("hard_label_binary_ce")
+
+    def soft_label(self) -> LabelTerm | None:
+        """Return the divergence from the teacher's probability of each class."""
+        return LabelTerm("soft_label_binary_kl", has_temperature=True)
+
+
+def _names(flags: Sequence[Any], task: Task) -> str:
+    """Return the names of the classes that a row has."""
+    names = [name for name, flag in zip(task.labels, flags, strict=True) if flag]
+    return ", ".join(names) or "no class"
+
+
+def _with_probabilities(flags: NDArray[np.bool_], probabilities: NDArray[np.float64], task: Task) -> list[str]:
+    """Return the classes of each row in words, each with its probability."""
+    texts = []
+    for row_flags, row in zip(flags, probabilities, strict=True):
+        named = [
+            f"{name} ({probability:.0%})"
+            for name, flag, probability in zip(task.labels, row_flags, row, strict=True)
+            if flag
+        ]
+        texts.append(", ".join(named) or "no class")
+    return texts

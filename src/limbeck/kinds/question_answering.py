@@ -1,0 +1,196 @@
+"""Question answering: the place of an answer in a context is predicted, window by window."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from limbeck.core import intervals
+from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, Label, LabelledRow
+from limbeck.corpus.row_kind import RowEncoder
+from limbeck.corpus.source_report import SourceReport
+from limbeck.kinds.answer_decoding import decode_answers
+from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers
+from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
+from limbeck.kinds.reading import NO_PLACE, RowSource
+from limbeck.kinds.registry import register_kind
+from limbeck.kinds.task import AnswerPrediction, Predictions, Task
+
+Answers = Mapping[str, AnswerPrediction]
+
+
+def _exact_match(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return answer_figures(cast(Answers, predictions), rows, task)["exact_match"]
+
+
+def _f1_answer(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    return answer_figures(cast(Answers, predictions), rows, task)["f1_answer"]
+
+
+@register_kind()
+class QuestionAnswering(Kind):
+    """An answer within a context, or none; a prediction is an answer by row id."""
+
+    name = "question_answering"
+    metrics: Mapping[str, Metric] = {"exact_match": _exact_match, "f1_answer": _f1_answer}
+    label_type = pa.list_(pa.int64(), 2)
+    has_windows = True
+    pads_right = True
+    output_names = ("start_logits", "end_logits")
+    scoring_types: Mapping[str, pa.DataType] = {
+        "row": pa.string(),
+        "first": pa.int32(),
+        "offsets": pa.list_(pa.int32()),
+    }
+    held_out_metric = "exact_span"
+
+    def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
+        """Return a question on a context, with its answers."""
+        columns = source.columns
+        source.require(row, [columns.context, columns.question])
+        answers = source.answers(row, columns.answers) if source.labelled else []
+        context = source.context(row, columns.context)
+        question = source.text(row, columns.question)
+        if context is None or question is None:
+            return []
+        texts = []
+        starts = []
+        for text, start in answers:
+            place = source.place(context, text, start, row.where)
+            if place is None:
+                return []
+            texts.append(text)
+            starts.append(place)
+        label = _label(texts, starts) if source.labelled else None
+        row_id = source.row_id(row, columns.id or "id")
+        source.claim_id(row_id, row.where)
+        return [LabelledRow(row_id, context, question, label, tuple(texts), tuple(starts), source.language)]
+
+    def content(self, row: LabelledRow) -> list[Any]:
+        """Return the values of a row without the label, which follows from the answers."""
+        return super().content(replace(row, label=None))
+
+    def encoder(self, tokenizer: Any, length: int, stride: int, *, paired: bool) -> RowEncoder:
+        """Return what cuts questions and contexts into windows."""
+        return AnswerWindows(tokenizer, length, stride)
+
+    def encode_for_scoring(
+        self, encoder: Any, rows: Sequence[LabelledRow], report: SourceReport, first: int
+    ) -> dict[str, Any]:
+        """Return the windows of all rows, with their row, and the characters of the context's tokens."""
+        windows = encoder.cut([Question(row.id, row.pair or "", row.text) for row in rows], report)
+        return {
+            "input_ids": [window.input_ids for window in windows],
+            TOKEN_TYPES: [window.token_type_ids for window in windows],
+            "row": [window.row for window in windows],
+            "first": [window.first for window in windows],
+            "offsets": [window.offsets.ravel() for window in windows],
+        }
+
+    def model_labels(self, batch: dict[str, Any]) -> None:
+        """Rename the ends of the answers."""
+        ends = batch.pop("labels")
+        batch["start_positions"] = ends[:, 0]
+        batch["end_positions"] = ends[:, 1]
+
+    def decode(
+        self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
+    ) -> Predictions:
+        """Return the best answer of each question, by row id."""
+        windows = []
+        for item in tokens().select_columns(list(self.scoring_types)).with_format(None):
+            offsets = np.array(item["offsets"], np.int64).reshape(-1, 2)
+            windows.append(AnswerWindow(item["row"], [], None, item["first"], offsets, (0, 0)))
+        contexts = {row.id: row.text for row in rows}
+        starts, ends = outputs
+        return decode_answers(windows, starts, ends, contexts, answerable_only=task.answerable_only)
+
+    def check_labelled(self, rows: Sequence[LabelledRow]) -> bool:
+        """Whether rows can be scored: a question without an answer is a gold answer too."""
+        return True
+
+    def check_predictions(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> None:
+        """Refuse predictions that are not by row id; a question without a prediction scores 0."""
+        if not isinstance(predictions, Mapping):
+            raise ValueError(f"predictions of {task.title} must be answers by row id")
+
+    def more_figures(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
+        """Return all figures of SQuAD's script."""
+        return answer_figures(cast(Answers, predictions), rows, task)
+
+    def interval(
+        self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+    ) -> intervals.Interval | None:
+        """Return Wilson's interval of exact match, and that of a mean over rows for F1."""
+        if metric == "exact_match":
+            return intervals.of_share(value, len(rows))
+        answers = cast(Answers, predictions)
+        f1 = score_answers(answers, rows, task).f1
+        if not task.answerable_only:
+            is_emptied = np.array([row.id in answers and answers[row.id].null_odds > THRESHOLD for row in rows])
+            f1 = np.where(is_emptied, [not row.answers for row in rows], f1)
+        return intervals.of_many(f1.tolist())
+
+    def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
+        """Return the text of an answer."""
+        return str(prediction) or "no answer"
+
+    def label_words(self, row: LabelledRow, task: Task) -> str:
+        """Return all gold answers, each once."""
+        return " / ".join(dict.fromkeys(row.answers)) or "no answer"
+
+    def disagreements(
+        self,
+        rows: Sequence[LabelledRow],
+        predictions: tuple[Predictions, Predictions],
+        outputs: tuple[Outputs, Outputs],
+        task: Task,
+    ) -> Disagreements | None:
+        """Return 1 less the F1 of the student's answers, with the teacher's in place of the gold answers."""
+        student, teacher = ([_text(cast(Answers, each).get(row.id), task) for row in rows] for each in predictions)
+        taught_rows = []
+        for row, text in zip(rows, teacher, strict=True):
+            has_answer = bool(text) or task.answerable_only
+            taught_rows.append(replace(row, answers=(text,) if has_answer else ()))
+        answers = {row.id: AnswerPrediction(text) for row, text in zip(rows, student, strict=True)}
+        scores = score_answers(answers, taught_rows, task)
+        words = [[text or "no answer" for text in each] for each in (student, teacher)]
+        return Disagreements(1 - scores.f1, scores.exact < 1, words[0], words[1])
+
+    def held_out_predictions(self, logits: Any) -> Any:
+        """Return the first and last token of the answer in each window, `[windows, 2]`."""
+        return logits.argmax(-1)
+
+    def held_out_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float | None:
+        """Return the share of windows whose start and end are both right."""
+        return float(np.mean((predicted == labels).all(-1), dtype=np.float32))
+
+    def hard_label(self) -> LabelTerm | None:
+        """Return the cross entropy with both ends of the answer."""
+        return LabelTerm("hard_label_ce")
+
+    def soft_label(self) -> LabelTerm | None:
+        """Return the divergence from the teacher's distributions of start and end over the tokens."""
+        return LabelTerm("soft_label_kl", has_temperature=True)
+
+
+def _label(texts: Sequence[str], starts: Sequence[int]) -> Label | None:
+    """Return the characters of the first answer; None where the context does not hold it."""
+    if not texts:
+        return NO_ANSWER
+    if starts[0] == NO_PLACE:
+        return None
+    return (starts[0], starts[0] + len(texts[0]))
+
+
+def _text(answer: AnswerPrediction | None, task: Task) -> str:
+    """Return the text of an answer; "" where the model gives none."""
+    if answer is None:
+        return ""
+    is_emptied = answer.null_odds > THRESHOLD and not task.answerable_only
+    return "" if is_emptied else answer.text

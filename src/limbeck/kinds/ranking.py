@@ -1,0 +1,130 @@
+"""Ranking: the documents of a query are read and scored one by one, by a cross-encoder."""
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from limbeck.core.blocks import counted
+from limbeck.corpus.class_numbers import is_missing, parse_value
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.errors import CorpusError
+from limbeck.kinds.drawing import DRAW
+from limbeck.kinds.kind import LabelTerm, Loss, Metric
+from limbeck.kinds.losses import relevance_loss
+from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS, queries_of, score_query
+from limbeck.kinds.reading import RowSource
+from limbeck.kinds.registry import register_kind
+from limbeck.kinds.regression import ValueKind
+from limbeck.kinds.task import Predictions, Task
+
+
+def mean_over_queries(name: str) -> Metric:
+    """Return a metric: the mean over queries of one of the scores of `score_query`."""
+    place = RETRIEVAL_METRICS.index(name)
+
+    def metric(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+        scores = np.asarray(predictions, np.float64)
+        labels = np.array([row.label for row in rows]).astype(np.float64)
+        return float(np.mean([score_query(scores[query], labels[query])[place] for query in queries_of(rows)]))
+
+    return metric
+
+
+@register_kind()
+class Ranking(ValueKind):
+    """The relevance of each document to its query."""
+
+    name = "ranking"
+    metrics: Mapping[str, Metric] = {name: mean_over_queries(name) for name in ("ndcg_at_10", "mrr_at_10")}
+    has_queries = True
+
+    def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
+        """Return a row for each document of a query."""
+        columns = source.columns
+        source.require(row, [columns.query, *columns.documents])
+        query = source.text(row, columns.query)
+        row_id = source.row_id(row, columns.id)
+        documents = self.read_documents(row, source)
+        if query is None:
+            return []
+        rows = []
+        for place, (text, relevance) in enumerate(documents):
+            document = source.document(text, row.where)
+            if document is None:
+                continue
+            label = source.relevance(relevance, row) if source.labelled else None
+            document_id = row_id if len(documents) == 1 else f"{row_id}.{place}"
+            rows.append(LabelledRow(document_id, query, document, label, language=source.language))
+        if not rows:
+            source.report.note("query without a document, left out", row.where)
+        return rows
+
+    def read_documents(self, row: PlacedRow, source: RowSource) -> list[tuple[str, float | None]]:
+        """Return the documents of a query with their relevance, see `read_documents`."""
+        return read_documents(row, source.columns.documents, source.columns.label)
+
+    def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
+        """Return whole queries, drawn in turn as long as they have no more rows than asked for."""
+        if most is None or len(rows) <= most:
+            return rows
+        queries = queries_of(rows)
+        random.Random(DRAW).shuffle(queries)
+        ends = accumulate(query.stop - query.start for query in queries)
+        chosen = [query for query, end in zip(queries, ends, strict=True) if end <= most] or queries[:1]
+        drawn: list[LabelledRow] = []
+        for query in sorted(chosen, key=lambda query: query.start):
+            drawn += rows[query]
+        return drawn
+
+    def loss(self, weights: Sequence[float] | None) -> Loss | None:
+        """Return the binary cross entropy of scores with relevance."""
+        return relevance_loss
+
+    def hard_label(self) -> LabelTerm | None:
+        """Return nothing: rankings learn the teacher's scores, and need no labels."""
+        return None
+
+
+def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) -> list[tuple[str, float | None]]:
+    """Return a query's documents, with the relevance of each as far as the row says it.
+
+    Args:
+        row: Of a ranking data set.
+        columns: Columns of the documents, each a text or a list of texts. Of several, the first holds the relevant
+            ones: their relevance is 1, that of all others 0.
+        label_column: Column of the relevance, a number or as many as documents; a row may lack it. It goes before what
+            columns say.
+
+    Raises:
+        CorpusError: if a document is no text, or the labels are not as many as documents, or below 0.
+    """
+    documents: list[tuple[str, float | None]] = []
+    for place, column in enumerate(columns):
+        value: Any = row.values[column]
+        if value is None:
+            continue
+        relevance = float(place == 0) if len(columns) > 1 else None
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(text, str):
+                raise CorpusError(
+                    f"{row.where} has a document that is not text in its column '{column}': {text!r:.40}."
+                )
+            documents.append((text, relevance))
+
+    label: Any = row.values.get(label_column)
+    if is_missing(label):
+        return documents
+    labels = list(label) if isinstance(label, list | tuple) else [label]
+    if len(labels) != len(documents):
+        raise CorpusError(
+            f"{row.where} has {counted(len(documents), 'document')} and {counted(len(labels), 'label')} in its column "
+            f"'{label_column}': give each document a label, in the same order."
+        )
+    relevances = [parse_value(label, row.where) for label in labels]
+    if min(relevances, default=0) < 0:
+        raise CorpusError(f"{row.where} has the label {min(relevances):g}, but a relevance is 0 or more.")
+    return [(text, relevance) for (text, _), relevance in zip(documents, relevances, strict=True)]

@@ -1,0 +1,92 @@
+"""Scores of the ranked documents of queries: nDCG, reciprocal rank and recall. Every retrieval is scored by these."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.corpus.labelled import LabelledRow
+
+CUTOFF = 10
+"""Ranks that metrics look at."""
+FURTHER_CUTOFF = 100
+"""Ranks that a further recall looks at."""
+
+
+class QueryScores(NamedTuple):
+    """Scores of one query, 0 to 1.
+
+    Attributes:
+        ndcg_at_10: nDCG of the first 10 documents.
+        mrr_at_10: Reciprocal rank of the first relevant document; 0 beyond 10.
+        recall_at_10: Share of the relevant documents among the first 10.
+        recall_at_100: The same among the first 100.
+    """
+
+    ndcg_at_10: float
+    mrr_at_10: float
+    recall_at_10: float
+    recall_at_100: float
+
+
+RETRIEVAL_METRICS = QueryScores._fields
+"""Names of the scores."""
+NOTHING_RELEVANT = QueryScores(0.0, 0.0, 0.0, 0.0)
+
+
+def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDArray[np.float64]) -> QueryScores:
+    """Return the scores of one query, by the places of its relevant documents.
+
+    The gain of a document is its relevance, discounted by log2(1 + rank). Of documents with equal scores nDCG and
+    recall are the mean over their orders, and the reciprocal rank that of the worst.
+
+    Args:
+        above: How many documents have a higher score than each relevant one, `[relevant]`, one or more.
+        equal: How many have the same score, itself included, `[relevant]`.
+        gains: Relevance of each, above 0, `[relevant]`.
+
+    Source: Järvelin and Kekäläinen 2002 for nDCG, with linear gains as trec_eval has them; the orders of equals as
+        McSherry and Najork 2008.
+    """
+    discounts = 1 / np.log2(np.arange(2, CUTOFF + 2))
+    summed = np.concatenate([[0.0], np.cumsum(discounts)])
+    first = np.minimum(above, CUTOFF)
+    last = np.minimum(above + equal, CUTOFF)
+    best = np.sort(gains)[::-1][:CUTOFF]
+    gained = (gains * (summed[last] - summed[first]) / equal).sum()
+    ndcg = gained / (best * discounts[: len(best)]).sum()
+
+    # The first relevant document stands behind those of its score that are not relevant.
+    is_highest = above == above.min()
+    rank = above.min() + equal[is_highest][0] - is_highest.sum() + 1
+    reciprocal_rank = 1 / float(rank) if rank <= CUTOFF else 0.0
+
+    recalls = [float((np.clip(most - above, 0, equal) / equal).mean()) for most in (CUTOFF, FURTHER_CUTOFF)]
+    return QueryScores(float(ndcg), reciprocal_rank, recalls[0], recalls[1])
+
+
+def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> QueryScores:
+    """Return the scores of one query's documents, see `score_places`.
+
+    Without a relevant document (a label above 0) all are 0, with one document alone that is relevant 1.
+
+    Args:
+        scores: Of the documents, `[documents]`.
+        labels: Their relevance, 0 or more, `[documents]`.
+    """
+    is_relevant = labels > 0
+    if not is_relevant.any():
+        return NOTHING_RELEVANT
+    relevant = scores[is_relevant, None]
+    return score_places((scores > relevant).sum(1), (scores == relevant).sum(1), labels[is_relevant])
+
+
+def queries_of(rows: Sequence[LabelledRow]) -> list[slice]:
+    """Return the places of each query's documents: consecutive rows of the same query."""
+    starts = []
+    for number, row in enumerate(rows):
+        if number == 0 or row.text != rows[number - 1].text:
+            starts.append(number)
+    return [slice(start, end) for start, end in pairwise([*starts, len(rows)])]

@@ -1,0 +1,71 @@
+"""Retrieval: queries look for their documents among all of a split, by sentence vectors; nothing is trained."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.kinds.drawing import draw
+from limbeck.kinds.kind import Metric
+from limbeck.kinds.ranking import mean_over_queries, read_documents
+from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS
+from limbeck.kinds.reading import RowSource
+from limbeck.kinds.registry import register_kind
+from limbeck.kinds.regression import ValueKind
+
+
+@register_kind()
+class Retrieval(ValueKind):
+    """The relevance of documents to queries; documents that no row calls relevant to a query are not."""
+
+    name = "retrieval"
+    metrics: Mapping[str, Metric] = {name: mean_over_queries(name) for name in RETRIEVAL_METRICS}
+    has_queries = True
+
+    def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
+        """Return a row for each document of a query, relevant unless the row says otherwise."""
+        columns = source.columns
+        source.require(row, [columns.query, *columns.documents])
+        query = source.text(row, columns.query)
+        row_id = source.row_id(row, columns.id)
+        documents = read_documents(row, columns.documents, columns.label)
+        if query is None:
+            return []
+        if not documents:
+            source.report.note("query without a document, left out", row.where)
+        if not query.strip():
+            source.report.note("query without a text, left out", row.where)
+            return []
+        # A paragraph that does not answer a question (SQuAD 2.0) is searched, but the question is not asked.
+        is_unanswered = bool(row.values.get("is_impossible"))
+        if is_unanswered:
+            source.report.note("question that its paragraph does not answer, left out", row.where)
+            query = ""
+
+        rows = []
+        for place, (text, relevance) in enumerate(documents):
+            label = 1.0 if relevance is None else relevance
+            if is_unanswered:
+                label = 0.0
+            document_id = row_id if len(documents) == 1 else f"{row_id}.{place}"
+            rows.append(
+                LabelledRow(document_id, query, text, label if source.labelled else None, language=source.language)
+            )
+        return rows
+
+    def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
+        """Return the rows with at most a number of queries; all documents stay, since fewer are easier to search."""
+        if most is None or len(rows) <= most:
+            return rows
+        queries = list(dict.fromkeys(row.keys[0] for row in rows if row.text))
+        drawn_queries = set(draw(queries, most))
+        return [row if row.keys[0] in drawn_queries else _without_query(row) for row in rows]
+
+    def count(self, rows: Sequence[LabelledRow]) -> tuple[int, str]:
+        """Return the number of queries."""
+        return len({row.keys[0] for row in rows if row.text}), "query"
+
+
+def _without_query(row: LabelledRow) -> LabelledRow:
+    ids = None if row.ids is None else ("", row.ids[1])
+    return replace(row, text="", label=0.0, ids=ids)

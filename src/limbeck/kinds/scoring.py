@@ -1,0 +1,74 @@
+"""Scores of a split: the metrics of its task, how certain they are, and whether one answer is given to all rows."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from limbeck.core.kinds import KINDS as FACTS
+from limbeck.corpus.labelled import LabelledRow
+from limbeck.errors import CorpusError
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import Predictions, Task
+
+METRIC_NAMES = frozenset(name for facts in FACTS.values() for name in facts.metrics)
+"""Names of the metrics of the package's kinds: 0 to 1; -1 to 1 for `matthews`, `pearson` and `spearman`."""
+
+
+def score(task: Task, split: str, rows: Sequence[LabelledRow], predictions: Predictions) -> dict[str, float]:
+    """Score the predictions of a split.
+
+    Args:
+        task: Whose split it is.
+        split: Its name.
+        rows: With labels or gold answers.
+        predictions: One a row, in order; answers by row id.
+
+    Returns:
+        Metric to value, the main metric first; 0 where a metric is undefined, such as a correlation with values that
+        are all equal. Further figures of the kind follow: parts of the score of answers, and chosen thresholds.
+
+    Raises:
+        CorpusError: if the split has no rows, or none of its labels is known.
+        ValueError: if there are not as many predictions as rows.
+    """
+    kind = KINDS[task.kind]
+    if not rows:
+        raise CorpusError(f"The split '{split}' of {task.title} has no rows to score.")
+    facts = task.splits.get(split)
+    if (facts is not None and not facts.labelled) or not kind.check_labelled(rows):
+        raise CorpusError(
+            f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
+        )
+    kind.check_predictions(predictions, rows, task)
+
+    more = kind.more_figures(predictions, rows, task)
+    scores = {}
+    for name in task.metrics:
+        value = more.pop(name) if name in more else kind.metrics[name](predictions, rows, task)
+        scores[name] = 0.0 if math.isnan(value) else value
+    return scores | {name: value for name, value in more.items() if name not in kind.metrics}
+
+
+def intervals_of(
+    scores: Mapping[str, float], task: Task, rows: Sequence[LabelledRow], predictions: Predictions
+) -> dict[str, list[float]]:
+    """Return the 95 % intervals of a split's scores by the task's metrics, as far as they have one.
+
+    Args:
+        scores: As `score` returns them.
+        task: Whose rows these are.
+        rows: With their labels.
+        predictions: Of the rows; of sentence vectors empty.
+    """
+    kind = KINDS[task.kind]
+    intervals = {}
+    for name in task.metrics:
+        if name in scores:
+            ends = kind.interval(name, scores[name], task, rows, predictions)
+            if ends is not None:
+                intervals[name] = list(ends)
+    return intervals
+
+
+def only_answer(task: Task, predictions: Predictions) -> str | None:
+    """Return the one answer that all rows are given, in words; None where there are several, or one row."""
+    return KINDS[task.kind].only_answer(predictions, task)

@@ -1,0 +1,244 @@
+"""Classification of words: each word of a sentence has a class, such as a part of speech or the tag of an entity."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from limbeck.core import IGNORED_LABEL
+from limbeck.core.records import LabelFigures
+from limbeck.corpus.class_numbers import is_missing
+from limbeck.corpus.documents import clean_text
+from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, Label, LabelledRow
+from limbeck.corpus.row_kind import RowEncoder
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tags import OUTSIDE, check_tags, inconsistencies, marks_entities
+from limbeck.corpus.word_windows import NO_WORD, WordEncoder
+from limbeck.errors import CorpusError
+from limbeck.kinds import class_scores
+from limbeck.kinds.classification import figures_of_classes, submitted_class
+from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_figures
+from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.losses import ClassWeightedLoss
+from limbeck.kinds.reading import RowSource
+from limbeck.kinds.registry import register_kind
+from limbeck.kinds.task import Predictions, Submission, Task
+
+_SHOWN_CHARACTERS = 40
+_UNLABELLED = (-1, "-1", IGNORED_LABEL)
+
+
+def _gold(rows: Sequence[LabelledRow]) -> NDArray[np.int64]:
+    return class_scores.flat([cast(tuple[int, ...], row.label) for row in rows])
+
+
+def _accuracy(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+    """Share of words with the right class."""
+    return class_scores.accuracy(class_scores.flat(cast(Any, predictions)), _gold(rows))
+
+
+def _of_entities(name: Literal["f1_entity", "precision_entity", "recall_entity"]) -> Metric:
+    """Return a metric of the entities of all types together."""
+
+    def metric(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
+        return entity_figures(cast(Any, predictions), rows, task)[name]
+
+    return metric
+
+
+@register_kind()
+class TokenClassification(Kind):
+    """A class for each word; a prediction is the number of each word's class."""
+
+    name = "token_classification"
+    metrics: Mapping[str, Metric] = {
+        "f1_entity": _of_entities("f1_entity"),
+        "precision_entity": _of_entities("precision_entity"),
+        "recall_entity": _of_entities("recall_entity"),
+        "accuracy": _accuracy,
+    }
+    label_type = pa.list_(pa.int64())
+    rows_of_words = True
+    pads_right = True
+    scoring_types: Mapping[str, pa.DataType] = {"row": pa.int64(), "words": pa.list_(pa.int32())}
+    held_out_metric = "accuracy"
+
+    def check_source(self, source: RowSource) -> None:
+        """Refuse classes without names, and tags of entities without a type."""
+        super().check_source(source)
+        check_tags(source.labels)
+
+    def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
+        """Return a sentence with the class of each word; nothing for one without words."""
+        columns = source.columns
+        source.require(row, [columns.tokens, columns.tags] if source.labelled else [columns.tokens])
+        words: Any = row.values[columns.tokens]
+        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+            shown = repr(words)[:_SHOWN_CHARACTERS]
+            raise CorpusError(f"{row.where} has no list of words in its column '{columns.tokens}', but {shown}.")
+        label = _read_tags(row, len(words), source) if source.labelled else None
+        cleaned = [" ".join(clean_text(word).split()) for word in words]
+        if not any(cleaned):
+            source.report.note("sentence without words, left out", row.where)
+            return []
+        text = WORD_GAP.join(cleaned)
+        return [LabelledRow(source.row_id(row, columns.id), text, None, label, language=source.language)]
+
+    def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
+        """Return the classes of the words by their other numbers."""
+        return tuple(numbers[number] for number in cast(tuple[int, ...], label))
+
+    def plain_text(self, text: str) -> str:
+        """Return the words with spaces between them."""
+        return text.replace(WORD_GAP, " ")
+
+    def encoder(self, tokenizer: Any, length: int, stride: int, *, paired: bool) -> RowEncoder:
+        """Return what cuts sentences into windows."""
+        return WordEncoder(tokenizer, length)
+
+    def encode_for_scoring(
+        self, encoder: Any, rows: Sequence[LabelledRow], report: SourceReport, first: int
+    ) -> dict[str, Any]:
+        """Return the windows of all rows, with the number of their row, and the words that tokens are the first of."""
+        windows = encoder.windows([row.text for row in rows], report)
+        return {
+            "input_ids": [window.input_ids for window in windows],
+            TOKEN_TYPES: [window.token_type_ids for window in windows],
+            "row": [first + window.sentence for window in windows],
+            "words": [window.words for window in windows],
+        }
+
+    def loss(self, weights: Sequence[float] | None) -> Loss | None:
+        """Return the cross entropy with weights of classes."""
+        return None if weights is None else ClassWeightedLoss(weights)
+
+    def decode(
+        self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
+    ) -> Predictions:
+        """Return the class of each word; words without a token are outside of entities."""
+        items = tokens().select_columns(list(self.scoring_types)).with_format(None)
+        windows = ((item["row"], item["words"]) for item in items)
+        outside = task.labels.index(OUTSIDE) if OUTSIDE in task.labels else 0
+        return decode_tags(rows, windows, outputs[0], outside)
+
+    def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
+        """Return the words of a sentence that have a tag other than O, each with it."""
+        tagged = []
+        for word, number in zip(row.text.split(WORD_GAP), prediction, strict=True):
+            tag = task.labels[number]
+            if tag != OUTSIDE:
+                tagged.append(f"{word}/{tag}")
+        return " ".join(tagged) or "no entity"
+
+    def class_figures(
+        self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
+    ) -> ClassFigures | None:
+        """Return the F1 of each type of entity; of tags that mark none, of each tag, with the confusion."""
+        if not marks_entities(task.labels):
+            flat = [class_scores.flat(cast(Any, each)) for each in predictions]
+            return figures_of_classes(_gold(rows), flat, task.labels)
+        counts = [count_entities(cast(Any, each), rows, task) for each in predictions]
+        types = sorted(set().union(*counts))
+        by_label = []
+        for entity_type in types:
+            of_type = [each.get(entity_type, EntityCounts(0, 0, 0)) for each in counts]
+            scores = [each.figures()["f1_entity"] for each in of_type]
+            teacher = scores[1] if len(scores) > 1 else None
+            gold = max(each.gold for each in of_type)
+            by_label.append(LabelFigures(label=entity_type, rows=gold, student=scores[0], teacher=teacher))
+        return ClassFigures(by_label, [], [])
+
+    def disagreements(
+        self,
+        rows: Sequence[LabelledRow],
+        predictions: tuple[Predictions, Predictions],
+        outputs: tuple[Outputs, Outputs],
+        task: Task,
+    ) -> Disagreements | None:
+        """Return the share of each sentence's words that have different classes."""
+        student, teacher = (cast(Sequence[Sequence[int]], each) for each in predictions)
+        shares = [np.mean(np.asarray(one) != np.asarray(two)) for one, two in zip(student, teacher, strict=True)]
+        distances = np.array(shares)
+        words = [[self.words(numbers, row, task) for row, numbers in zip(rows, each, strict=True)]
+                 for each in (student, teacher)]  # fmt: skip
+        return Disagreements(distances, distances > 0, words[0], words[1])
+
+    def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
+        """Return the classes of the words, with spaces between them."""
+        return " ".join(submitted_class(number, task, submission) for number in prediction)
+
+    def held_out_labels(self, batch: dict[str, Any]) -> Any:
+        """Return the labels of the tokens that have one, which alone are scored."""
+        labels = batch.pop("labels")
+        batch["scored"] = labels != IGNORED_LABEL
+        return labels[batch["scored"]]
+
+    def held_out_predictions(self, logits: Any) -> Any:
+        """Return the classes of the scored tokens, `[tokens]`."""
+        return logits.argmax(-1)
+
+    def hard_label(self) -> LabelTerm | None:
+        """Return the cross entropy of the first token of each word."""
+        return LabelTerm("hard_label_ce", rows="label")
+
+    def soft_label(self) -> LabelTerm | None:
+        """Return the divergence from the teacher's distribution at the first token of each word."""
+        return LabelTerm("soft_label_kl", rows="label", has_temperature=True)
+
+
+def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]:
+    """Return the number of each word's class.
+
+    Args:
+        row: Has the column of the classes.
+        count: Words of the sentence.
+        source: Knows the classes; its report receives tags that contradict their scheme.
+
+    Raises:
+        CorpusError: if there is not one of the classes for each word.
+    """
+    column = source.columns.tags
+    tags: Any = row.values[column]
+    if not isinstance(tags, list | tuple) or len(tags) != count:
+        if isinstance(tags, list | tuple):
+            shown = f"{len(tags)} tag{'s' * (len(tags) != 1)}"
+        else:
+            shown = f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
+        raise CorpusError(f"{row.where} has {count} word{'s' * (count != 1)}, but {shown}: give each word its own.")
+    for place, tag in enumerate(tags, start=1):
+        if is_missing(tag) or (tag in _UNLABELLED and tag not in source.numbers):
+            raise CorpusError(f"{row.where} is unlabelled: the tag of its word {place} is {tag!r}.")
+    names = row.class_names.get(column, ())
+    numbers = tuple(source.numbers.number(tag, row.where, names) for tag in tags)
+    if marks_entities(source.labels):
+        for problem, place_of_tags in inconsistencies([source.labels[number] for number in numbers], source.labels):
+            source.report.note(problem, f"{row.where}, {place_of_tags}")
+    return numbers
+
+
+def decode_tags(
+    rows: Sequence[LabelledRow],
+    windows: Iterable[tuple[int, Sequence[int]]],
+    scores: Sequence[ArrayLike],
+    missing: int,
+) -> list[list[int]]:
+    """Return the class of each word: the best of its first token's.
+
+    Args:
+        rows: Sentences.
+        windows: For each window the number of its row, and for each of its tokens the word that it is the first of, or
+            `NO_WORD`.
+        scores: Per window a score of each class for each of its tokens, `[tokens, classes]`; what stands after them
+            (padding) is skipped.
+        missing: The class of words without a token.
+    """
+    classes = [[missing] * (row.text.count(WORD_GAP) + 1) for row in rows]
+    for (row, words), token_scores in zip(windows, scores, strict=True):
+        best = np.asarray(token_scores).argmax(-1)
+        for token, word in enumerate(words):
+            if word != NO_WORD:
+                classes[row][word] = int(best[token])
+    return classes

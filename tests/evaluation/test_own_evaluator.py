@@ -1,0 +1,74 @@
+"""An evaluator from outside the package: the example's, and what an evaluator is asked for."""
+
+import ast
+import runpy
+from pathlib import Path
+
+import pytest
+
+from limbeck.errors import PluginError, RecipeError
+from limbeck.evaluation.evaluators import EVALUATORS, Evaluator, register_evaluator
+from limbeck.evaluation.grid import run_evaluation
+from limbeck.evaluation.request import EvaluationRequest
+from limbeck.evaluation.results_file import ResultsFile
+from tests.support.plugins import forgetting
+from tests.support.tasks import tiny_folder
+
+EXAMPLE = Path(__file__).parents[2] / "examples/own_evaluator.py"
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_afterwards():
+    with forgetting():
+        yield
+
+
+def test_the_example_is_short():
+    tree = ast.parse(EXAMPLE.read_text())
+    (evaluator,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    assert evaluator.end_lineno - evaluator.lineno < 15
+
+
+def test_the_example_scores_models_and_finished_cells_are_not_run_again(tmp_path, monkeypatch):
+    runpy.run_path(str(EXAMPLE))
+    models = tuple(str(tiny_folder(tmp_path / name, seed=seed)) for seed, name in enumerate(("a", "b")))
+    request = EvaluationRequest(models, "closeness:sentences", tmp_path / "out")
+    outcome = run_evaluation(request)
+    (column,) = outcome.summary.columns
+    assert (column.key, column.metric, outcome.failed) == ("closeness:sentences", "mean_cosine", 0)
+    figures = [model.columns[column.key].mean for model in outcome.summary.models]
+    assert len(set(figures)) == 2 and all(-100 <= figure <= 100 for figure in figures)
+    monkeypatch.setattr(type(EVALUATORS["closeness"]), "score", lambda *_: pytest.fail("scored again"))
+    again = run_evaluation(request)
+    assert [model.columns for model in again.summary.models] == [model.columns for model in outcome.summary.models]
+    assert len(ResultsFile(tmp_path / "out").read()) == 2
+
+
+def test_an_evaluator_that_fails_leaves_the_others(tmp_path):
+    @register_evaluator()
+    class Failing(Evaluator):
+        name = "failing"
+        metrics = ("figure",)
+
+        def score(self, model, task, report):
+            if task == "bad":
+                raise ValueError("no such task")
+            return {"figure": 0.5}
+
+    model = str(tiny_folder(tmp_path))
+    outcome = run_evaluation(EvaluationRequest((model,), "failing:good,failing:bad", tmp_path / "out"))
+    assert outcome.failed == 1 and outcome.summary.models[0].columns["failing:good"].mean == 50
+    assert any("no such task" in note for note in outcome.summary.notes)
+
+
+def test_unknown_evaluators_and_evaluators_without_metrics_are_refused(tmp_path):
+    with pytest.raises(RecipeError, match="Unknown evaluator 'nobody'"):
+        run_evaluation(EvaluationRequest(("m",), "nobody:task", tmp_path))
+    with pytest.raises(PluginError, match="it has no metrics"):
+
+        @register_evaluator()
+        class Nameless(Evaluator):
+            name = "nameless"
+
+            def score(self, model, task, report):
+                return {}
