@@ -15,7 +15,7 @@ from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentence_reader import sentence_pooling
-from limbeck.recipe.model_plans import choose_teacher
+from limbeck.recipe.model_plans import plan_teacher
 from limbeck.recipe.models import TeacherSpec
 from tests.support.models import save_folder, tiny_config
 
@@ -28,7 +28,7 @@ def test_a_start_of_pickles_is_copied_by_the_command_that_its_error_names(tmp_pa
     with pytest.raises(ModelError) as refused:
         load_model(folder)
     with pytest.raises(ModelError, match=f"limbeck export {folder} "):  # As a recipe with it is validated.
-        choose_teacher(TeacherSpec(model=str(folder)))
+        plan_teacher(TeacherSpec(model=str(folder)))
     command = re.search("limbeck export (.*) --format (.*) (--read-pickled)", str(refused.value))
     assert command[1] == str(folder)
     done = export_model(ExportRequest(command[1], command[2], read_pickled=True))

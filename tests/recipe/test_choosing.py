@@ -11,7 +11,6 @@ from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
 from limbeck.recipe.asked import choose_by_options
 from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.models import StudentSpec
-from limbeck.recipe.plan import summarise
 from limbeck.recipe.schema import Recipe
 from tests.support.models import make_embedding, make_teacher
 from tests.support.task_files import CHUNKS, write_table
@@ -78,7 +77,7 @@ def test_a_method_for_every_kind_of_teacher_that_a_plan_takes(place, teacher, co
     found = plan_run(load_recipe(recipe))
     assert (found.student.layers, found.student.hidden, found.student.heads) == (2, 48, 4)
     assert found.student_plan.source_layers == [1, 4]
-    assert summarise(found)["chosen student"] == recipe["reasons"]["student"]
+    assert found.summary()["chosen student"] == recipe["reasons"]["student"]
 
 
 def test_what_is_chosen_is_told_with_its_reasons(place):

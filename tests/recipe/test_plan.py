@@ -19,7 +19,6 @@ from limbeck.models.trial_run import check_runs
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.facts import check_corpus, load_checked
 from limbeck.recipe.load import without_places
-from limbeck.recipe.plan import summarise
 from limbeck.recipe.training_arguments import build_arguments, check_training
 from limbeck.recipe.training_fields import DEFAULTS, MANAGED, RANGES, REFUSED
 from tests.support.models import make_teacher, tiny_config
@@ -193,7 +192,7 @@ def test_streaming_and_mix_reach_the_corpus(tiny_recipe):
 def test_a_mix_is_summarised_with_its_shares(tiny_recipe, tmp_path):
     def told(**corpus):
         recipe = tiny_recipe | {"corpus": {"length": 32} | corpus}
-        return summarise(plan(recipe)).get("sources of stage 1")
+        return plan(recipe).summary().get("sources of stage 1")
 
     for name, size in (("de", 90), ("sw", 10)):
         (tmp_path / f"{name}.txt").write_text("x" * size)
@@ -254,9 +253,9 @@ def test_copies_are_made_by_the_models_that_are_named_or_the_teacher(rows_recipe
 
 
 def test_labels_of_copies_that_are_learned_are_told(rows_recipe):
-    lines = summarise(plan(rows_recipe))
+    lines = plan(rows_recipe).summary()
     assert "3 copies of each" in lines["rows of stage 1"] and "carry" not in lines["rows of stage 1"]
-    learned = summarise(plan(rows_recipe, "stages.0.method={name: bert_pkd, patient_weight: 0}"))
+    learned = plan(rows_recipe, "stages.0.method={name: bert_pkd, patient_weight: 0}").summary()
     assert "keeps the label of its row, which this stage learns" in learned["rows of stage 1"]
 
 

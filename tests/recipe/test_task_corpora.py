@@ -12,7 +12,6 @@ from limbeck.kinds.registry import KINDS
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import dump_recipe, without_places
-from limbeck.recipe.plan import summarise
 from tests.support.models import make_teacher
 from tests.support.task_files import write_table, write_tasks
 
@@ -66,7 +65,7 @@ def test_a_task_by_name_has_its_files_columns_classes_and_development_rows(place
         12,
     )
     assert found.recipe.corpus.task.kind == "classification"
-    said = summarise(found)["classes of stage 1"]
+    said = found.summary()["classes of stage 1"]
     assert "have no names (LABEL_0, LABEL_1); taken in the task's order: " in said
     # What is written down reads back to the same, and is known by no place.
     text = dump_recipe(found.recipe)
@@ -257,7 +256,7 @@ def test_tasks_of_the_evaluation_are_checked_when_the_recipe_is_read(place):
     [
         ("rte,stsb", "evaluation.tasks: 'the student' has 2 outputs (LABEL_0, LABEL_1), but STS-B needs", {}),
         ("cola", "evaluation.tasks: No file of the split 'validation' of CoLA in '$/data'", {}),
-        ("rte", "evaluation.tasks: The data folder '$/gone' does not exist", {"data": "$/gone"}),
+        ("rte", "evaluation.data: The data folder '$/gone' does not exist", {"data": "$/gone"}),
         ("sick_cosine", "evaluation.tasks: SICK-R (cosine) compares sentence vectors, but here heads are scored", {}),
     ],
 )  # fmt: skip
@@ -280,5 +279,5 @@ def test_classes_without_a_row_are_told(place, tmp_path):
     make_teacher(tmp_path / "three", head="classification", num_labels=3)
     teacher = tmp_path / "three/teacher-bert"
     found = plan(place, OWN, teacher, method=HARD)
-    assert summarise(found)["classes of stage 1"] == "no row has the class LABEL_2"
-    assert "classes of stage 1" not in summarise(plan(place, OWN, method=HARD))
+    assert found.summary()["classes of stage 1"] == "no row has the class LABEL_2"
+    assert "classes of stage 1" not in plan(place, OWN, method=HARD).summary()

@@ -20,7 +20,7 @@ from limbeck.methods import METHODS, Pairing
 from limbeck.models.families import shape_of
 from limbeck.models.students import build_student
 from limbeck.models.teaching_facts import facts_of_shape
-from limbeck.recipe.model_plans import needed_head
+from limbeck.recipe.stage_terms import needed_head
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached
 from limbeck.training.module import DistillationModule

@@ -27,7 +27,7 @@ from limbeck.models.sentences import SentenceModule, trained_widths
 from limbeck.models.streams import StreamKey
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.plan import plan_run, summarise
+from limbeck.recipe.plan import plan_run
 from limbeck.training.module import DistillationModule
 from limbeck.training.proxy import Proxy
 from limbeck.training.student_folder import finished_head
@@ -86,13 +86,13 @@ def test_the_student_keeps_its_map(aligned):
 
 def test_a_plan_says_how_vectors_are_made(teacher, bert_folder, text_folder, tmp_path):
     narrow = recipe_of(teacher, text_folder, tmp_path / "run", **OPTIONS)
-    lines = summarise(plan_run(load_recipe(narrow)))
+    lines = plan_run(load_recipe(narrow)).summary()
     whole, cut, *_ = lines["stage 1: aligned_embedding"].split(", ")
     assert cut == whole.removesuffix(")") + "; first 8 numbers)"
     said = lines["vectors of stage 1"]
     assert said == ("the student's by mean + a map 16 → 48 that it keeps + Normalize; the teacher's by cls + Normalize")
     plain = recipe_of(bert_folder, text_folder, tmp_path / "run")
-    said = summarise(plan_run(load_recipe(plain)))["vectors of stage 1"]
+    said = plan_run(load_recipe(plain)).summary()["vectors of stage 1"]
     assert said.endswith("the teacher's by mean + Normalize, since none of its files says how")
 
 

@@ -14,7 +14,7 @@ from limbeck.core.records import Run, load
 from limbeck.corpus import Lane, LengthSchedule
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.plan import plan_run, summarise
+from limbeck.recipe.plan import plan_run
 from limbeck.report.provenance import run_provenance
 from limbeck.training.callbacks import ProgressReporter
 from limbeck.training.corpora import build_corpora
@@ -185,7 +185,7 @@ def test_a_schedule_shares_out_steps_and_epochs():
 
 
 def test_a_plan_says_the_lengths(two_lengths):
-    lines = summarise(plan_run(load_recipe(two_lengths)))
+    lines = plan_run(load_recipe(two_lengths)).summary()
     assert lines["stage 1: minilmv2"].endswith("; 12 tokens for 0.5 of the steps, then 32 tokens for 0.5 of the steps")
 
 

@@ -21,7 +21,6 @@ from limbeck.models.streams import StreamKey
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import without_places
-from limbeck.recipe.plan import summarise
 from limbeck.training.rows import training_rows
 from limbeck.training.teaching.live import LiveTeaching
 from tests.support.models import HIDDEN, make_teacher, save_folder, tiny_model
@@ -153,7 +152,7 @@ def recipe(sentence_folder, texts, text_folder, tmp_path):
 
 def settings_planned(recipe, *overrides):
     plan = plan_run(load_recipe(recipe, overrides))
-    return plan.stages[0].corpus, summarise(plan)
+    return plan.stages[0].corpus, plan.summary()
 
 
 def test_a_recipe_says_how_its_sources_are_read(recipe, text_folder):

@@ -20,7 +20,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.core.folders import FolderKind
 from limbeck.errors import RecipeError, suggestion
-from limbeck.recipe.facts import check_places
+from limbeck.recipe.facts import check_facts
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.search import requests
@@ -139,7 +139,7 @@ def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
         from limbeck.comparison.folder import request_evaluation
 
         request_evaluation(planned.measures, Path(), teacher=None, students=[]).check_tasks()
-    check_places(recipe)
+    check_facts(recipe)
     FolderKind("search", studies.Search.FILE, beside=frozenset({requests.JOURNAL})).look(folder)
     # Torch is imported from here on, which takes seconds.
     from limbeck.report.search import write_search

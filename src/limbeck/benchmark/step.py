@@ -39,9 +39,9 @@ from limbeck.models.students import build_student, student_config
 from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.model_plans import needed_head
 from limbeck.recipe.plan import plan_run
-from limbeck.recipe.stage_plan import MASKED_SHARE
+from limbeck.recipe.stage_checks import MASKED_SHARE
+from limbeck.recipe.stage_terms import needed_head
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.freezing import freeze_unreached

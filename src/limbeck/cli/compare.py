@@ -47,7 +47,6 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
     check_places(loaded, None)
     from limbeck.comparison.cells import check_plan
     from limbeck.comparison.run import check_tasks
-    from limbeck.recipe.plan import summarise
 
     checked = check_plan(loaded)
     check_tasks(checked.plan.evaluation, read=False)
@@ -62,7 +61,7 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
     lines: list[str | Text] = []
     for combination, run in checked.runs:
         lines.append(combination.title)
-        lines += _stage_lines(summarise(run), combination.variant.shares)
+        lines += _stage_lines(run.summary(), combination.variant.shares)
     for entry in impossible:
         reasons = ", ".join(text for text in entry.values() if text)
         lines.append(f"left out: {reasons}")

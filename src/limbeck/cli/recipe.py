@@ -109,9 +109,8 @@ def validate(
     from limbeck.api.requests.distil import ValidateRequest
 
     plan = carry_out_validation(ValidateRequest(recipe, changes("--set", overrides)))
-    from limbeck.recipe.plan import summarise
 
-    lines = {**summarise(plan), **_compare_vectors(plan.vector_teachers)}
+    lines = {**plan.summary(), **_compare_vectors(plan.vector_teachers)}
     shown = [f"{name}: {text}" for name, text in lines.items()]
     print_result(as_json, lines, (), *shown, Text("The recipe is valid.", style="green"))
 

@@ -12,7 +12,7 @@ from limbeck.core import devices, hashing, studies
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.model_plans import choose_teacher
+from limbeck.recipe.model_plans import plan_teacher
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_arguments import build_arguments, check_training
@@ -195,7 +195,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
     """
     _check_arguments(plan)
     devices.choose_device(plan.evaluation.speed.device)
-    choose_teacher(plan.teacher)
+    plan_teacher(plan.teacher)
     for index, student in enumerate(plan.students):
         bare = {"teacher": plan.teacher.model_dump(mode="json"), "student": student.in_recipe()}
         try:

@@ -34,7 +34,7 @@ from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.load import read_recipe, read_shipped
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
-from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, choose_student, choose_teacher
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
 from limbeck.recipe.models import StudentSpec, TeacherSpec, model_alone, names_start, shape_alone
 
 MINUTES = 30
@@ -156,24 +156,24 @@ class _Models:
 
     @classmethod
     def of(cls, spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> _Models:
-        teacher = choose_teacher(spec)
+        teacher = plan_teacher(spec)
         sentence = sentence_pooling(spec.model, spec.revision)
         if isinstance(student, int | str) and depth_alone(student) is not None:
             parse_blueprint(student, teacher.shape)
         try:
-            chosen = choose_student(_student(student, "ends"), teacher)
+            chosen = plan_student(_student(student, "ends"), teacher)
             # Measured with sentence vectors only (docs/results/embedding.md).
             is_narrower = chosen.shape.hidden < teacher.shape.hidden and bool(chosen.source_layers)
             says_how = isinstance(student, Mapping) and (
                 names_start(student) or "narrow_by" in (student.get("initialise") or {})
             )
             if sentence is not None and is_narrower and not says_how:
-                chosen = choose_student(_student(student, "ends", narrow_by="activations"), teacher)
+                chosen = plan_student(_student(student, "ends", narrow_by="activations"), teacher)
             return cls(teacher, chosen, sentence)
         except ModelError as error:
             if isinstance(student, Mapping) and "initialise" in student:
                 raise  # It is said what the student starts from.
-            return cls(teacher, choose_student(_student(student, "random"), teacher), sentence, str(error))
+            return cls(teacher, plan_student(_student(student, "random"), teacher), sentence, str(error))
 
     @property
     def size(self) -> str:

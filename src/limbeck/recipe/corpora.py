@@ -81,9 +81,4 @@ def _labelled_settings(
     settings = LabelledSettings(**keys)
     if reads_scores and settings.rows is not None:
         settings = with_classes_of(settings, teacher)
-    if KINDS[task.kind].has_answers and task.stride > settings.length // 2:
-        raise RecipeError(
-            f"corpus.task.stride {task.stride} leaves little room in windows of {settings.length} tokens; use "
-            f"{settings.length // 2} or less, or longer windows (corpus.length)."
-        )
     return settings

@@ -1,40 +1,49 @@
-"""What a recipe names, checked before torch is imported: models, shapes, text, tasks' files and training arguments."""
+"""Facts that a recipe names, checked before torch is imported: models, shapes, text, and tasks' files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
 from limbeck.core.strict import Strict
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
-from limbeck.errors import LimbeckError, together
+from limbeck.errors import LimbeckError
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import check_depth, depth_alone, parse_blueprint
 from limbeck.models.family_table import families
 from limbeck.models.layer_selection import check_listed
 from limbeck.models.locating import check_not_pickled, is_local, read_json, resolve_model
+from limbeck.recipe.corpus import expand_corpus
 from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.recipe.load import check_document, document_of
-from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.mistakes import Mistakes
+from limbeck.recipe.models import ShapeSpec, StageTeacherSpec, StudentSpec, TeacherSpec, model_alone, shape_alone
 from limbeck.recipe.schema import Recipe
-from limbeck.recipe.stages import StageSpec
 
 _NO_PATHS = ("installed-docs", "installed-text")
 """Sources that are no paths."""
 
-Check: TypeAlias = Callable[[], None]
-"""Raises a `LimbeckError` for what is wrong."""
+PartT = TypeVar("PartT", bound=Strict)
 
-Part = TypeVar("Part", bound=Strict)
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a recipe, or of a stage, whose facts can be checked; None for those that are not there or wrong."""
+
+    teacher: TeacherSpec | None
+    student: StudentSpec | None
+    corpus: CorpusSpec | None
+    evaluation: EvaluationSpec | None = None
+    stages: list[_Parts] = field(default_factory=list)
 
 
 def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
-    """Load a recipe as `load_recipe`, and refuse what `check_places` does: all mistakes of both together.
+    """Load a recipe as `load_recipe`, and check its facts; all mistakes of both are told together.
 
     Args:
         recipe: The recipe.
@@ -43,22 +52,20 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
     Raises:
         LimbeckError: one with the `mistakes`, where they are several.
     """
-    document, found = document_of(recipe, overrides), list[LimbeckError]()
-    try:
-        loaded = checked = check_document(document)
-    except LimbeckError as error:
-        found.append(error)
-        checked = _parts_in_order(document)
-    found += _mistakes(_checks(checked))
-    if found:
-        raise together(found)
+    document = document_of(recipe, overrides)
+    mistakes = Mistakes()
+    loaded = None
+    with mistakes.of():
+        loaded = check_document(document)
+    with mistakes.of():
+        _check_parts(_readable_parts(document) if loaded is None else _parts_of(loaded))
+    mistakes.tell()
+    assert loaded is not None
     return loaded
 
 
-def check_places(recipe: Recipe) -> None:
-    """Refuse models and text that are nowhere, shapes that cannot be read, and training arguments that no run has.
-
-    `limbeck.recipe.plan.plan_run` checks the same among all else, once the models' configurations are read.
+def check_facts(recipe: Recipe) -> None:
+    """Refuse models and text that are nowhere, and shapes that cannot be read.
 
     Args:
         recipe: The recipe.
@@ -66,83 +73,88 @@ def check_places(recipe: Recipe) -> None:
     Raises:
         LimbeckError: one with the `mistakes`, where they are several.
     """
-    if found := list(_mistakes(_checks(recipe))):
-        raise together(found)
+    _check_parts(_parts_of(recipe))
 
 
-def _mistakes(checks: Iterable[Check]) -> Iterator[LimbeckError]:
-    for check in checks:
-        try:
-            check()
-        except LimbeckError as error:
-            yield error
+def _parts_of(recipe: Recipe) -> _Parts:
+    stages = [_Parts(stage.teacher, stage.student, stage.corpus) for stage in recipe.stages]
+    return _Parts(recipe.teacher, recipe.student, recipe.corpus, recipe.evaluation, stages)
 
 
-def _checks(recipe: Recipe) -> Iterator[Check]:
-    """Yield what each part of a recipe is checked by; parts may be missing, see `_parts_in_order`."""
+def _check_parts(recipe: _Parts) -> None:
+    mistakes = Mistakes()
     if recipe.teacher is not None:
-        yield partial(check_not_pickled, recipe.teacher.model)
+        with mistakes.of():
+            check_not_pickled(recipe.teacher.model)
     if recipe.student is not None:
-        yield partial(check_student, recipe.student, None if recipe.teacher is None else recipe.teacher.model)
-    # Without stages a student is compared with its teacher on it.
-    if recipe.corpus is not None and (not recipe.stages or any(stage.corpus is None for stage in recipe.stages)):
-        yield partial(check_corpus, recipe.corpus)
+        with mistakes.of():
+            check_student(recipe.student, None if recipe.teacher is None else recipe.teacher.model)
+
+    # Without stages a student is compared with its teacher on the text.
+    is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
+    if recipe.corpus is not None and is_read:
+        with mistakes.of():
+            check_corpus(recipe.corpus)
+
     for index, stage in enumerate(recipe.stages):
-        place = f"stages.{index}"
-        if stage.teacher is not None and stage.teacher.stage is None:
-            yield partial(check_not_pickled, stage.teacher.model)
+        is_assistant = isinstance(stage.teacher, StageTeacherSpec) and stage.teacher.stage is not None
+        if stage.teacher is not None and not is_assistant:
+            with mistakes.of():
+                check_not_pickled(stage.teacher.model)
         if stage.student is not None:
-            yield _at(f"{place}.student", partial(check_student, stage.student))
+            with mistakes.of(f"stages.{index}.student"):
+                check_student(stage.student)
         if stage.corpus is not None:
-            yield _at(f"{place}.corpus", partial(check_corpus, stage.corpus))
-    yield partial(check_data, None if recipe.evaluation.data is None else Path(recipe.evaluation.data).expanduser())
+            with mistakes.of(f"stages.{index}.corpus"):
+                check_corpus(stage.corpus)
+
+    if recipe.evaluation is not None:
+        with mistakes.of("evaluation.data"):
+            check_data(_folder(recipe.evaluation.data))
+    mistakes.tell()
 
 
-def _at(place: str, check: Check) -> Check:
-    """Put the place in the recipe before what a check refuses."""
-
-    def checked() -> None:
-        try:
-            check()
-        except LimbeckError as error:
-            raise together([type(error)(f"{place}: {line}") for line in error.mistakes or (str(error),)]) from None
-
-    return checked
-
-
-def _parts_in_order(document: Mapping[str, Any]) -> Recipe:
-    """Return of a recipe with mistakes what else can be checked: parts without any, None in the place of others."""
-
-    def read(part: Mapping[str, Any], **kinds: type[Strict]) -> dict[str, Any]:
-        return {name: _in_order(kind, part.get(name)) for name, kind in kinds.items()}
-
+def _readable_parts(document: Mapping[str, Any]) -> _Parts:
+    """Read the parts of a document with mistakes that have none, and others without their keys that are wrong."""
     stages = document.get("stages")
-    parts = read(document, teacher=TeacherSpec, student=StudentSpec, corpus=CorpusSpec, evaluation=EvaluationSpec)
-    parts["evaluation"] = parts["evaluation"] or EvaluationSpec()
-    parts["stages"] = []
-    for stage in (each for each in (stages if isinstance(stages, list) else ()) if isinstance(each, dict)):
-        own = read(stage, teacher=StageTeacherSpec, student=StudentSpec, corpus=CorpusSpec)
-        training = stage.get("training")
-        parts["stages"].append(
-            StageSpec.model_construct(training=training if isinstance(training, dict) else {}, method={}, **own)
-        )
-    return Recipe.model_construct(**parts)
-
-
-def _in_order(kind: type[Part], part: Any) -> Part | None:
-    """Return a part of a recipe without its keys that are wrong; None where it cannot do without them."""
-    try:
-        return kind.model_validate(part)
-    except ValidationError as error:
-        wrong = {item["loc"][0] for item in error.errors() if item["loc"]}
-    if isinstance(part, dict):
-        with suppress(ValidationError):
-            kept = kind.model_validate({k: v for k, v in part.items() if k in kind.model_fields and k not in wrong})
-            # Its files are of rows all the same.
-            is_rows = isinstance(kept, CorpusSpec) and "task" in wrong
-            return (
-                kept.model_copy(update={"task": TaskSpec.model_construct(kind="classification")}) if is_rows else kept
+    stage_documents = [stage for stage in stages if isinstance(stage, dict)] if isinstance(stages, list) else []
+    return _Parts(
+        _readable_part(TeacherSpec, model_alone(document.get("teacher"))),
+        _readable_part(StudentSpec, shape_alone(document.get("student"))),
+        _readable_corpus(document.get("corpus")),
+        _readable_part(EvaluationSpec, document.get("evaluation")),
+        [
+            _Parts(
+                _readable_part(StageTeacherSpec, model_alone(stage.get("teacher"))),
+                _readable_part(StudentSpec, shape_alone(stage.get("student"))),
+                _readable_corpus(stage.get("corpus")),
             )
+            for stage in stage_documents
+        ],
+    )
+
+
+def _readable_corpus(document: Any) -> CorpusSpec | None:
+    with suppress(ValidationError):
+        document = expand_corpus(document)
+    corpus = _readable_part(CorpusSpec, document)
+    if corpus is not None and corpus.task is None and isinstance(document, dict) and document.get("task") is not None:
+        # The task has mistakes; its files are of rows all the same.
+        return corpus.model_copy(update={"task": TaskSpec.model_construct(kind="classification")})
+    return corpus
+
+
+def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
+    """Read a part of a recipe without its keys that are wrong; None where it cannot do without them."""
+    try:
+        return cls.model_validate(document)
+    except ValidationError as error:
+        wrong_keys = {item["loc"][0] for item in error.errors() if item["loc"]}
+    if not isinstance(document, dict):
+        return None
+    rest = {key: value for key, value in document.items() if key in cls.model_fields and key not in wrong_keys}
+    with suppress(ValidationError):
+        return cls.model_validate(rest)
     return None
 
 
@@ -158,10 +170,13 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
         LimbeckError: one line for the first.
     """
     check_not_pickled(str(teacher))
-    if (depth := depth_alone(student)) is None:
+    depth = depth_alone(student)
+    if depth is None:
         parse_blueprint(student)
-    elif (size := _size_of(str(teacher))) is not None:
-        check_depth(depth, *size)
+    else:
+        size = _size_of(str(teacher))
+        if size is not None:
+            check_depth(depth, *size)
     for source in map(str, corpus):
         if source not in TASKS and not is_own_task(source):
             _check_source(source, None)
@@ -178,33 +193,43 @@ def check_student(student: StudentSpec, teacher: str | None = None) -> None:
         ModelError: for either.
     """
     shape = student.shape
-    written = shape.model_dump(exclude_none=True) if isinstance(shape, ShapeSpec) else shape
-    depth, size = depth_alone(written), None if teacher is None else _size_of(teacher)
-    layers = parse_blueprint(written).layers if depth is None else depth
-    if depth is not None and size is not None:
-        check_depth(depth, *size)
-    if size is not None and isinstance(student.initialise.layers, list):
-        check_listed(student.initialise.layers, layers, size[0])
+    if isinstance(shape, ShapeSpec):
+        layers = parse_blueprint(shape.model_dump(exclude_none=True)).layers
+        depth = None
+    else:
+        depth = depth_alone(shape)
+        layers = parse_blueprint(shape).layers if depth is None else depth
+
+    size = None if teacher is None else _size_of(teacher)
+    if size is not None:
+        if depth is not None:
+            check_depth(depth, *size)
+        if isinstance(student.initialise.layers, list):
+            teacher_layers, _ = size
+            check_listed(student.initialise.layers, layers, teacher_layers)
     if student.initialise.checkpoint is not None:
         check_not_pickled(student.initialise.checkpoint)
 
 
 def _size_of(model: str) -> tuple[int, int] | None:
-    """Return depth and width of a model in a folder or package, as its config.json has them; None where unknown.
+    """Depth and width of a model in a folder or package, as its config.json has them; None where unknown.
 
     Models on the Hub, of unknown families and without a readable configuration are left to `plan_run`.
     """
     try:
-        resolved = resolve_model(model)
-        config = read_json(Path(resolved) / "config.json", {}) if is_local(resolved) else {}
+        place = resolve_model(model)
+        config = read_json(Path(place) / "config.json", {}) if is_local(place) else {}
     except LimbeckError:
         return None
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if not isinstance(kind, str) or kind not in families:
+    family = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(family, str) or family not in families:
         return None
-    fields = families[kind].fields
-    depth, width = config.get(fields.layers), config.get(fields.hidden)
-    return (depth, width) if isinstance(depth, int) and isinstance(width, int) else None
+    fields = families[family].fields
+    depth = config.get(fields.layers)
+    width = config.get(fields.hidden)
+    if not isinstance(depth, int) or not isinstance(width, int):
+        return None
+    return depth, width
 
 
 def check_corpus(corpus: CorpusSpec) -> None:
@@ -213,15 +238,23 @@ def check_corpus(corpus: CorpusSpec) -> None:
     Raises:
         CorpusError: one with the `mistakes`, where they are several.
     """
-    checks = [partial(check_data, None if corpus.data is None else Path(corpus.data).expanduser())]
+    mistakes = Mistakes()
+    with mistakes.of():
+        check_data(_folder(corpus.data))
     content: Literal["texts", "rows"] = "texts" if corpus.task is None else "rows"
-    checks += [partial(_check_source, source, content) for source in (*corpus.places, *(corpus.development or ()))]
-    if found := list(_mistakes(checks)):
-        raise together(found)
+    for source in (*corpus.places, *(corpus.development or ())):
+        with mistakes.of():
+            _check_source(source, content)
+    mistakes.tell()
 
 
 def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
-    if source not in _NO_PATHS and not source.startswith("hub:"):
-        from limbeck.corpus.sources import check_source
+    if source in _NO_PATHS or source.startswith("hub:"):
+        return
+    from limbeck.corpus.sources import check_source  # It imports what reads files.
 
-        check_source(source, content)
+    check_source(source, content)
+
+
+def _folder(place: str | None) -> Path | None:
+    return None if place is None else Path(place).expanduser()

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformers import PreTrainedConfig
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.head_match import names_of_classes, rename_classes
-from limbeck.methods.pairing import Task
 from limbeck.methods.teaching import Teaching, make_teaching
-from limbeck.methods.term import Term
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of
-from limbeck.models.heads import Head
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config
 from limbeck.models.locating import check_not_pickled
+from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.start import check_start, source_shape
 from limbeck.models.start_checkpoint import same_tensors
 from limbeck.models.start_step import StartSettings
@@ -30,26 +28,30 @@ from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, Teache
 
 @dataclass(frozen=True)
 class TeacherInfo:
-    """A teacher, known from its configuration.
+    """What is known of a teacher before its weights are loaded.
 
     Args:
-        spec: What the recipe says.
+        spec: The recipe's keys.
         config: Its configuration.
         shape: Its shape.
+        sentence: How it makes sentence vectors, where its files say so.
         stage: The earlier stage whose student it is, or None.
-        teaching: What teaches in place of the model; None where the model does.
+        teaching: The teaching in place of the model; None where the model teaches.
     """
 
     spec: TeacherSpec
     config: PreTrainedConfig
     shape: Shape
+    sentence: SentencePooling | None = None
     stage: str | None = None
     teaching: Teaching | None = None
 
     @property
     def title(self) -> str:
-        """What messages and records call it."""
-        return f"the student of stage '{self.stage}'" if self.stage else self.spec.name or self.spec.model
+        """Its name in messages and records."""
+        if self.stage is not None:
+            return f"the student of stage '{self.stage}'"
+        return self.spec.name or self.spec.model
 
     @property
     def facts(self) -> TeachingFacts:
@@ -69,7 +71,7 @@ class StudentPlan:
     """A student that will be made.
 
     Args:
-        spec: What the recipe says.
+        spec: The recipe's keys.
         config: Its configuration, without dropout changes.
         blueprint: Its shape in full.
         shape: The same, as methods compare it.
@@ -83,26 +85,27 @@ class StudentPlan:
     source_layers: list[int] | None
 
 
-def choose_teacher(spec: TeacherSpec) -> TeacherInfo:
-    """Read a teacher's configuration.
+def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
+    """Read a teacher's configuration, and its files about sentence vectors.
 
     Raises:
-        ModelError: if there is none, or its only weights are pickles.
+        ModelError: if there is no configuration, or its only weights are pickles.
         RecipeError: for a name that is none of its classes.
     """
     check_not_pickled(spec.model)
     config = load_config(spec.model, spec.revision)
     if spec.classes:
         config = rename_classes(config, spec.classes, f"teacher.classes of '{spec.name or spec.model}'")
+    sentence = sentence_pooling(spec.model, spec.revision)
     teaching = None if spec.teaching is None else make_teaching(spec.teaching)
-    return TeacherInfo(spec, config, shape_of(config), teaching=teaching)
+    return TeacherInfo(spec, config, shape_of(config), sentence, teaching=teaching)
 
 
-def choose_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
+def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     """Derive a student from its teacher, and check its start.
 
     Args:
-        spec: What the recipe says of the student.
+        spec: The recipe's keys.
         teacher: The teacher that it is initialised from.
 
     Raises:
@@ -112,16 +115,18 @@ def choose_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     written = shape.model_dump(exclude_none=True) if isinstance(shape, ShapeSpec) else shape
     blueprint = parse_blueprint(written, teacher.shape)
     layers = spec.initialise.layers
-    sources = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
+    source_layers = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
     settings = start_settings(spec.initialise)
     vocabulary = source_shape(teacher.shape, settings).vocabulary
-    config = student_config(blueprint, teacher.config, source_layers=sources, vocabulary=vocabulary)
-    found = shape_of(config)
-    if spec.initialise.checkpoint is None:
-        check_start(found, teacher.shape, settings)
+    config = student_config(blueprint, teacher.config, source_layers=source_layers, vocabulary=vocabulary)
+    student_shape = shape_of(config)
+
+    checkpoint = spec.initialise.checkpoint
+    if checkpoint is None:
+        check_start(student_shape, teacher.shape, settings)
     elif not teacher.stage:
-        _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
-    return StudentPlan(spec, config, blueprint, found, sources)
+        _check_checkpoint(checkpoint, teacher.spec.model, config)
+    return StudentPlan(spec, config, blueprint, student_shape, source_layers)
 
 
 def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
@@ -140,22 +145,8 @@ def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
     )
 
 
-def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:
-    """Return the head that terms read scores from, or None if they read none.
-
-    Args:
-        terms: The terms of a stage.
-        task: The task of its corpus.
-        owner: `"student"` or `"teacher"`.
-    """
-    reads = any(key.kind == "logits" for term in terms for key in getattr(term, owner))
-    if not reads:
-        return None
-    return "masked_lm" if task == "text" else task
-
-
 def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) -> None:
-    """A student to start from has the tensors of the recipe's shape and the teacher's vocabulary."""
+    """Refuse a start without the tensors of the student's shape, or with another vocabulary than the teacher's."""
     check_not_pickled(checkpoint)
     config = load_config(checkpoint)
     if not same_tensors(student, config):

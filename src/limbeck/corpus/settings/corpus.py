@@ -19,6 +19,8 @@ from limbeck.errors import CorpusError, together
 
 TEXT_ALONE = ("unit", "units", "join", "minimum_tokens", "pairs", "student_prompts")
 """Keys of a text that mean nothing to labelled rows."""
+DEFAULT_LENGTH = 128
+"""Longest block or row in tokens."""
 DEFAULT_HELD_OUT = 0.01
 """Share of the documents of a text that is held out."""
 
@@ -200,6 +202,18 @@ class CorpusSpec(TextSpec):
         columns = [self.text_column, self.task.pair_column, self.task.label_column]
         if len(set(columns)) < len(columns):
             raise ValueError(f"text, pair and label are separate columns, but these are {columns}: name three")
+        return self
+
+    @model_validator(mode="after")
+    def _windows_have_room(self) -> CorpusSpec:
+        if self.task is None or not KINDS[self.task.kind].has_answers:
+            return self
+        length = self.length or DEFAULT_LENGTH
+        if self.task.stride > length // 2:
+            raise ValueError(
+                f"task.stride {self.task.stride} leaves little room in windows of {length} tokens; use {length // 2} "
+                "or less, or longer windows (length)"
+            )
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from limbeck.core.kinds import KINDS, KindName
 from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.settings.augmentation import Augmentation
 from limbeck.corpus.settings.checked import Checked
+from limbeck.corpus.settings.corpus import DEFAULT_LENGTH
 from limbeck.corpus.settings.task import TaskSpec
 from limbeck.corpus.source_report import SourceReport
 
@@ -45,7 +46,7 @@ class LabelledSettings(Checked, TaskSpec):
 
     sources: list[str] = Field(min_length=1)
     """Files, folders, globs, or Hub data sets (`hub:owner/name`)."""
-    length: Length = 128
+    length: Length = DEFAULT_LENGTH
     """Most tokens in a row, special tokens included. Longer texts are cut, the longer of a pair first; a longer
     context, or sentence of tagged words, becomes several windows."""
     text_column: Name = "text"

@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from limbeck.core.fields import Length, Share
 from limbeck.corpus.settings.checked import Checked
-from limbeck.corpus.settings.corpus import DEFAULT_HELD_OUT, CorpusSpec
+from limbeck.corpus.settings.corpus import DEFAULT_HELD_OUT, DEFAULT_LENGTH, CorpusSpec
 from limbeck.corpus.settings.mix import Mixing, MixSpec, SourceShares
 from limbeck.corpus.settings.sources import SourceSpec, SourceUse
 from limbeck.corpus.settings.text import Unit
@@ -27,7 +27,7 @@ class CorpusSettings(Checked, CorpusSpec):
     """
 
     unit: Unit = "document"
-    length: Length = 128
+    length: Length = DEFAULT_LENGTH
     join: bool = False
     minimum_tokens: int = Field(4, ge=1, le=1_000_000)
     pairs: bool = False

@@ -1,0 +1,56 @@
+"""Mistakes of a recipe: gathered to be told together, each with its place."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from limbeck.errors import LimbeckError, together
+
+
+class Mistakes:
+    """Errors of several checks that do not depend on each other.
+
+    Example:
+        >>> mistakes = Mistakes()
+        >>> with mistakes.of():
+        ...     check_one_thing()
+        >>> with mistakes.of("stages.0"):
+        ...     check_another()
+        >>> mistakes.tell()  # Raises one error for both.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[LimbeckError] = []
+
+    @contextmanager
+    def of(self, place: str = "") -> Iterator[None]:
+        """Gather the error of a check, if it raises one.
+
+        Args:
+            place: Put before each of its lines.
+        """
+        try:
+            yield
+        except LimbeckError as error:
+            if not place:
+                self._errors.append(error)
+                return
+            lines = error.mistakes or (str(error),)
+            self._errors += [type(error)(f"{place}: {line}") for line in lines]
+
+    def tell(self) -> None:
+        """Raise the errors that were gathered as one.
+
+        Raises:
+            LimbeckError: if there are any; one with the `mistakes`, where they are several.
+        """
+        if self._errors:
+            raise together(self._errors)
+
+
+@contextmanager
+def at_place(place: str) -> Iterator[None]:
+    """Put a place in the recipe before the error of what is done in it."""
+    try:
+        yield
+    except LimbeckError as error:
+        raise type(error)(f"{place}: {error}") from None

@@ -1,0 +1,177 @@
+"""Contradictions within a stage: its training, its steps, its text and its models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
+from limbeck.errors import CorpusError, RecipeError
+from limbeck.methods.pairing import Task
+from limbeck.methods.term import Term
+from limbeck.models.families import segment_count
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
+from limbeck.recipe.stage_terms import learn_labels
+from limbeck.recipe.stages import StageSpec
+from limbeck.recipe.training_arguments import build_arguments, check_training
+
+MASKED_SHARE = 0.15
+"""Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
+_LEAST_MASKED = 0.01
+
+
+def check_stage_training(stage: StageSpec, place: str, seed: int, terms: Sequence[Term], *, evaluates: bool) -> None:
+    """Refuse arguments that no training has, and terms that cannot be accumulated or split.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        seed: Of the run.
+        terms: Of the stage.
+        evaluates: Whether there is held-out text.
+
+    Raises:
+        RecipeError: for either.
+    """
+    training = check_training(stage.training, f"{place}.training")
+    try:
+        build_arguments(training, output="", seed=seed, evaluates=evaluates)
+    except RecipeError as error:
+        raise RecipeError(f"{place}.{error}") from None
+
+    coupled = [term.name for term in terms if term.batch_coupled]
+    if coupled and training.get("gradient_accumulation_steps", 1) > 1:
+        raise RecipeError(
+            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so it cannot be accumulated over "
+            "several batches; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, "
+            "or give the term the weight 0."
+        )
+    if stage.guard.on_out_of_memory != "split":
+        return
+    grouped = [term.name for term in terms if term.unit == "group"]
+    if grouped:
+        raise RecipeError(
+            f"{place}: the term '{grouped[0]}' compares the documents of a query, which pieces of a batch would "
+            "separate; leave out guard.on_out_of_memory and lower per_device_train_batch_size."
+        )
+    if coupled:
+        raise RecipeError(
+            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so a batch that does not fit cannot be "
+            "run in pieces; leave out guard.on_out_of_memory and lower per_device_train_batch_size, or give the term "
+            "the weight 0."
+        )
+
+
+def check_steps(stage: StageSpec, place: str, corpus: CorpusSpec) -> None:
+    """Refuse a stage whose steps are not known, of a stream or of a schedule of lengths."""
+    steps: Any = stage.training.get("max_steps", -1)
+    has_steps = isinstance(steps, int) and steps > 0
+    if corpus.streaming and not has_steps:
+        raise RecipeError(
+            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so give the number of "
+            "steps to train."
+        )
+    schedule = stage.text.schedule
+    if schedule is None:
+        return
+    if corpus.task is not None:
+        raise RecipeError(f"{place}.text.lengths is for text without labels, whose rows stay whole; leave it out.")
+    if schedule.in_epochs:
+        if corpus.streaming:
+            raise RecipeError(f"{place}.text.lengths counts epochs, but a stream has none; give shares of max_steps.")
+        if "num_train_epochs" in stage.training:
+            raise RecipeError(f"{place}.training.num_train_epochs follows from text.lengths; leave it out.")
+        return
+    if not has_steps:
+        raise RecipeError(
+            f"{place}.training.max_steps is missing: text.lengths has shares of it; give it, or give epochs for "
+            "each length."
+        )
+    try:
+        schedule.ends(steps)
+    except CorpusError as error:
+        raise RecipeError(f"{place}.text.lengths: {error}") from None
+
+
+def check_text_fits(
+    stage: StageSpec,
+    place: str,
+    settings: CorpusSettings | LabelledSettings,
+    teacher: TeacherInfo,
+    student: StudentPlan,
+) -> None:
+    """Refuse pairs for models that do not tell segments apart, and texts longer than positions.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        settings: Of its text.
+        teacher: Its teacher.
+        student: Its student.
+
+    Raises:
+        RecipeError: for either.
+    """
+    models: dict[str, TeacherInfo | StudentPlan] = {"teacher": teacher, "student": student}
+    corpus_place = f"{place}.corpus" if stage.corpus else "corpus"
+    if isinstance(settings, CorpusSettings) and settings.pairs:
+        pairs_place = f"{place}.text" if stage.text.pairs else corpus_place
+        for owner, model in models.items():
+            segments = segment_count(model.config)
+            if segments < 2:
+                raise RecipeError(
+                    f"{pairs_place}.pairs: a pair has two segments, but the {owner}, a {model.config.model_type}, does "
+                    f"not tell segments apart (type_vocab_size {segments}); leave pairs out, or choose a teacher that "
+                    "does, such as BERT."
+                )
+
+    length_place = f"{corpus_place}.length"
+    for key in ("lengths", "length"):
+        if getattr(stage.text, key):
+            length_place = f"{place}.text.{key}"
+            break
+    for owner, model in models.items():
+        positions = model.shape.positions
+        if positions is not None and settings.length > positions:
+            raise RecipeError(
+                f"{length_place} {settings.length} is longer than the {owner}'s {positions} positions; "
+                f"use {positions} or less."
+            )
+
+
+def masked_share(stage: StageSpec, terms: Sequence[Term], task: Task, place: str) -> float:
+    """The share of tokens to mask: the stage's, else BERT's where a term reads masked positions.
+
+    Raises:
+        RecipeError: for masking of labelled rows, and none where masked positions are read.
+    """
+    key = f"{place}.augment.mask_tokens"
+    share = stage.augment.mask_tokens
+    if task != "text":
+        _check_rows_stay(stage, terms, place)
+        return 0.0
+
+    reads_masked = any(term.unit == "label" for term in terms)
+    if share is None:
+        return MASKED_SHARE if reads_masked else 0.0
+    if 0 < share < _LEAST_MASKED:
+        raise RecipeError(
+            f"{key} {share} masks next to nothing; use {_LEAST_MASKED} or more (BERT has {MASKED_SHARE}), or 0."
+        )
+    if share == 0 and reads_masked:
+        raise RecipeError(
+            f"{key} is 0, but this method reads masked positions; leave it out, or set positions: all and a weight of "
+            "0 for the hard labels."
+        )
+    return share
+
+
+def _check_rows_stay(stage: StageSpec, terms: Sequence[Term], place: str) -> None:
+    """Refuse changes of the tokens of labelled rows."""
+    if stage.augment.mask_tokens:
+        raise RecipeError(f"{place}.augment.mask_tokens is for text without labels; leave it out.")
+    if stage.augment.replace_tokens and learn_labels(terms):
+        raise RecipeError(
+            f"{place}.augment.replace_tokens changes what a row says, but a term of this method learns the row's "
+            "label; leave it out, or give the hard labels the weight 0."
+        )

@@ -1,0 +1,160 @@
+"""Planning a stage: its teacher, its student, its terms and its text, checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
+from limbeck.errors import CorpusError, ModelError, RecipeError
+from limbeck.methods.pairing import Pairing, Task
+from limbeck.methods.term import Term
+from limbeck.models.cross_encoders import check_no_prompt
+from limbeck.models.heads import Head, check_family, check_has_head
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.vocabularies import check_same_vocabulary
+from limbeck.recipe.corpora import corpus_settings
+from limbeck.recipe.mistakes import at_place
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
+from limbeck.recipe.row_copies import augmentation
+from limbeck.recipe.schema import Recipe
+from limbeck.recipe.stage_checks import check_stage_training, check_steps, check_text_fits, masked_share
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.recipe.stage_terms import compose_terms, needed_head
+from limbeck.recipe.stage_vectors import reads_prompts, stage_vectors
+from limbeck.recipe.stages import StageSpec
+from limbeck.recipe.student_head import with_outputs
+
+
+def plan_stage(
+    index: int, recipe: Recipe, teacher: TeacherInfo, student: StudentPlan, earlier: Sequence[StagePlan]
+) -> StagePlan:
+    """Check a stage and resolve its options for the two models.
+
+    Args:
+        index: Which stage of the recipe.
+        recipe: The recipe, whose facts are checked.
+        teacher: The recipe's teacher.
+        student: The recipe's student.
+        earlier: The stages before it, which may teach here.
+
+    Raises:
+        LimbeckError: one line for the first contradiction, with its place in the recipe.
+    """
+    stage = recipe.stages[index]
+    place = f"stages.{index}"
+    corpus = stage.corpus or recipe.corpus
+    assert corpus is not None
+    task: Task = "text" if corpus.task is None else corpus.task.kind
+
+    # The two models of the stage, and the terms between them.
+    assistant = _assistant_of(stage, earlier)
+    stage_teacher = _plan_stage_teacher(stage, place, teacher, assistant)
+    own_student = None
+    if stage.student is not None:
+        with at_place(f"{place}.student"):
+            own_student = plan_student(stage.student, stage_teacher)
+    learner = own_student or student
+    pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence)
+    terms = compose_terms(stage, pairing, place)
+    student_head = needed_head(terms, task, "student")
+    teacher_head = needed_head(terms, task, "teacher")
+    with at_place(place):
+        check_family(learner.config, student_head)
+        if teacher_head is not None and stage_teacher.teaching is None:
+            _check_teacher_head(teacher_head, stage_teacher, assistant)
+
+    # Its training and its text.
+    check_stage_training(stage, place, recipe.seed, terms, evaluates=corpus.held_out != 0)
+    check_steps(stage, place, corpus)
+    settings = _plan_text(stage, place, corpus, terms, stage_teacher, reads_scores=teacher_head is not None)
+    settings = _with_copies(settings, corpus, stage_teacher, recipe.seed)
+    check_text_fits(stage, place, settings, stage_teacher, learner)
+    vectors, teacher_vectors = stage_vectors(stage, terms, pairing, stage_teacher, assistant, place)
+
+    plan = StagePlan(
+        spec=stage,
+        terms=terms,
+        corpus=settings,
+        vectors=vectors,
+        teacher_vectors=teacher_vectors,
+        pairing=pairing,
+        teacher=stage_teacher,
+        student=own_student,
+        student_head=student_head,
+        teacher_head=teacher_head,
+        mask_tokens=masked_share(stage, terms, task, place),
+    )
+    learns_labels_alone = student_head is not None and teacher_head is None  # Else its outputs are the teacher's.
+    if own_student is not None and learns_labels_alone:
+        return replace(plan, student=with_outputs(own_student, [plan]))
+    return plan
+
+
+def _assistant_of(stage: StageSpec, earlier: Sequence[StagePlan]) -> StagePlan | None:
+    """The earlier stage whose student teaches in a stage; None for other teachers."""
+    if stage.teacher is None or stage.teacher.stage is None:
+        return None
+    return next(plan for plan in earlier if plan.spec.title == stage.teacher.stage)
+
+
+def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assistant: StagePlan | None) -> TeacherInfo:
+    """The stage's teacher: its own, an earlier stage's student, or the recipe's."""
+    if stage.teacher is None:
+        return teacher
+    if assistant is not None:
+        assert assistant.student is not None
+        # Its folder says nothing of sentence vectors; texts get no prompts for it.
+        sentence = assistant.vectors.without_prompts() if assistant.teaches_vectors else None
+        student = assistant.student
+        return TeacherInfo(stage.teacher, student.config, student.shape, sentence, stage.teacher.stage)
+
+    stage_teacher = plan_teacher(stage.teacher)
+    try:
+        check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
+    except ModelError:
+        raise RecipeError(
+            f"{place}.teacher '{stage.teacher.model}' has a different vocabulary from the recipe's teacher "
+            f"'{teacher.spec.model}', but a student has only one; choose a teacher with the same tokenizer."
+        ) from None
+    return stage_teacher
+
+
+def _check_teacher_head(head: Head, teacher: TeacherInfo, assistant: StagePlan | None) -> None:
+    """Refuse a teacher without the head whose scores are read."""
+    if assistant is None:
+        check_has_head(teacher.title, teacher.config, head)
+        check_no_prompt(teacher.spec.model, teacher.spec.revision)
+        return
+    if assistant.student_head != head:
+        raise RecipeError(
+            f"{teacher.title} has no {head} head, since that stage reads no scores; give that stage a method "
+            "that trains it, or choose another teacher."
+        )
+
+
+def _plan_text(
+    stage: StageSpec,
+    place: str,
+    corpus: CorpusSpec,
+    terms: Sequence[Term],
+    teacher: TeacherInfo,
+    *,
+    reads_scores: bool,
+) -> CorpusSettings | LabelledSettings:
+    try:
+        sentence = teacher.sentence if reads_prompts(corpus, stage, terms, teacher, place) else None
+        return corpus_settings(corpus, stage.text, teacher, reads_scores=reads_scores, sentence=sentence)
+    except CorpusError as error:
+        raise CorpusError(f"{place}.corpus: {error}" if stage.corpus else str(error)) from None
+
+
+def _with_copies(
+    settings: CorpusSettings | LabelledSettings, corpus: CorpusSpec, teacher: TeacherInfo, seed: int
+) -> CorpusSettings | LabelledSettings:
+    """Add the copies of labelled rows that the corpus asks for."""
+    if corpus.augment is None or not isinstance(settings, LabelledSettings):
+        return settings
+    model = None if teacher.stage else (teacher.spec.model, teacher.spec.revision)
+    copies = augmentation(corpus.augment, teacher.title, model, seed)
+    return settings.model_copy(update={"augment": copies})

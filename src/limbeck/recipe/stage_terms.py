@@ -1,0 +1,83 @@
+"""The terms of a stage: composed for its models, and what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from limbeck.errors import RecipeError
+from limbeck.methods.pairing import Pairing, Task
+from limbeck.methods.registry import read_method
+from limbeck.methods.term import LearnedMap, Term
+from limbeck.models.heads import Head
+from limbeck.models.streams import SENTENCE_KINDS
+from limbeck.objectives import OBJECTIVES
+from limbeck.recipe.mistakes import at_place
+from limbeck.recipe.stages import StageSpec
+
+
+def compose_terms(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
+    """Compose the method of a stage for its models.
+
+    Args:
+        stage: The stage.
+        pairing: Its models, and the task of its corpus.
+        place: Of the stage in the recipe, for messages.
+
+    Raises:
+        LimbeckError: for a task that the method is not made for, and options that do not suit the models.
+    """
+    method, options = read_method(stage.method)
+    if pairing.task not in method.tasks:
+        raise RecipeError(
+            f"{place}.method: {method.name} is made for {', '.join(method.tasks)}, not for {pairing.task}; leave out "
+            "corpus.task or choose another method (`limbeck methods` lists them)."
+        )
+    with at_place(f"{place}.method"):
+        terms = method.compose(options, pairing)
+        for term in terms:
+            for key in term.teacher:
+                pairing.teacher.check_gives(key, term.name)
+        return terms
+
+
+def needed_head(terms: Sequence[Term], task: Task, owner: Literal["student", "teacher"]) -> Head | None:
+    """The head that terms read scores from, or None if they read none.
+
+    Args:
+        terms: The terms of a stage.
+        task: The task of its corpus.
+        owner: Whose head.
+    """
+    reads_scores = any(key.kind == "logits" for term in terms for key in getattr(term, owner))
+    if not reads_scores:
+        return None
+    return "masked_lm" if task == "text" else task
+
+
+def streams_read(terms: Sequence[Term]) -> set[str]:
+    """Names of the streams that terms read of either model."""
+    return {key.kind for term in terms for key in (*term.student, *term.teacher)}
+
+
+def kept_map_of(terms: Sequence[Term]) -> LearnedMap | None:
+    """The learned map that a student keeps behind its pooling, if any."""
+    for term in terms:
+        if term.learned_map is not None and term.learned_map.kept:
+            return term.learned_map
+    return None
+
+
+def compares_tokens(term: Term) -> bool:
+    """Whether a term compares the tokens of student and teacher one by one."""
+    return any(key.kind not in (*SENTENCE_KINDS, "cls") for key in term.student)
+
+
+def takes_class_weights(term: Term) -> bool:
+    """Whether a term reads hard labels, whose classes can be weighted."""
+    return OBJECTIVES[term.objective].takes_class_weights
+
+
+def learn_labels(terms: Sequence[Term]) -> bool:
+    """Whether a term learns the labels of rows, rather than what a teacher makes of them."""
+    return any(term.unit == "label" or not term.teacher for term in terms)

@@ -1,0 +1,92 @@
+"""The outputs of a student's head: those of the task that its stages teach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from transformers import PreTrainedConfig
+
+from limbeck.core.kinds import are_made_up, kind_of
+from limbeck.errors import RecipeError
+from limbeck.models.cross_encoders import cross_encoder_settings
+from limbeck.models.heads import head_of
+from limbeck.recipe.model_plans import StudentPlan
+from limbeck.recipe.stage_plan import StagePlan
+
+_WAY_OUT = "make two recipes, the second starting from the first's student (initialise.checkpoint)."
+
+
+def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPlan:
+    """Give a student the outputs of the task that its stages teach.
+
+    They are those of the teacher whose scores are learned; where only labels are learned, the classes of the rows.
+
+    Args:
+        student: The student.
+        stages: The stages that train its head.
+
+    Raises:
+        RecipeError: for heads of different tasks, or classes of other names or in another order.
+    """
+    _check_one_head(stages)
+    if not stages or stages[0].pairing.task == "text":
+        return student
+    _check_same_classes(stages)
+
+    # A stage that learns a teacher's scores decides, then one whose classes have names.
+    decisive = min(stages, key=lambda stage: (stage.teacher_head is None, are_made_up(stage.classes)))
+    config = type(student.config)(**student.config.to_dict())
+    _set_classes(config, decisive)
+    kind = kind_of(decisive.student_head)
+    if kind.output is not None:
+        config.id2label = {0: kind.output}
+        config.label2id = {kind.output: 0}
+    if kind.has_value and decisive.teacher.stage is None:
+        teacher = decisive.teacher
+        settings = cross_encoder_settings(teacher.spec.model, teacher.config, teacher.spec.revision)
+        if settings:
+            config.sentence_transformers = settings
+    if kind.has_several:
+        # Pipelines and losses know by it alone that classes do not exclude each other.
+        config.problem_type = kind.problem_type
+    return replace(student, config=config)
+
+
+def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
+    """Write the classes of a stage into a student's configuration."""
+    teacher_config = stage.teacher.config
+    if stage.teacher_head is not None:
+        for name in ("id2label", "label2id", "problem_type"):
+            setattr(config, name, getattr(teacher_config, name, None))
+        return
+    classes = stage.classes or ("LABEL_0", "LABEL_1")
+    config.id2label = dict(enumerate(classes))
+    config.label2id = {name: number for number, name in config.id2label.items()}
+    has_same_head = head_of(teacher_config) == stage.student_head
+    config.problem_type = teacher_config.problem_type if has_same_head else None
+
+
+def _check_one_head(stages: Sequence[StagePlan]) -> None:
+    if len({(stage.student_head, len(stage.classes)) for stage in stages}) > 1:
+        heads = sorted({str(stage.student_head) for stage in stages})
+        raise RecipeError(
+            f"The stages {[stage.spec.title for stage in stages]} train heads for different tasks "
+            f"({', '.join(heads)}), but a student has only one; {_WAY_OUT}"
+        )
+
+
+def _check_same_classes(stages: Sequence[StagePlan]) -> None:
+    """Refuse stages whose named classes differ, or stand in another order."""
+    stage_by_classes: dict[tuple[str, ...], StagePlan] = {}
+    for stage in stages:
+        if not are_made_up(stage.classes):
+            stage_by_classes[stage.classes] = stage
+    if len(stage_by_classes) < 2:
+        return
+    (classes, stage), (other_classes, other_stage) = list(stage_by_classes.items())[:2]
+    raise RecipeError(
+        f"Stage '{stage.spec.title}' trains the student's head for the classes {', '.join(classes)[:80]}, and stage "
+        f"'{other_stage.spec.title}' for {', '.join(other_classes)[:80]}, in this order; choose teachers whose "
+        f"id2label is the same, or {_WAY_OUT}"
+    )
