@@ -246,7 +246,7 @@ def test_kernels_are_listed_for_every_device(monkeypatch):
 
 
 def test_attention_without_a_compiler_is_a_warning(monkeypatch):
-    monkeypatch.setattr(machine.compiled_attention, "kernel", lambda: "no C compiler 'cc'")
+    monkeypatch.setattr(machine.cpu_attention, "kernel", lambda: "no C compiler 'cc'")
     found = machine.find_attention()
     assert (found.status, found.facts["backend"]) == ("warning", "pytorch")
     assert found.text == "in bfloat16 by PyTorch, at half the speed: no C compiler 'cc'"

@@ -3,22 +3,13 @@
 import pytest
 import torch
 
-from limbeck.kernels import (
-    compiled_attention,
-    compiled_relation,
-    relation_kl_blocked,
-    relation_kl_reference,
-    tile_linear,
-)
+from limbeck.kernels import relation_kl_blocked, relation_kl_reference
+from limbeck.kernels.cpu import attention, dropout, relation
 from limbeck.kernels.packed_attention import packed_attention
 from tests.kernels.relation_cases import doubles, draw, run
 
-MODULES = (compiled_attention, compiled_relation, tile_linear)
-no_unit = pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="no matrix unit (AMX)")
-each_kernel = pytest.mark.parametrize(
-    "module",
-    [pytest.param(module, id=module.SOURCE.stem, marks=[no_unit] * (module is tile_linear)) for module in MODULES],
-)
+MODULES = (attention, dropout, relation)
+each_kernel = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.SOURCE.stem)
 
 
 @pytest.fixture
@@ -62,8 +53,16 @@ def test_a_library_is_compiled_once(ask, module, compiler, tmp_path):
 @each_kernel
 def test_a_library_that_computes_something_else_is_not_used(ask, module, compiler, tmp_path):
     wrong = tmp_path / "wrong.c"
-    names = ("attend", "differentiate", "join", "lay_columns", "lay_rows", "multiplies_pairs", "multiplies_tiles")
-    names += ("multiply_panels", "relate")
+    names = (
+        "attend",
+        "differentiate",
+        "drop_float",
+        "drop_half",
+        "join",
+        "multiplies_pairs",
+        "multiplies_tiles",
+        "relate",
+    )
     wrong.write_text("".join(f"int {name}() {{ return 1; }}" for name in names))
     found = ask(module, f'for last; do :; done; exec {compiler} -fPIC -shared {wrong} -o "$last"')
     assert "computes something else" in found
@@ -78,7 +77,7 @@ def test_no_compiler_at_all(ask, module, monkeypatch):
 
 
 def test_pytorch_attends_without_a_compiler(ask):
-    ask(compiled_attention, "exit 1")
+    ask(attention, "exit 1")
     given = [torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(3)]
     wanted = torch.nn.functional.scaled_dot_product_attention(*(x[None].double() for x in given), scale=0.4)[0]
     found = packed_attention(*given, [9], scale=0.4)
@@ -86,7 +85,7 @@ def test_pytorch_attends_without_a_compiler(ask):
 
 
 def test_pytorch_compares_relations_without_a_compiler(ask):
-    ask(compiled_relation, "exit 1")
+    ask(relation, "exit 1")
     tensors = draw(21, dtype=torch.bfloat16)
     found, wanted = run(relation_kl_blocked, tensors), run(relation_kl_reference, doubles(tensors))
     torch.testing.assert_close(found[0].double(), wanted[0], rtol=1e-5, atol=0)

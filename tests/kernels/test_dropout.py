@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from limbeck.kernels import dropout
-from limbeck.kernels.dropout import KeepFactors, dropped_share, fast_dropout
+from limbeck.kernels.dropout import fast_dropout
+from limbeck.kernels.keep_factors import KeepFactors, dropped_share
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference, workers
-from limbeck.kernels.compiling import compile_kernel
-from limbeck.kernels.workers import Scratch, TeamKernel, run_tasks
+from limbeck.kernels.cpu.compiling import compile_kernel
+from limbeck.kernels.cpu.team import TeamKernel
+from limbeck.kernels.workers import Scratch, run_tasks
 from tests.kernels.relation_cases import draw, run
 from tests.support.masks import make_mask
 

@@ -11,7 +11,8 @@ import torch
 from limbeck.core.devices import bf16_is_fast, choose_device
 from limbeck.core.machine import hardware
 from limbeck.diagnosis.checks import Finding, gigabytes
-from limbeck.kernels import choose_relation_backend, compiled_attention, soft_label_chunks
+from limbeck.kernels import choose_relation_backend, soft_label_chunks
+from limbeck.kernels.cpu import attention as cpu_attention
 from limbeck.kernels.relation_triton import triton_obstacle
 
 _FLOAT32_BYTES = 4
@@ -104,7 +105,7 @@ def find_kernels() -> Iterator[Finding]:
 
 def find_attention() -> Finding:
     """Say what computes attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
-    found = compiled_attention.kernel()
+    found = cpu_attention.kernel()
     obstacle = found if isinstance(found, str) else None
     name, facts = "attention on cpu", {"device": "cpu", "backend": "pytorch" if obstacle else "compiled"}
     if obstacle is None:

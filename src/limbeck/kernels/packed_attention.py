@@ -26,8 +26,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from limbeck.errors import KernelError
-from limbeck.kernels.compiled_attention import CompiledPlan, compiled_plan
-from limbeck.kernels.dropout import KeepFactors, draw_seed, dropped_share
+from limbeck.kernels.cpu.attention import CompiledPlan, compiled_plan
+from limbeck.kernels.keep_factors import KeepFactors, draw_seed, dropped_share
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
 from limbeck.kernels.workers import Scratch, run_tasks
 
@@ -50,7 +50,7 @@ def packed_attention(
     """Attend within each sample of a packed row: softmax(Q Kᵀ · scale) V per head, dropout on the probabilities.
 
     In bfloat16, PyTorch's backward pass of fast attention on a CPU takes several times as long as in float32: there
-    scores are computed in float32 here, by a compiled kernel where a C compiler is found (`compiled_attention.py`),
+    scores are computed in float32 here, by a compiled kernel where a C compiler is found (`cpu/attention.py`),
     else short samples in groups of like length.
 
     Args:

@@ -24,7 +24,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from limbeck.kernels.compiled_relation import compiled_relation
+from limbeck.kernels.cpu.relation import compiled_relation
 from limbeck.kernels.packed_attention import Group, pack, plan_groups, unpack_into
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks

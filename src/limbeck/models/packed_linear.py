@@ -1,8 +1,7 @@
 """Linear maps of a frozen model on a CPU, whose weights are laid out once for its products.
 
 PyTorch hands a plain weight to oneDNN in rows, which lays it out anew in every call. A teacher's weights never change,
-so they are laid out once: products of a teacher's usual shapes take 5 to 20 % less time, and up to 50 % less by the
-kernel for CPUs with a matrix unit, see `tile_linear`.
+so they are laid out once: products of a teacher's usual shapes take 5 to 20 % less time.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,15 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from limbeck.kernels import tile_linear
-
 _FORMATS = (torch.float32, torch.bfloat16)
 
 
 class PackedLinear(nn.Module):
     """A linear map for inference on a CPU, equal to the `nn.Linear` that it is made of.
 
-    Its weight is laid out for a kernel of oneDNN's or limbeck's, so it is no parameter and moves to no other device.
+    Its weight is laid out for oneDNN, so it is no parameter and moves to no other device.
 
     Args:
         linear: The map; float32 or bfloat16, without gradient.
@@ -31,33 +28,24 @@ class PackedLinear(nn.Module):
         self.training = linear.training
         self.in_features, self.out_features = linear.in_features, linear.out_features
         weight = linear.weight.detach()
-        self.in_tiles = tile_linear.can_map(weight)
-        if self.in_tiles:
-            self.weight = tile_linear.lay_out(weight)
-        else:
-            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
         self.bias = None if linear.bias is None else linear.bias.detach().to(weight.dtype).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., in]` to `[..., out]`."""
-        readable = tile_linear.can_read(x, self.weight) if self.in_tiles else x.dtype == self.weight.dtype
-        if x.requires_grad or not readable:
-            return F.linear(x, self._plain_weight().to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
-        if self.in_tiles:
-            return tile_linear.tile_linear(x, self.weight, self.bias)
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return found
+        if x.requires_grad or x.dtype != self.weight.dtype:
+            bias = None if self.bias is None else self.bias.to(x.dtype)
+            return F.linear(x, self.weight.to_dense().to(x.dtype), bias)
+        mapped: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return mapped
 
     def unpacked(self) -> nn.Linear:
         """Make the plain frozen map again."""
         linear = nn.Linear(self.in_features, self.out_features, bias=False, device="meta").train(self.training)
-        linear.weight = nn.Parameter(self._plain_weight(), requires_grad=False)
+        linear.weight = nn.Parameter(self.weight.to_dense(), requires_grad=False)
         if self.bias is not None:
             linear.bias = nn.Parameter(self.bias, requires_grad=False)
         return linear
-
-    def _plain_weight(self) -> Tensor:
-        return tile_linear.plain_weight(self.weight) if self.in_tiles else self.weight.to_dense()
 
 
 def pack_linear_maps(modules: Iterable[nn.Module]) -> int:

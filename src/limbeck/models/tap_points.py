@@ -21,7 +21,6 @@ from transformers.masking_utils import sdpa_mask
 
 from limbeck.kernels.dropout import fast_dropout
 from limbeck.kernels.packed_attention import packed_attention
-from limbeck.kernels.tile_linear import trained_linear
 from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.family_table import Projections
 from limbeck.models.packed_rows import Packing
@@ -209,24 +208,13 @@ def attach_dropout(model: nn.Module) -> None:
             module.__dict__["forward"] = partial(_drop, module)
 
 
-def attach_linear_maps(model: nn.Module) -> None:
-    """Let the plain linear maps of a model compute by `trained_linear`; nothing else of them changes."""
-    for module in model.modules():
-        if type(module) is nn.Linear and "forward" not in module.__dict__:
-            module.__dict__["forward"] = partial(_map, module)
-
-
 def detach(model: nn.Module) -> None:
-    """Undo `attach_attention`, `attach_dropout` and `attach_linear_maps`."""
+    """Undo `attach_attention` and `attach_dropout`."""
     for module in model.modules():
         module.__dict__.pop(_RECORDER, None)
-        if getattr(module.__dict__.get("forward"), "func", None) in (_drop, _map):
+        if getattr(module.__dict__.get("forward"), "func", None) is _drop:
             del module.__dict__["forward"]
 
 
 def _drop(module: nn.Dropout, x: Tensor) -> Tensor:
     return fast_dropout(x, module.p, module.training)
-
-
-def _map(module: nn.Linear, x: Tensor) -> Tensor:
-    return trained_linear(x, module.weight, module.bias)

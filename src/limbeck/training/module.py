@@ -20,7 +20,6 @@ from limbeck.models.packed_rows import rows_of_tokens
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.start_kept_map import KeptMapFit
 from limbeck.models.streams import StreamKey, Streams
-from limbeck.models.tap_points import attach_linear_maps
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, LossTerm
 from limbeck.objectives.earth_mover import EmdTerm
@@ -84,7 +83,6 @@ class DistillationModule(nn.Module):
         self.teaching = teaching
         student_keys = {key for term in terms for key in term.student}
         self.student_tap = StreamTap(student, student_keys, pooling=pooling, from_hidden=self.teaching.from_hidden)
-        attach_linear_maps(student)  # The tap, when it is closed, takes it off.
 
     def forward(self, **columns: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term on a batch.

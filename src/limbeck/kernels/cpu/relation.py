@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from limbeck.kernels.compiling import TILE, compile_kernel, whole_vectors
+from limbeck.kernels.cpu.compiling import TILE, compile_kernel, whole_vectors
+from limbeck.kernels.cpu.team import TeamKernel, as_pairs, divide_work
 from limbeck.kernels.relation_reference import relation_kl_reference
-from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs, divide_work
+from limbeck.kernels.workers import Scratch
 
 SOURCE = Path(__file__).with_suffix(".c")
 # Wider heads are products above all, which PyTorch has faster.

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.kernels.compiling import TILE, compile_kernel, whole_vectors
-from limbeck.kernels.dropout import draw_seed, dropped_share
-from limbeck.kernels.workers import Scratch, TeamKernel, as_pairs, divide_work, run_tasks
+from limbeck.kernels.cpu.compiling import TILE, compile_kernel, whole_vectors
+from limbeck.kernels.cpu.team import TeamKernel, as_pairs, divide_work
+from limbeck.kernels.keep_factors import draw_seed, dropped_share
+from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
 _ANY = 1 << 30

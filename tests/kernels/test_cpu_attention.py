@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from limbeck.kernels import compiled_attention as module
-from limbeck.kernels.compiled_attention import compiled_plan
+from limbeck.kernels.cpu import attention as module
+from limbeck.kernels.cpu.attention import compiled_plan
 from limbeck.kernels.packed_attention import packed_attention
 
 SCALE = 0.4

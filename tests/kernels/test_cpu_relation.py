@@ -6,8 +6,8 @@ Its errors beside plain PyTorch's are a matter of `test_relation_backends`, whos
 import pytest
 import torch
 
-from limbeck.kernels import compiled_relation as module
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
+from limbeck.kernels.cpu import relation as module
 from tests.kernels.relation_cases import changed, doubles, draw, run
 from tests.support.masks import NAMES, make_mask
 

@@ -1,4 +1,4 @@
-/* Attention of some samples of a packed row in bfloat16, summed in float32: see compiled_attention.py.
+/* Attention of some samples of a packed row in bfloat16, summed in float32: see attention.py.
  *
  * One head of one sample at a time, in memory that stays in a core's cache. Every product is of pairs of bfloat16, see
  * pairs.h: operands as they are, probabilities and their gradients rounded to it.

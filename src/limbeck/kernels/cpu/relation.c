@@ -1,4 +1,4 @@
-/* Divergence of token relations and its gradient, of vectors in bfloat16, computed in float32: see compiled_relation.py.
+/* Divergence of token relations and its gradient, of vectors in bfloat16, computed in float32: see relation.py.
  *
  * One head of one sample at a time, in memory that stays in a core's cache: both models' logits of some rows, one pass
  * for the exponentials and the sums of a row, one for its gradient. Logits are of pairs, see pairs.h, whose products are

@@ -1,4 +1,4 @@
-/* Work of a kernel in parts, each taken by the next thread that is free: see workers.py. */
+/* Work of a kernel in parts, each taken by the next thread that is free: see team.py. */
 #ifndef LIMBECK_TEAM_H
 #define LIMBECK_TEAM_H
 
