@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
-from limbeck.kernels.cpu import attention, dropout, relation
+from limbeck.kernels.cpu import attention, relation
 from limbeck.kernels.packed_attention import packed_attention
 from tests.kernels.relation_cases import doubles, draw, run
 
-MODULES = (attention, dropout, relation)
+MODULES = (attention, relation)
 each_kernel = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.SOURCE.stem)
 
 

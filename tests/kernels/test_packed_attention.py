@@ -10,7 +10,7 @@ import torch
 
 from limbeck.errors import KernelError
 from limbeck.kernels import packed_attention as module
-from limbeck.kernels.keep_factors import dropped_share
+from limbeck.kernels.dropout import dropped_share
 from limbeck.kernels.packed_attention import PADDING_ALLOWANCE, pack, packed_attention, plan_groups, unpack_into
 
 HEADS, WIDTH = 3, 5

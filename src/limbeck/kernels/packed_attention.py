@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from limbeck.errors import KernelError
 from limbeck.kernels.cpu.attention import CompiledPlan, compiled_plan
-from limbeck.kernels.keep_factors import KeepFactors, draw_seed, dropped_share
+from limbeck.kernels.dropout import KeepFactors, draw_seed, dropped_share
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
 from limbeck.kernels.workers import Scratch, run_tasks
 

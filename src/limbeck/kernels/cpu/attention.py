@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from limbeck.kernels.cpu.compiling import TILE, compile_kernel, whole_vectors
 from limbeck.kernels.cpu.team import TeamKernel, as_pairs, divide_work
-from limbeck.kernels.keep_factors import draw_seed, dropped_share
+from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")

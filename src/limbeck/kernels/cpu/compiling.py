@@ -9,9 +9,9 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from limbeck.core.files import atomic_file
 from limbeck.core.hashing import fingerprint
@@ -25,59 +25,46 @@ TILE = 4
 """Rows that its products take at once."""
 OPTIONS = ("-O3", "-march=native", "-fPIC", "-shared")
 _SECONDS = 120
+_PROCESSOR = Path("/proc/cpuinfo")
 
 
-def compile_kernel(
-    source: Path, read: Callable[[ctypes.CDLL], T], is_right: Callable[[T], bool], options: Sequence[str] = ()
-) -> T | str:
+def compile_kernel(source: Path, read: Callable[[ctypes.CDLL], T], is_right: Callable[[T], bool]) -> T | str:
     """Compile a kernel, or find it in the cache.
 
     Args:
         source: Its source.
         read: Takes its functions from the library.
         is_right: Whether they compute the right thing, by a small case.
-        options: Of the compiler, beside `OPTIONS`.
 
     Returns:
-        What was read; or why there is none, which is no error.
+        The functions; or the reason why there are none, which is no error.
     """
-    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    processor = Path("/proc/cpuinfo")
-    if (found := shutil.which(compiler[0])) is None or not processor.is_file():
-        return f"no C compiler '{compiler[0]}'" if found is None else "it is compiled on Linux only"
-    traits = sorted({line for line in processor.read_text().splitlines() if line.startswith(("flags", "Features"))})
-    options = (*OPTIONS, *options)
-    texts = [file.read_text(encoding="utf-8") for file in (source, *sorted(source.parent.glob("*.h")))]
-    key = fingerprint([texts, compiler, os.path.realpath(found), options, traits])
+    command = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    compiler = shutil.which(command[0])
+    if compiler is None:
+        return f"no C compiler '{command[0]}'"
+    if not _PROCESSOR.is_file():
+        return "it is compiled on Linux only"
+
+    # A library is of one version of the sources, one compiler and one kind of processor.
+    sources = [source, *sorted(source.parent.glob("*.h"))]
+    texts = [path.read_text(encoding="utf-8") for path in sources]
+    lines = _PROCESSOR.read_text().splitlines()
+    traits = sorted({line for line in lines if line.startswith(("flags", "Features"))})
+    key = fingerprint([texts, command, os.path.realpath(compiler), OPTIONS, traits])
     library = default_cache_dir() / "kernels" / f"{source.stem}-{key}.so"
     try:
         if not library.is_file():
             library.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(library, durable=False, shared=True) as partial_file:
-                command = [*compiler, *options, str(source), "-o", str(partial_file)]
-                subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-        made = read(ctypes.CDLL(str(library)))
+                compilation = [*command, *OPTIONS, str(source), "-o", str(partial_file)]
+                subprocess.run(compilation, check=True, capture_output=True, timeout=_SECONDS)
+        functions = read(ctypes.CDLL(str(library)))
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
-        return f"'{compiler[0]}' did not compile it ({type(error).__name__})"
-    return made if is_right(made) else f"what '{compiler[0]}' made of it computes something else"
-
-
-def read_function(library: ctypes.CDLL, name: str, *arguments: Any) -> Callable[..., None]:
-    """Take a function that returns nothing from a library.
-
-    Args:
-        library: The library.
-        name: Of the function.
-        *arguments: Their types.
-
-    Raises:
-        AttributeError: if the library has none of that name.
-    """
-    function = getattr(library, name)
-    function.argtypes = arguments
-    function.restype = None
-    found: Callable[..., None] = function
-    return found
+        return f"'{command[0]}' did not compile it ({type(error).__name__})"
+    if not is_right(functions):
+        return f"what '{command[0]}' made of it computes something else"
+    return functions
 
 
 def whole_vectors(size: int) -> int:
