@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,17 +8,25 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
 from limbeck.core.records import RunEvaluation
-from limbeck.evaluation import build_retrieval_pairs, compare_models, encode
+from limbeck.evaluation import Amounts, Side, build_retrieval_pairs, compare_models, encode
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 
-SMALL = {"pairs": 60, "retrieval_pairs": 25, "latency_seconds": 0.05, "latency_length": 16}
+SMALL = Amounts(pairs=60, retrieval_pairs=25, latency_seconds=0.05, latency_length=16)
+QUALITY = replace(SMALL, latency_seconds=0)
+
+
+def compare(teacher, student, texts, amounts=SMALL, *, folder=None, vectors="mean", **options):
+    """Compare two models with one tokenizer."""
+    tokenizer = tiny_tokenizer()
+    student_side = Side(student, tokenizer, vectors, folder=folder)
+    return compare_models(Side(teacher, tokenizer), student_side, texts, amounts, **options)
 
 
 def test_the_whole_table(tmp_path: Path):
     teacher, student = tiny_bert(3), tiny_bert(1)
     student.save_pretrained(tmp_path)
-    found = compare_models(teacher, student, tiny_tokenizer(), documents(), student_folder=tmp_path, **SMALL)
+    found = compare(teacher, student, documents(), folder=tmp_path)
     plain = found.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert found.unavailable == {}
@@ -33,7 +42,7 @@ def test_the_whole_table(tmp_path: Path):
 
 def test_a_model_beside_itself():
     model = tiny_bert()
-    found = compare_models(model, model, tiny_tokenizer(), documents(), **{**SMALL, "latency_seconds": 0})
+    found = compare(model, model, documents(), QUALITY)
     assert found.agreement is not None and found.agreement.spearman == pytest.approx(1.0)
     assert found.teacher == found.student
     assert found.latency is None and found.unavailable == {}
@@ -41,7 +50,7 @@ def test_a_model_beside_itself():
 
 @pytest.mark.parametrize("held_out", [[], ["One short text."]])
 def test_too_little_text_leaves_the_rest_of_the_table(held_out):
-    found = compare_models(tiny_bert(2), tiny_bert(1), tiny_tokenizer(), held_out, **SMALL)
+    found = compare(tiny_bert(2), tiny_bert(1), held_out)
     assert found.agreement is None and found.teacher.retrieval is None and found.student.retrieval is None
     assert set(found.unavailable) == {"agreement", "retrieval"}
     assert all("hold out more text" in reason for reason in found.unavailable.values())
@@ -51,16 +60,13 @@ def test_too_little_text_leaves_the_rest_of_the_table(held_out):
 
 def test_titles_may_be_known():
     held_out = [tuple(text.split("\n\n", 1)) for text in documents()]
-    same = {**SMALL, "latency_seconds": 0}
-    titled = compare_models(tiny_bert(2), tiny_bert(1), tiny_tokenizer(), held_out, **same)
+    titled = compare(tiny_bert(2), tiny_bert(1), held_out, QUALITY)
     assert titled.agreement is not None and titled.student.retrieval is not None
 
 
 def test_progress_grows_from_part_to_part_and_is_counted():
     told = []
-    compare_models(
-        tiny_bert(2), tiny_bert(1), tiny_tokenizer(), documents(), **SMALL, report=lambda *now: told.append(now)
-    )
+    compare(tiny_bert(2), tiny_bert(1), documents(), report=lambda *now: told.append(now))
     shares = [share for share, _, _ in told]
     assert shares == sorted(shares)
     assert shares[0] == 0 and 0.6 < shares[-1] <= 1
@@ -71,13 +77,10 @@ def test_progress_grows_from_part_to_part_and_is_counted():
     assert told[-1][1].startswith("latency, ")
 
 
-QUALITY = {**SMALL, "latency_seconds": 0}
-
-
 def test_queries_of_the_student_in_the_teachers_documents():
     """Each figure by its definition, from vectors that are encoded here; of a copy of the teacher all are the same."""
     texts, tokenizer, teacher, student = documents(), tiny_tokenizer(), tiny_bert(2), tiny_bert(1)
-    found = compare_models(teacher, student, tokenizer, texts, **QUALITY, asymmetric=True, widths=[16, 4, 8])
+    found = compare(teacher, student, texts, QUALITY, asymmetric=True, widths=[16, 4, 8])
     assert [cut.width for cut in found.cut] == [8, 4], "of 16 components there are no more to leave out"
     pairs = build_retrieval_pairs(texts, 25)
     queries = encode(student, tokenizer, [summary for summary, _ in pairs], max_length=128).double()
@@ -90,7 +93,7 @@ def test_queries_of_the_student_in_the_teachers_documents():
         )
         low, high = figures.intervals["ndcg_at_10"]
         assert low < figures.ndcg_at_10 < high
-    itself = compare_models(teacher, teacher, tokenizer, texts, **QUALITY, asymmetric=True, widths=[4])
+    itself = compare(teacher, teacher, texts, QUALITY, asymmetric=True, widths=[4])
     assert itself.asymmetric == itself.teacher.retrieval == itself.student.retrieval
     assert itself.cut[0].asymmetric == itself.cut[0].teacher and itself.cut[0].agreement.spearman < 1
     assert RunEvaluation.read(found.to_dict()) == found
@@ -98,13 +101,13 @@ def test_queries_of_the_student_in_the_teachers_documents():
 
 def test_vectors_of_other_widths_have_no_common_documents():
     teacher, student = tiny_bert(2), tiny_bert(1)
-    asked = {**QUALITY, "asymmetric": True, "widths": [20, 8]}
-    found = compare_models(teacher, student, tiny_tokenizer(), documents(), **asked, student_pooling="mean+cls")
+    asked = {"asymmetric": True, "widths": [20, 8]}
+    found = compare(teacher, student, documents(), QUALITY, **asked, vectors="mean+cls")
     assert (
         found.asymmetric is None
         and "32 components and the teacher's have 16" in found.unavailable["asymmetric retrieval"]
     )
     assert [(cut.width, cut.asymmetric) for cut in found.cut] == [(8, None)]
     assert (found.settings.pooling, found.settings.student_pooling) == ("mean", "mean+cls")
-    same = compare_models(teacher, student, tiny_tokenizer(), documents(), **QUALITY)
+    same = compare(teacher, student, documents(), QUALITY)
     assert not {"asymmetric", "cut"} & set(same.to_dict()) and "student_pooling" not in same.settings.to_dict()

@@ -9,16 +9,11 @@ from limbeck.core.records import TaskFigures as TaskScores
 
 if TYPE_CHECKING:
     from limbeck.evaluation.agreement import SentencePair, build_pairs, measure_agreement
-    from limbeck.evaluation.compare import compare_models
-    from limbeck.evaluation.costs import (
-        ParameterCounts,
-        count_parameters,
-        measure_latency,
-        tensors_megabytes,
-        weights_megabytes,
-    )
+    from limbeck.evaluation.compare import Amounts, Side, compare_models
+    from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
     from limbeck.evaluation.evaluators import EVALUATORS, CellResult, Evaluator, register_evaluator
     from limbeck.evaluation.held_out_scores import measure_task
+    from limbeck.evaluation.latency import measure_latency
     from limbeck.evaluation.retrieval import build_retrieval_pairs, measure_retrieval
     from limbeck.evaluation.similarities import pair_similarities, spearman_agreement
     from limbeck.models.inference import encode
@@ -27,11 +22,12 @@ __getattr__, __dir__ = import_when_used(
     __name__,
     {
         "agreement": "SentencePair build_pairs measure_agreement",
-        "compare": "compare_models",
-        "costs": "ParameterCounts count_parameters measure_latency tensors_megabytes weights_megabytes",
+        "compare": "Amounts Side compare_models",
+        "costs": "ParameterCounts count_parameters tensors_megabytes weights_megabytes",
         "evaluators": "CellResult EVALUATORS Evaluator register_evaluator",
         "held_out_scores": "measure_task",
         "similarities": "encode pair_similarities spearman_agreement",
+        "latency": "measure_latency",
         "retrieval": "build_retrieval_pairs measure_retrieval",
     },
 )
@@ -39,6 +35,7 @@ __getattr__, __dir__ = import_when_used(
 __all__ = [
     "EVALUATORS",
     "Agreement",
+    "Amounts",
     "BatchLatency",
     "CellResult",
     "Comparison",
@@ -48,6 +45,7 @@ __all__ = [
     "ParameterCounts",
     "Retrieval",
     "SentencePair",
+    "Side",
     "TaskScores",
     "Times",
     "build_pairs",

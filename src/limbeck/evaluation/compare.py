@@ -5,185 +5,298 @@ why: a long run never ends without its table for want of one figure.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar, Unpack
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core import progress, records
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, costs, retrieval
-from limbeck.models import inference, sentence_heads
-from limbeck.models.sentence_heads import SentenceHead
+from limbeck.evaluation.latency import measure_latency
+from limbeck.models import inference
+from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 
-T = TypeVar("T")
-# Shares of the progress, of the student and of the teacher, which is larger; the rest is the latency.
-_AGREEMENT, _RETRIEVAL = ((0.0, 0.1), (0.1, 0.3)), ((0.3, 0.4), (0.4, 0.6))
+_STUDENT_AGREEMENT = (0.0, 0.1)
+_TEACHER_AGREEMENT = (0.1, 0.3)
+_STUDENT_RETRIEVAL = (0.3, 0.4)
+_TEACHER_RETRIEVAL = (0.4, 0.6)
+_LATENCY = (0.6, 1.0)
+"""Parts of the progress; the teacher's are the larger ones, since it is larger."""
+
+Text = str | tuple[str, str]
+"""A held-out text, plain or as (title, body) where the corpus knows its title."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One model of a comparison, and how it reads texts.
+
+    Attributes:
+        model: The loaded model.
+        tokenizer: Its tokenizer.
+        vectors: How it makes sentence vectors: a pooling, or the pooling, modules and prompts of its folder.
+        max_length: Most tokens of a text.
+        dtype: Of weights and activations; None is the model's own for quality, and float32 for latency.
+        folder: Folder of its weights, for its megabytes on disk; None takes those in memory.
+    """
+
+    model: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    vectors: str | SentenceHead = "mean"
+    max_length: int = 128
+    dtype: torch.dtype | None = None
+    folder: Path | str | None = None
+
+    def encode(
+        self,
+        texts: Sequence[tuple[str, str]],
+        report: progress.Report,
+        roles: tuple[str, str] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sentence vectors of the first and of the second of each pair, `[pairs, width]` each.
+
+        Args:
+            texts: The pairs.
+            report: Receives the progress.
+            roles: Of both texts, by which prompts are put before them.
+        """
+        return inference.encode_both(
+            self.model,
+            self.tokenizer,
+            [first for first, _ in texts],
+            [second for _, second in texts],
+            roles,
+            pooling=self.vectors,
+            max_length=self.max_length,
+            dtype=self.dtype,
+            report=report,
+        )
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much is measured.
+
+    Attributes:
+        pairs: Sentence pairs for the agreement; 0 leaves it out.
+        retrieval_pairs: Pool of the retrieval; 0 leaves it out.
+        latency_batch_sizes: Texts per pass.
+        latency_length: Tokens per text for the latency.
+        latency_seconds: For all latency measurements together; 0 leaves them out.
+    """
+
+    pairs: int = 1500
+    retrieval_pairs: int = 700
+    latency_batch_sizes: tuple[int, ...] = (1, 32)
+    latency_length: int = 128
+    latency_seconds: float = 12.0
 
 
 def compare_models(
-    teacher: nn.Module,
-    student: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    held_out_documents: Sequence[str | tuple[str, str]] | None,
+    teacher: Side,
+    student: Side,
+    texts: Sequence[Text] | None,
+    amounts: Amounts = Amounts(),
     *,
-    pairs: int = 1500,
-    retrieval_pairs: int | Callable[[], int] = 700,
-    latency_batch_sizes: Sequence[int] = (1, 32),
-    latency_length: int = 128,
-    latency_seconds: float = 12.0,
-    choose_latency: Callable[[], tuple[Sequence[int], float]] | None = None,
-    seed: int = 0,
-    teacher_folder: Path | str | None = None,
-    student_folder: Path | str | None = None,
-    student_pooling: str | SentenceHead | None = None,
     asymmetric: bool = False,
     widths: Sequence[int] = (),
-    **encoding: Unpack[inference.Encoding],
+    seed: int = 0,
+    report: progress.Report = progress.no_progress,
 ) -> records.RunEvaluation:
     """Measure a teacher and its student side by side.
 
     Args:
-        teacher: The loaded teacher.
-        student: The loaded student, on the same device.
-        tokenizer: The tokenizer of both.
-        held_out_documents: Texts that the student was not trained on, plain or as (title, body) where the
-            corpus knows its titles; None of a run without text, which has neither agreement nor retrieval.
-        pairs: Sentence pairs for the agreement; 0 leaves it out.
-        retrieval_pairs: Pool of the retrieval, or what chooses it once the agreement is measured; 0 leaves it out.
-        latency_batch_sizes: As in `measure_latency`.
-        latency_length: Tokens per text for the latency.
-        latency_seconds: For all latency measurements together; 0 leaves them out.
-        choose_latency: Chooses these batch sizes and seconds once the quality is measured.
-        seed: Of the choice of pairs, the resampling and the token ids.
-        teacher_folder: The folder of the teacher's weights, for its megabytes on disk.
-        student_folder: The same for the student.
-        student_pooling: How the student makes sentence vectors; None: as the teacher, by `pooling`.
+        teacher: The teacher.
+        student: The student, on the same device.
+        texts: Texts that the student was not trained on; None of a run without text, which has neither agreement nor
+            retrieval.
+        amounts: How much is measured.
         asymmetric: Measure too how the student's summaries find the teacher's bodies, where widths are equal.
         widths: Measure the same of vectors cut to these; a model's width and more are skipped.
-        encoding: As in `encode`, for the quality figures; `max_length` is 128 by default. `dtype` is the latency's too:
-            None is each model's own for quality, float32 for latency. `report` receives the progress of all.
+        seed: Of the choice of pairs, the resampling and the token ids.
+        report: Receives the progress of all.
 
     Returns:
-        All figures, those that could not be had as None with a reason.
+        All figures; one that could not be had is None, with a reason in `unavailable`.
+
+    Example:
+        >>> compare_models(Side(teacher, tokenizer), Side(student, tokenizer), texts)  # doctest: +SKIP
     """
-    held_out = list(held_out_documents or ())
-    unavailable: dict[str, str] = {}
-    seconds: dict[str, records.Number | None] = {}
-    encoding = {"pooling": "mean", "max_length": 128, "report": progress.no_progress, **encoding}
-    dtype, report = encoding.get("dtype"), encoding["report"]
-    poolings = encoding["pooling"] if student_pooling is None else student_pooling, encoding["pooling"]
-    of_vectors: dict[int | None, records.CutVectors] = {}
-
-    def at(width: int | None) -> records.CutVectors:
-        return of_vectors.setdefault(width, records.CutVectors() if width is None else records.CutVectors(width=width))
-
-    def of_both(
-        texts: Sequence[tuple[str, str]], shares: Sequence[tuple[float, float]], roles: tuple[str, str] | None = None
-    ) -> list[tuple[Tensor, Tensor]]:
-        found, both = [], ([a for a, _ in texts], [b for _, b in texts])
-        for model, pooling, share in zip((student, teacher), poolings, shares, strict=True):
-            asked = encoding | {"pooling": pooling, "report": progress.part_of(report, *share)}
-            found.append(inference.encode_both(model, tokenizer, *both, roles, **asked))
-        return found
-
-    def agree() -> None:
-        texts_only = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
-        chosen = agreement.build_pairs(texts_only, pairs, seed=seed)
-        ours, theirs = of_both([(pair.first, pair.second) for pair in chosen], _AGREEMENT)
-        of_teacher = (theirs[0] * theirs[1]).sum(-1).numpy()
-        for width in (None, *_narrower(widths, ours, theirs)):
-            left, right = (inference.cut_vectors(one, width) for one in ours)
-            of_student = (left * right).sum(-1).numpy()
-            at(width).agreement = found = agreement.measure_agreement(chosen, of_student, of_teacher, seed=seed)
-            if width is None:
-                found.examples = agreement.furthest_pairs(chosen, of_student, of_teacher)
-
-    def retrieve() -> None:
-        chosen = retrieval.build_retrieval_pairs(held_out, pool, seed=seed)
-        ours, theirs = of_both(chosen, _RETRIEVAL, retrieval.ROLES)
-        own, other = ours[0].shape[1], theirs[0].shape[1]
-        for width in (None, *_narrower(widths, ours, theirs)):
-            queries, documents = (inference.cut_vectors(one, width) for one in ours)
-            their_queries, their_documents = (inference.cut_vectors(one, width) for one in theirs)
-            figures = at(width)
-            figures.student = retrieval.score_matches(queries, documents)
-            figures.teacher = retrieval.score_matches(their_queries, their_documents)
-            if asymmetric and own == other:
-                figures.asymmetric = retrieval.score_matches(queries, their_documents)
-        if asymmetric and own != other:
-            unavailable["asymmetric retrieval"] = (
-                f"The student's vectors have {own} components and the teacher's have {other}; aligned_embedding "
-                "makes them equal."
-            )
-
-    def time_both() -> records.Latency:
-        sizes, time_for_all = (latency_batch_sizes, latency_seconds) if choose_latency is None else choose_latency()
-        return costs.measure_latency(
-            teacher,
-            student,
-            batch_sizes=sizes,
-            length=latency_length,
-            seconds=time_for_all,
-            dtype=dtype or torch.float32,
-            seed=seed,
-            report=progress.part_of(report, _RETRIEVAL[-1][-1], 1.0),
-        )
-
-    def attempt(name: str, asked: bool, measure: Callable[[], T]) -> T | None:
-        if not asked:
-            return None
-        start = time.perf_counter()
-        try:
-            return measure()
-        except LimbeckError as error:
-            unavailable[name] = str(error)
-            return None
-        finally:
-            seconds[name] = round(time.perf_counter() - start, 3)
-
-    attempt("agreement", pairs > 0 and held_out_documents is not None, agree)
-    pool = retrieval_pairs() if callable(retrieval_pairs) else retrieval_pairs
-    attempt("retrieval", pool > 0 and held_out_documents is not None, retrieve)
-    timed = attempt("latency", latency_seconds > 0, time_both)
-    whole = at(None)
-    result = records.RunEvaluation(
-        teacher=_figures(teacher, teacher_folder, whole.teacher),
-        student=_figures(student, student_folder, whole.student),
-        latency=timed,
-        agreement=whole.agreement,
-        unavailable=unavailable,
+    evaluation = records.RunEvaluation(
+        teacher=_figures(teacher),
+        student=_figures(student),
+        latency=None,
+        agreement=None,
+        unavailable={},
         settings=records.MeasuredWith(
-            pooling=sentence_heads.describe_pooling(encoding["pooling"]),
-            max_length=encoding["max_length"],
-            pairs=pairs,
-            retrieval_pairs=pool,
-            held_out_documents=len(held_out),
-            dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+            pooling=describe_pooling(teacher.vectors),
+            max_length=teacher.max_length,
+            pairs=amounts.pairs,
+            retrieval_pairs=amounts.retrieval_pairs,
+            held_out_documents=len(texts or ()),
+            dtype=None if teacher.dtype is None else str(teacher.dtype).removeprefix("torch."),
             seed=seed,
         ),
-        seconds=seconds,
+        seconds={},
     )
-    if (described := sentence_heads.describe_pooling(poolings[0])) != result.settings.pooling:
-        result.settings.student_pooling = described
-    if whole.asymmetric is not None:
-        result.asymmetric = whole.asymmetric
-    if cut := [figures for width, figures in of_vectors.items() if width is not None]:
-        result.cut = cut
-    return result
+    student_pooling = describe_pooling(student.vectors)
+    if student_pooling != evaluation.settings.pooling:
+        evaluation.settings.student_pooling = student_pooling
+
+    cuts: dict[int, records.CutVectors] = {}
+    if texts is not None and amounts.pairs > 0:
+        with _measuring(evaluation, "agreement"):
+            _measure_agreement(evaluation, cuts, teacher, student, texts, amounts.pairs, widths, report)
+    if texts is not None and amounts.retrieval_pairs > 0:
+        with _measuring(evaluation, "retrieval"):
+            pairs = retrieval.build_retrieval_pairs(texts, amounts.retrieval_pairs, seed=seed)
+            _measure_retrieval(evaluation, cuts, teacher, student, pairs, widths, report, asymmetric=asymmetric)
+    if amounts.latency_seconds > 0:
+        with _measuring(evaluation, "latency"):
+            evaluation.latency = measure_latency(
+                teacher.model,
+                student.model,
+                batch_sizes=amounts.latency_batch_sizes,
+                length=amounts.latency_length,
+                seconds=amounts.latency_seconds,
+                dtype=teacher.dtype or torch.float32,
+                seed=seed,
+                report=progress.part_of(report, *_LATENCY),
+            )
+    if cuts:
+        evaluation.cut = list(cuts.values())
+    return evaluation
 
 
-def _narrower(widths: Sequence[int], *vectors: Sequence[Tensor]) -> list[int]:
+@contextmanager
+def _measuring(evaluation: records.RunEvaluation, name: str) -> Iterator[None]:
+    """Note the seconds of a measure, and the reason where it cannot be had."""
+    start = time.perf_counter()
+    try:
+        yield
+    except LimbeckError as error:
+        evaluation.unavailable[name] = str(error)
+    finally:
+        evaluation.seconds[name] = round(time.perf_counter() - start, 3)
+
+
+def _measure_agreement(
+    evaluation: records.RunEvaluation,
+    cuts: dict[int, records.CutVectors],
+    teacher: Side,
+    student: Side,
+    texts: Sequence[Text],
+    count: int,
+    widths: Sequence[int],
+    report: progress.Report,
+) -> None:
+    """Fill in the agreement of the student's similarities with those of the teacher's whole vectors.
+
+    Args:
+        evaluation: Receives the figures of whole vectors.
+        cuts: Receives those of cut vectors, by width.
+        teacher: The teacher.
+        student: The student.
+        texts: Held-out texts.
+        count: Sentence pairs.
+        widths: That the student's vectors are cut to.
+        report: Receives the progress.
+    """
+    seed = evaluation.settings.seed or 0
+    documents = [text if isinstance(text, str) else "\n".join(text) for text in texts]
+    pairs = agreement.build_pairs(documents, count, seed=seed)
+    sentence_pairs = [(pair.first, pair.second) for pair in pairs]
+    student_vectors = student.encode(sentence_pairs, progress.part_of(report, *_STUDENT_AGREEMENT))
+    teacher_vectors = teacher.encode(sentence_pairs, progress.part_of(report, *_TEACHER_AGREEMENT))
+    teacher_cosines = _cosines(teacher_vectors, None)
+
+    student_cosines = _cosines(student_vectors, None)
+    evaluation.agreement = agreement.measure_agreement(pairs, student_cosines, teacher_cosines, seed=seed)
+    evaluation.agreement.examples = agreement.furthest_pairs(pairs, student_cosines, teacher_cosines)
+    for width in _usable_widths(widths, student_vectors, teacher_vectors):
+        cut_cosines = _cosines(student_vectors, width)
+        cut = cuts.setdefault(width, records.CutVectors(width=width))
+        cut.agreement = agreement.measure_agreement(pairs, cut_cosines, teacher_cosines, seed=seed)
+
+
+def _measure_retrieval(
+    evaluation: records.RunEvaluation,
+    cuts: dict[int, records.CutVectors],
+    teacher: Side,
+    student: Side,
+    pairs: Sequence[tuple[str, str]],
+    widths: Sequence[int],
+    report: progress.Report,
+    *,
+    asymmetric: bool,
+) -> None:
+    """Fill in how well each model's summaries find their bodies, and the student's the teacher's bodies.
+
+    Args:
+        evaluation: Receives the figures of whole vectors.
+        cuts: Receives those of cut vectors, by width.
+        teacher: The teacher.
+        student: The student.
+        pairs: Summaries and bodies.
+        widths: That vectors are cut to.
+        report: Receives the progress.
+        asymmetric: Whether the student's summaries look through the teacher's bodies too.
+    """
+    student_vectors = student.encode(pairs, progress.part_of(report, *_STUDENT_RETRIEVAL), retrieval.ROLES)
+    teacher_vectors = teacher.encode(pairs, progress.part_of(report, *_TEACHER_RETRIEVAL), retrieval.ROLES)
+    student_width = student_vectors[0].shape[1]
+    teacher_width = teacher_vectors[0].shape[1]
+    is_asymmetric = asymmetric and student_width == teacher_width
+
+    for width in (None, *_usable_widths(widths, student_vectors, teacher_vectors)):
+        queries, documents = (inference.cut_vectors(vectors, width) for vectors in student_vectors)
+        teacher_queries, teacher_documents = (inference.cut_vectors(vectors, width) for vectors in teacher_vectors)
+        student_figures = retrieval.score_matches(queries, documents)
+        teacher_figures = retrieval.score_matches(teacher_queries, teacher_documents)
+        mixed_figures = retrieval.score_matches(queries, teacher_documents) if is_asymmetric else None
+        if width is None:
+            evaluation.student.retrieval = student_figures
+            evaluation.teacher.retrieval = teacher_figures
+            if mixed_figures is not None:
+                evaluation.asymmetric = mixed_figures
+        else:
+            cut = cuts.setdefault(width, records.CutVectors(width=width))
+            cut.student = student_figures
+            cut.teacher = teacher_figures
+            if mixed_figures is not None:
+                cut.asymmetric = mixed_figures
+    if asymmetric and not is_asymmetric:
+        evaluation.unavailable["asymmetric retrieval"] = (
+            f"The student's vectors have {student_width} components and the teacher's have {teacher_width}; "
+            "aligned_embedding makes them equal."
+        )
+
+
+def _cosines(vectors: tuple[Tensor, Tensor], width: int | None) -> NDArray[np.float32]:
+    """Return the cosine of each pair, `[pairs]`, of vectors cut to a width."""
+    first, second = (inference.cut_vectors(each, width) for each in vectors)
+    return np.asarray((first * second).sum(-1).numpy())
+
+
+def _usable_widths(widths: Sequence[int], *vectors: Sequence[Tensor]) -> list[int]:
     """Return the widths to which the vectors of both models can be cut, the widest first."""
-    narrowest = min(one[0].shape[1] for one in vectors)
+    narrowest = min(of_model[0].shape[1] for of_model in vectors)
     return sorted({width for width in widths if width < narrowest}, reverse=True)
 
 
-def _figures(model: nn.Module, folder: Path | str | None, retrieval: records.Retrieval | None) -> records.ModelFigures:
-    counts, (megabytes, source) = costs.count_parameters(model), costs.model_megabytes(model, folder)
-    parameters = records.Parameters(**asdict(counts), total=counts.total)
-    return records.ModelFigures(parameters=parameters, megabytes=megabytes, megabytes_of=source, retrieval=retrieval)
+def _figures(side: Side) -> records.ModelFigures:
+    counts = costs.count_parameters(side.model)
+    megabytes, source = costs.model_megabytes(side.model, side.folder)
+    return records.ModelFigures(
+        parameters=records.Parameters(**asdict(counts), total=counts.total),
+        megabytes=megabytes,
+        megabytes_of=source,
+        retrieval=None,
+    )

@@ -1,34 +1,16 @@
-"""Costs of models: parameters by place, megabytes, and the latency of a forward pass, teacher beside student.
-
-The two models take turns (A B A B …) in one process, so that whatever else the machine does falls on both,
-and the speedup is the median of the ratios of neighbouring passes. The Transformer part is timed within the
-same passes, from the entry of the first block to the exit of the last: it leaves out the embedding lookup and
-its norm, and the pooler.
-"""
+"""Sizes of models: parameters by place, and megabytes."""
 
 from __future__ import annotations
 
-import math
-import platform
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.records import BatchLatency, Latency, Times
-from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import ModelError
-from limbeck.models.inference import device_of, encoder_of, longest_input
-from limbeck.models.taps import evaluation_mode
+from limbeck.models.inference import encoder_of
 
 BYTES_PER_MEGABYTE = 1_000_000
 _WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
@@ -120,118 +102,3 @@ def _place(name: str) -> str:
     if outside_blocks and any(part.startswith(_EMBEDDING_NAMES) for part in parts):
         return "embedding"
     return "transformer"
-
-
-def measure_latency(
-    teacher: nn.Module,
-    student: nn.Module,
-    *,
-    batch_sizes: Sequence[int] = (1, 32),
-    length: int = 128,
-    seconds: float = 20.0,
-    dtype: torch.dtype = torch.float32,
-    warmup: int = 2,
-    seed: int = 0,
-    report: Report = no_progress,
-) -> Latency:
-    """Time teacher and student alternately.
-
-    Args:
-        teacher: A loaded encoder (of a task model, the encoder is timed).
-        student: The same for the student, on the same device.
-        batch_sizes: Texts per pass.
-        length: Tokens per text; lowered to what both models can take.
-        seconds: For everything together, shared by the batch sizes. At least `FEWEST_ROUNDS` rounds
-            are made whatever they take.
-        dtype: Of weights and activations. A model of another dtype is copied, never cast.
-        warmup: Passes of each model at each batch size that are not counted.
-        seed: Of the token ids, which both models share.
-        report: Receives the progress.
-    """
-    limits = [longest_input(encoder_of(model)) or length for model in (teacher, student)]
-    length = min(length, *limits)
-    vocabulary = min(int(getattr(getattr(model, "config", None), "vocab_size", 0)) or 1 for model in (teacher, student))
-    generator = torch.Generator().manual_seed(seed)
-    with (
-        evaluation_mode(encoder_of(teacher), dtype) as ready_teacher,
-        evaluation_mode(encoder_of(student), dtype) as ready_student,
-        torch.inference_mode(),
-        _watch(ready_teacher) as time_teacher,
-        _watch(ready_student) as time_student,
-    ):
-        measured = []
-        deadline = time.perf_counter() + seconds
-        for done, batch_size in enumerate(batch_sizes):
-            input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
-            # Time left over by a fast batch size goes to the later ones.
-            share = (deadline - time.perf_counter()) / (len(batch_sizes) - done)
-            here = part_of(report, done / len(batch_sizes), (done + 1) / len(batch_sizes))
-            what = f"latency, {batch_size} x {length} tokens"
-            found = take_turns(
-                {"teacher": partial(time_teacher, input_ids), "student": partial(time_student, input_ids)},
-                seconds=share,
-                warmup=warmup,
-                tell=tell_rounds(here, what),
-            )
-            measured.append(_summary(batch_size, found["teacher"], found["student"]))
-    return Latency(
-        batches=measured,
-        length=length,
-        dtype=str(dtype).removeprefix("torch."),
-        device=_device_name(device_of(teacher)),
-        threads=torch.get_num_threads(),
-    )
-
-
-@contextmanager
-def _watch(model: nn.Module) -> Iterator[Callable[[Tensor], tuple[float, float]]]:
-    """Yield a function that runs a pass on token ids, and returns its seconds and those of its blocks.
-
-    ALBERT calls the same block many times: the first entry and the last exit of any block are what counts.
-    """
-    device = device_of(model)
-    on_gpu = device.type == "cuda"
-    marks: list[Any] = []  # Seconds, or events of the GPU, which no pass waits for.
-
-    def mark(*_: object) -> None:
-        marks.append(torch.cuda.Event(enable_timing=True) if on_gpu else time.perf_counter())
-        if on_gpu:
-            marks[-1].record()
-
-    def run(input_ids: Tensor) -> tuple[float, float]:
-        input_ids = input_ids.to(device)
-        marks.clear()
-        seconds = stopwatch(partial(model, input_ids=input_ids, attention_mask=torch.ones_like(input_ids)), device)()
-        if not marks:
-            return seconds, math.nan
-        return seconds, marks[0].elapsed_time(marks[-1]) / 1000 if on_gpu else marks[-1] - marks[0]
-
-    blocks = find_blocks(model)
-    hooks = [block.register_forward_pre_hook(mark) for block in blocks]
-    hooks += [block.register_forward_hook(mark) for block in blocks]
-    try:
-        yield run
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _summary(
-    batch_size: int, teacher_rows: list[tuple[float, float]], student_rows: list[tuple[float, float]]
-) -> BatchLatency:
-    """Reduce the times of one batch size to medians, percentiles and speedups."""
-    models = {"teacher": np.array(teacher_rows), "student": np.array(student_rows)}  # [rounds, (whole, blocks)]
-    speedup, of_blocks = np.median(models["teacher"] / models["student"], axis=0).tolist()
-    times: dict[str, Any] = {
-        model + part: Times(**summarise(rows[:, column]))
-        for column, part in enumerate(("", "_transformer"))
-        for model, rows in models.items()
-    }
-    rounds = len(teacher_rows)
-    return BatchLatency(batch_size=batch_size, rounds=rounds, **times, speedup=speedup, transformer_speedup=of_blocks)
-
-
-def _device_name(device: torch.device) -> str:
-    """Return for example `"cpu (x86_64)"` or `"cuda (NVIDIA H200)"`."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return f"{device.type} ({name})" if name else device.type

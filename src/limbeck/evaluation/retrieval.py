@@ -1,7 +1,11 @@
-"""Retrieval: how well a model finds the body of a held-out document among all bodies, given its summary."""
+"""Retrieval: given a held-out document's summary, does a model find its body among all the bodies?
+
+The pairs come from the text itself (a title or summary line and the text behind it; else a paragraph's first sentence
+and its rest), so the figure measures each model by itself, teacher and student alike, without any label.
+"""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Unpack
 
@@ -13,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.records import Number, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.evaluation.agreement import check_enough, normalised
+from limbeck.kinds.ranking_scores import score_places
 from limbeck.models.inference import Encoding, encode_both
 
 SUMMARY_CHARACTERS = (20, 300)
@@ -21,6 +26,8 @@ FEWEST_BODY_CHARACTERS = 60
 FEWEST_RETRIEVAL_PAIRS = 20
 ROLES = ("query", "document")
 """Of summaries and bodies, and of all that is searched: the prompts that they get."""
+_Z = 1.96
+"""Standard errors within which 95 % of a normal distribution lie."""
 
 
 def build_retrieval_pairs(
@@ -28,7 +35,7 @@ def build_retrieval_pairs(
 ) -> list[tuple[str, str]]:
     """Choose (summary, body) pairs from held-out documents.
 
-    A document's first paragraph is its summary when it is one sentence of a usable length; what follows is
+    A document's first paragraph is its summary when it is one sentence of a usable length; the text behind it is
     the body. Each other paragraph of two sentences or more gives its first sentence and its rest. One pair a
     document is taken before any second one. Dropped: a body that contains its summary, and any summary or
     body that was there before.
@@ -42,23 +49,31 @@ def build_retrieval_pairs(
         The pairs, with distinct summaries and distinct bodies.
 
     Raises:
-        CorpusError: if fewer than `FEWEST_PAIRS` (or `count`, where that is smaller) can be made.
+        CorpusError: if fewer than `FEWEST_RETRIEVAL_PAIRS` (or `count`, where that is smaller) can be made.
     """
     rng = random.Random(seed)
     order = list(range(len(documents)))
     rng.shuffle(order)
     candidates = [_candidates(documents[index]) for index in order]
-    chosen: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     seen: set[str] = set()
-    for pair in (p for rank in zip_longest(*candidates) for p in rank if p is not None):
-        if len(chosen) == count:
+    for pair in _in_turns(candidates):
+        if len(pairs) == count:
             break
-        keys = {normalised(part) for part in pair}
+        keys = {normalised(text) for text in pair}
         if not keys & seen:
             seen |= keys
-            chosen.append(pair)
-    check_enough(len(chosen), min(FEWEST_RETRIEVAL_PAIRS, count), "(summary, body)", len(documents))
-    return chosen
+            pairs.append(pair)
+    check_enough(len(pairs), min(FEWEST_RETRIEVAL_PAIRS, count), "(summary, body)", len(documents))
+    return pairs
+
+
+def _in_turns(candidates: Sequence[Sequence[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
+    """Yield the first pair of every document, then the second of every one, and so on."""
+    for turn in zip_longest(*candidates):
+        for pair in turn:
+            if pair is not None:
+                yield pair
 
 
 def measure_retrieval(
@@ -72,7 +87,8 @@ def measure_retrieval(
         pairs: (summary, body), as `build_retrieval_pairs` gives them.
         encoding: As in `encode`; text beyond `max_length` is not read.
     """
-    summaries, bodies = [summary for summary, _ in pairs], [body for _, body in pairs]
+    summaries = [summary for summary, _ in pairs]
+    bodies = [body for _, body in pairs]
     return score_matches(*encode_both(model, tokenizer, summaries, bodies, ROLES, **encoding))
 
 
@@ -93,34 +109,39 @@ def ranks_of_matches(scores: Tensor) -> Tensor:
     model that gives every text the same vector gets the last rank, not the first. A NaN gets the last rank
     too.
     """
-    own = scores.diagonal().unsqueeze(1)
-    return (~(scores < own)).sum(1)
+    matches = scores.diagonal().unsqueeze(1)
+    return (~(scores < matches)).sum(1)
 
 
 def retrieval_scores(ranks: Tensor) -> Retrieval:
     """Return the figures of a list of ranks, one a query, each out of `len(ranks)` candidates.
 
-    Of one right body a query, nDCG is 1 / log2(1 + rank), and recall at 10 the share of ranks to 10.
+    They are those of `score_places`, with one relevant document a query.
     """
-    at = ranks.numpy().astype(np.float64)
-    mrr, ndcg, recall = (
-        np.where(at <= 10, gain, 0.0) for gain in (1.0 / at, 1.0 / np.log2(1.0 + at), np.ones(len(at)))
-    )
+    places = ranks.numpy().astype(np.int64)
+    one = np.ones(1, np.int64)
+    gain = np.ones(1)
+    scores = [score_places(np.array([rank - 1]), one, gain) for rank in places]
+    reciprocal_ranks = np.array([each.mrr_at_10 for each in scores])
+    ndcg = np.array([each.ndcg_at_10 for each in scores])
+    recalls = np.array([each.recall_at_10 for each in scores])
     return Retrieval(
-        mrr_at_10=float(mrr.mean()),
-        recall_at_1=float((at == 1).mean()),
-        interval=_of_queries(mrr),
-        pool=len(at),
+        mrr_at_10=float(reciprocal_ranks.mean()),
+        recall_at_1=float((places == 1).mean()),
+        interval=_interval(reciprocal_ranks),
+        pool=len(places),
         ndcg_at_10=float(ndcg.mean()),
-        recall_at_10=float(recall.mean()),
-        intervals={"ndcg_at_10": _of_queries(ndcg), "recall_at_10": _of_queries(recall)},
+        recall_at_10=float(recalls.mean()),
+        intervals={"ndcg_at_10": _interval(ndcg), "recall_at_10": _interval(recalls)},
     )
 
 
-def _of_queries(values: NDArray[np.float64]) -> list[Number | None]:
+def _interval(values: NDArray[np.float64]) -> list[Number | None]:
     """Return the 95 % interval of the mean of shares over queries, by the normal approximation; NaN of one query."""
     mean = float(values.mean())
-    half = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    half = float("nan")
+    if len(values) > 1:
+        half = _Z * float(values.std(ddof=1)) / len(values) ** 0.5
     return [max(0.0, mean - half), min(1.0, mean + half)]
 
 
@@ -130,15 +151,19 @@ def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:
         return list(_usable([document]))
     paragraphs = split_paragraphs(document)
     sentences = [split_sentences(paragraph) for paragraph in paragraphs]
-    whole = [(paragraphs[0], " ".join(paragraphs[1:]))] if len(paragraphs) > 1 and len(sentences[0]) == 1 else []
-    parts = ((own[0], " ".join(own[1:])) for own in sentences if len(own) > 1)
-    return list(_usable(whole)) or list(_usable(parts))  # Of a whole document the parts are in the body already.
+    if len(paragraphs) > 1 and len(sentences[0]) == 1:
+        whole = list(_usable([(paragraphs[0], " ".join(paragraphs[1:]))]))
+        if whole:  # The paragraphs are in the body of the whole document already.
+            return whole
+    return list(_usable((parts[0], " ".join(parts[1:])) for parts in sentences if len(parts) > 1))
 
 
-def _usable(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+def _usable(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of usable lengths whose body does not give its summary away."""
     shortest, longest = SUMMARY_CHARACTERS
     for summary, body in pairs:
-        fits = shortest <= len(summary) <= longest and len(body) >= FEWEST_BODY_CHARACTERS
-        if fits and normalised(summary) and f" {normalised(summary)} " not in f" {normalised(body)} ":
+        if not shortest <= len(summary) <= longest or len(body) < FEWEST_BODY_CHARACTERS:
+            continue
+        words = normalised(summary)
+        if words and f" {words} " not in f" {normalised(body)} ":
             yield summary, body

@@ -1,7 +1,7 @@
 """Similarities of pairs of texts by a model's sentence vectors, and how far two models agree in them."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,9 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.models.inference import Encoding, encode_both
 from limbeck.models.inference import encode as encode
 
+Similarities: TypeAlias = ArrayLike
+"""A number for each pair."""
+
 
 def pair_similarities(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], **encoding: Unpack[Encoding]
@@ -19,24 +22,29 @@ def pair_similarities(
 
     The arguments are those of `encode`.
     """
-    left, right = encode_both(model, tokenizer, [a for a, _ in pairs], [b for _, b in pairs], **encoding)
+    firsts = [first for first, _ in pairs]
+    seconds = [second for _, second in pairs]
+    left, right = encode_both(model, tokenizer, firsts, seconds, **encoding)
     return (left * right).sum(-1)
 
 
-def spearman_agreement(student_similarities: ArrayLike, teacher_similarities: ArrayLike) -> float:
+def spearman_agreement(student_similarities: Similarities, teacher_similarities: Similarities) -> float:
     """Return Spearman's rank correlation (ties share their mean rank) between two lists of similarities.
 
     Returns:
         A number in [-1, 1]; NaN where it is undefined: fewer than two pairs, all similarities equal, or a NaN
         in them.
     """
-    student, teacher = (np.asarray(student_similarities, np.float64), np.asarray(teacher_similarities, np.float64))
+    student = np.asarray(student_similarities, np.float64)
+    teacher = np.asarray(teacher_similarities, np.float64)
     if student.shape != teacher.shape or student.ndim != 1:
         raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
     if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():
         return float("nan")
     from scipy.stats import rankdata  # It takes a third of a second to import, which a run need not wait for.
 
-    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (student, teacher)]
-    scale = np.sqrt(np.prod([(each**2).sum() for each in ranks]))
-    return float((ranks[0] * ranks[1]).sum() / scale) if scale > 0 else float("nan")
+    mean_rank = (len(student) + 1) / 2
+    student_ranks = rankdata(student) - mean_rank
+    teacher_ranks = rankdata(teacher) - mean_rank
+    scale = np.sqrt((student_ranks**2).sum() * (teacher_ranks**2).sum())
+    return float((student_ranks * teacher_ranks).sum() / scale) if scale > 0 else float("nan")

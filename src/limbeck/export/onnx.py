@@ -18,7 +18,7 @@ from transformers import PreTrainedConfig
 
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import ModelError, shorten_error
-from limbeck.evaluation.costs import measure_latency
+from limbeck.evaluation.latency import measure_latency
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.request import DEFAULT_OPSET
 from limbeck.export.source import OutputModule, is_per_token

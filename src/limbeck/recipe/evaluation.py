@@ -25,16 +25,14 @@ class EvaluationSpec(Grown):
     batch_sizes: list[Annotated[Count, Field(le=65_536)]] | None = Field(
         None,
         min_length=1,
-        description="Batch sizes for the latency; default: 1 and 32. By default the whole evaluation takes a tenth of "
-        "the training's time or 30 s, whichever is more, with smaller batches and fewer pairs where that keeps it "
-        "in time.",
+        description="Batch sizes for the latency; default: 1 and 32.",
     )
     length: Length = 128
     """Tokens per text for the latency, and the longest text for the quality."""
     pairs: int | None = Field(None, ge=10, le=10_000_000)
-    """Sentence pairs for the agreement; default: 1,500, or fewer (see batch_sizes)."""
+    """Sentence pairs for the agreement; default: 1,500."""
     retrieval_pairs: int | None = Field(None, ge=10, le=1_000_000)
-    """Texts in the pool of the retrieval; default: 700, or fewer (see batch_sizes)."""
+    """Texts in the pool of the retrieval; default: 700."""
     latency_seconds: float = Field(12.0, gt=0, le=600)
     """Time for all latency measurements together."""
     tasks: list[Name] | None = None
