@@ -8,10 +8,10 @@ from contextlib import contextmanager
 @contextmanager
 def without_collecting() -> Iterator[None]:
     """Pause this process's search for reference cycles while many objects are made that form none."""
-    collecting = gc.isenabled()
+    was_collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_collecting:
             gc.enable()

@@ -12,8 +12,10 @@ from limbeck.errors import RecipeError
 if TYPE_CHECKING:
     import torch
 
-
-_KINDS_OF_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mlu", "musa", "xla")
+_DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mlu", "musa", "xla")
+# Accelerate's variable that keeps all work on the CPU.
+_CPU_ALONE = "ACCELERATE_USE_CPU"
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def check_device(name: str) -> None:
@@ -22,8 +24,11 @@ def check_device(name: str) -> None:
     Raises:
         RecipeError: for such a name.
     """
-    kind, colon, index = name.partition(":")
-    if name != "auto" and (kind not in _KINDS_OF_DEVICES or (colon and not (index.isascii() and index.isdigit()))):
+    if name == "auto":
+        return
+    device_type, colon, index = name.partition(":")
+    has_good_index = not colon or (index.isascii() and index.isdigit())
+    if device_type not in _DEVICE_TYPES or not has_good_index:
         raise RecipeError(
             f"There is no device '{name}'; use cpu, or leave --device out for the accelerator, if there is one."
         )
@@ -43,19 +48,25 @@ def computing_on(name: str) -> Iterator[str]:
         RecipeError: if there is no such device here, or it cannot be chosen by its number.
     """
     check_device(name)
-    kind, _, index = name.partition(":")
-    if index.strip("0") and kind not in ("cpu", "cuda"):
-        raise RecipeError(f"--device {name} cannot be chosen by its number; only NVIDIA GPUs can. Give {kind}.")
-    changed = {"ACCELERATE_USE_CPU": "true"} if kind == "cpu" else {}
-    if kind == "cuda" and index:
-        listed = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-        changed["CUDA_VISIBLE_DEVICES"] = ",".join(listed[int(index) :][:1]) if listed else index
-    before = {key: os.environ.get(key) for key in changed}
-    os.environ.update(changed)
+    device_type, _, index = name.partition(":")
+    is_first = index.strip("0") == ""
+    if not is_first and device_type not in ("cpu", "cuda"):
+        raise RecipeError(f"--device {name} cannot be chosen by its number; only NVIDIA GPUs can. Give {device_type}.")
+
+    changes: dict[str, str] = {}
+    if device_type == "cpu":
+        changes[_CPU_ALONE] = "true"
+    if device_type == "cuda" and index:
+        changes[_VISIBLE_GPUS] = _gpu_at(int(index))
+    before = {key: os.environ.get(key) for key in changes}
+    os.environ.update(changes)
     try:
-        if kind not in ("auto", "cpu") or index:
-            _check_there("cuda" if kind == "cuda" else name, name)
-        yield kind
+        # The CPU is always there, but cpu:1 is not.
+        if device_type == "cuda":
+            _find_device("cuda", name)
+        elif device_type not in ("auto", "cpu") or index:
+            _find_device(name, name)
+        yield device_type
     finally:
         for key, value in before.items():
             if value is None:
@@ -68,8 +79,8 @@ def has_accelerator() -> bool:
     """Whether there is an accelerator, and work is not kept on the CPU, as `computing_on` and accelerate do it."""
     import torch
 
-    kept = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes", "on")
-    return torch.accelerator.is_available() and not kept
+    uses_cpu_alone = os.environ.get(_CPU_ALONE, "").lower() in ("1", "true", "yes", "on")
+    return torch.accelerator.is_available() and not uses_cpu_alone
 
 
 def choose_device(name: str) -> torch.device:
@@ -83,33 +94,17 @@ def choose_device(name: str) -> torch.device:
     """
     import torch
 
-    if name == "auto":
-        return (torch.accelerator.current_accelerator() if has_accelerator() else None) or torch.device("cpu")
-    return _check_there(name, name)
-
-
-def _check_there(name: str, called: str) -> torch.device:
-    """Return a device of this machine, or refuse it by the name that the user called it."""
-    import torch
-
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    device: torch.device | None
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    counts = {"cpu": 1}
-    if found is not None:
-        counts[found.type] = torch.accelerator.device_count()
-    usable = device is not None and (device.index or 0) < counts.get(device.type, 0)
-    if device is None or not usable:
-        here = "cpu" if found is None else f"cpu or {found.type}"
-        raise RecipeError(f"There is no device '{called}' here; use {here}, or leave --device out.")
-    return device
+    if name != "auto":
+        return _find_device(name, name)
+    if has_accelerator():
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None:
+            return accelerator
+    return torch.device("cpu")
 
 
 def device_name(device: torch.device) -> str:
-    """Return the model of a GPU, or the kind of another device."""
+    """Return the model of a GPU, or the type of another device."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
@@ -130,3 +125,32 @@ def bf16_is_fast() -> bool:
     if torch.cuda.is_available() and has_accelerator():
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def _gpu_at(index: int) -> str:
+    """Return the value of `CUDA_VISIBLE_DEVICES` that shows one of the GPUs that are visible now, or none."""
+    visible = [gpu for gpu in os.environ.get(_VISIBLE_GPUS, "").split(",") if gpu.strip()]
+    if not visible:
+        return str(index)
+    return visible[index] if index < len(visible) else ""
+
+
+def _find_device(name: str, written: str) -> torch.device:
+    """Return a device of this machine, or refuse it by the name that the user wrote."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    counts = {"cpu": 1}
+    here = "cpu"
+    if accelerator is not None:
+        counts[accelerator.type] = torch.accelerator.device_count()
+        here = f"cpu or {accelerator.type}"
+
+    device: torch.device | None
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or (device.index or 0) >= counts.get(device.type, 0):
+        raise RecipeError(f"There is no device '{written}' here; use {here}, or leave --device out.")
+    return device

@@ -7,7 +7,6 @@ over `printable`), YAML by its library (over `printable_values`).
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import cycle
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -16,32 +15,32 @@ from rich.segment import Segment
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$])")
 _LINKS_AND_TAGS = re.compile(r"([\\`<>|]|\](?=[(\[:]))")
 _CODE = re.compile(r"(?<!`)`([^`]*[^`\s][^`]*)`(?!`)")
+# Beginnings of cells that spreadsheets take for formulas, in their wide forms too.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def printable(text: str) -> str:
     """Replace control characters, among them those that steer a terminal or turn the direction of text around."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if _is_shown(c) else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def printable_values(value: Any) -> Any:
     """Return plain values with every text in them printable, keys included."""
+    if isinstance(value, str):
+        return printable(value)
     if isinstance(value, Mapping):
         return {printable_values(key): printable_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [printable_values(item) for item in value]
-    return printable(value) if isinstance(value, str) else value
+    return value
 
 
 def one_line(value: Any) -> str:
     """Return any value as one printable line without runs of space; empty for None."""
     if value is None:
         return ""
-    text = "".join(character if character.isprintable() else " " for character in str(value))
+    text = "".join(c if c.isprintable() else " " for c in str(value))
     return " ".join(text.split())
-
-
-# Markdown.
 
 
 def escape_markdown(value: Any) -> str:
@@ -59,34 +58,39 @@ def escape_links_and_tags(value: Any) -> str:
 
 def running_text(text: str, escape: Callable[[Any], str]) -> str:
     """Set text between single backticks as code, and escape the rest; spaces at the edges of a part stay."""
-    parts = zip(_CODE.split(text), cycle((False, True)))
-    return "".join(inline_code(part) if code else _spaced(part, escape) for part, code in parts)
+    parts: list[str] = []
+    # The pattern has one group, so that text and code take turns.
+    for number, part in enumerate(_CODE.split(text)):
+        is_code = number % 2 == 1
+        parts.append(inline_code(part) if is_code else _escape_keeping_edges(part, escape))
+    return "".join(parts)
 
 
-def _spaced(text: str, escape: Callable[[Any], str]) -> str:
-    before, after = text[:1].isspace(), text[-1:].isspace()
-    return f"{' ' * before}{escape(text)}{' ' * after}" if text.strip() else " " * bool(text)
+def _escape_keeping_edges(text: str, escape: Callable[[Any], str]) -> str:
+    """Escape a text; a space stays at each edge that has space."""
+    if not text:
+        return ""
+    if not text.strip():
+        return " "
+    before = " " if text[0].isspace() else ""
+    after = " " if text[-1].isspace() else ""
+    return f"{before}{escape(text)}{after}"
 
 
 def inline_code(value: Any) -> str:
     """Return any value as one code span, whatever backticks it holds."""
     line = one_line(value).replace("|", "¦")  # A bar ends a table cell even inside a code span.
+    if "`" not in line:
+        return f"`{line}`"
     fence = "`" * (_longest_run_of_backticks(line) + 1)
-    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
+    return f"{fence} {line} {fence}"
 
 
 def code_block(value: Any, language: str = "") -> str:
     """Return any value as a fenced block that nothing inside it can close."""
-    text = "".join(c for c in str(value) if c.isprintable() or c in "\n\t").strip("\n")
+    text = "".join(filter(_is_shown, str(value))).strip("\n")
     fence = "`" * max(3, _longest_run_of_backticks(text) + 1)
     return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _longest_run_of_backticks(text: str) -> int:
-    return max((len(run) for run in re.findall(r"`+", text)), default=0)
-
-
-# CSV, JSON and terminals.
 
 
 def escape_csv(value: Any) -> Any:
@@ -98,21 +102,16 @@ def escape_csv(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = printable(value)
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+    if text.startswith(_FORMULA) and not _is_number(text):
+        return f"'{text}"
+    return text
 
 
 def escape_csv_rows(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the headings, then the rows, with cells as `escape_csv` gives them."""
-    for row in ({name: name for name in columns}, *rows):
+    headings = {name: name for name in columns}
+    for row in (headings, *rows):
         yield {name: escape_csv(value) for name, value in row.items()}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def escape_json(text: str) -> str:
@@ -127,4 +126,23 @@ class TerminalConsole(Console):
         """Render as rich does, with the text of every segment printable; its own control codes stay."""
         for segment in super().render(renderable, options):
             text, style, control = segment
-            yield segment if control or text.isprintable() else Segment(printable(text), style)
+            if control or text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(text), style)
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or character in "\n\t"
+
+
+def _longest_run_of_backticks(text: str) -> int:
+    return max(map(len, re.findall(r"`+", text)), default=0)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

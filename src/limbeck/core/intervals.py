@@ -8,8 +8,11 @@ from typing import TypeAlias
 
 Interval: TypeAlias = tuple[float, float]
 """Lower and upper end."""
-_Z = statistics.NormalDist().inv_cdf(0.975)
+_LEVEL = 0.975
+"""Quantile of the upper end: 2.5 % are above it, and as many below the lower end."""
+_Z = statistics.NormalDist().inv_cdf(_LEVEL)
 RESAMPLES = 200
+_FEWEST_ROWS_OF_A_CORRELATION = 5
 
 
 def of_share(share: float, rows: int) -> Interval:
@@ -17,10 +20,14 @@ def of_share(share: float, rows: int) -> Interval:
 
     Source: Wilson 1927, without a correction for continuity.
     """
-    scale = 1 + _Z**2 / rows
-    middle = (share + _Z**2 / (2 * rows)) / scale
-    half = _Z * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2)) / scale
-    return max(0.0, middle - half), min(1.0, middle + half)
+    z2 = _Z**2
+    scale = 1 + z2 / rows
+    middle = (share + z2 / (2 * rows)) / scale
+    variance = share * (1 - share) / rows + z2 / (4 * rows**2)
+    half = _Z * math.sqrt(variance) / scale
+    low = max(0.0, middle - half)
+    high = min(1.0, middle + half)
+    return low, high
 
 
 def of_correlation(correlation: float, rows: int, *, ranked: bool) -> Interval | None:
@@ -33,9 +40,12 @@ def of_correlation(correlation: float, rows: int, *, ranked: bool) -> Interval |
 
     Source: Fisher 1921; for ranks the variance (1 + r² / 2) / (n - 3) of Bonett and Wright 2000.
     """
-    if rows < 5 or not -1 < correlation < 1:
+    if rows < _FEWEST_ROWS_OF_A_CORRELATION or not -1 < correlation < 1:
         return None
-    half = _Z * math.sqrt((1 + correlation**2 / 2 if ranked else 1) / (rows - 3))
+    variance = 1 / (rows - 3)
+    if ranked:
+        variance = (1 + correlation**2 / 2) / (rows - 3)
+    half = _Z * math.sqrt(variance)
     middle = math.atanh(correlation)
     return math.tanh(middle - half), math.tanh(middle + half)
 
@@ -50,10 +60,13 @@ def of_resampled(score: Callable[[Sequence[int]], float], rows: int) -> Interval
     import numpy as np
 
     generator = np.random.default_rng(0)
+    scores: list[float] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Of draws with one class.
-        found = [score(generator.integers(rows, size=rows).tolist()) for _ in range(RESAMPLES)]
-    low, high = np.percentile(found, [2.5, 97.5])
+        for _ in range(RESAMPLES):
+            draw = generator.integers(rows, size=rows).tolist()
+            scores.append(score(draw))
+    low, high = np.percentile(scores, [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -61,18 +74,18 @@ def of_mean(values: Sequence[float]) -> Interval | None:
     """Return the interval of a mean over runs, by Student's t; None of fewer than two."""
     if len(values) < 2:
         return None
-    from scipy.special import stdtrit  # Tables of finished records are printed without it where there is one run.
+    # Tables of finished records are printed without scipy where there is one run.
+    from scipy.special import stdtrit
 
-    middle = statistics.fmean(values)
-    half = float(stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values) / math.sqrt(len(values))
-    return middle - half, middle + half
+    t = float(stdtrit(len(values) - 1, _LEVEL))
+    return _around_mean(values, t)
 
 
 def of_many(values: Sequence[float]) -> Interval:
     """Return the interval of a mean over many rows, by the normal approximation."""
-    middle = statistics.fmean(values)
-    half = _Z * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return middle - half, middle + half
+    if len(values) == 1:
+        return -math.inf, math.inf
+    return _around_mean(values, _Z)
 
 
 def is_greater(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
@@ -80,7 +93,17 @@ def is_greater(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
 
     Args:
         first: By seed.
-        second: By seed; those that both have are paired, and fewer than two tell nothing.
+        second: By seed; seeds of both are paired, and fewer than two pairs tell nothing.
     """
-    found = of_mean([first[seed] - second[seed] for seed in first.keys() & second.keys()])
-    return found is not None and found[0] > 0
+    shared_seeds = first.keys() & second.keys()
+    interval = of_mean([first[seed] - second[seed] for seed in shared_seeds])
+    if interval is None:
+        return False
+    low, _ = interval
+    return low > 0
+
+
+def _around_mean(values: Sequence[float], quantile: float) -> Interval:
+    mean = statistics.fmean(values)
+    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean + half

@@ -8,6 +8,9 @@ from limbeck.errors import RecipeError
 Item = TypeVar("Item")
 MOST = 1_000_000
 """The largest number in a list of sizes: above it there is no text so long and no model so wide."""
+_DEEPEST_LAYER = 999
+"""No teacher is deeper, and a range of billions would take all memory."""
+_LONGEST_SHOWN = 40
 
 
 def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -> list[Item]:
@@ -21,10 +24,13 @@ def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -
     Raises:
         RecipeError: for such a part.
     """
+    items: list[Item] = []
     try:
-        return [item for part in text.split(",") for item in read(part.strip())]
+        for part in text.split(","):
+            items += read(part.strip())
     except ValueError:
         raise RecipeError(refusal) from None
+    return items
 
 
 def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
@@ -34,7 +40,8 @@ def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
         ValueError: for anything else, and a number that is not within the bounds.
     """
     # Digits are counted first: Python refuses to read thousands of them.
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+    is_short_number = text.isascii() and text.isdigit() and len(text) < 10
+    if not is_short_number or not least <= int(text) <= most:
         raise ValueError(text)
     return int(text)
 
@@ -45,16 +52,22 @@ def parse_names(option: str, text: str) -> dict[str, str]:
     Raises:
         RecipeError: for a pair that lacks a name, or a name that is given twice.
     """
-    found: dict[str, str] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        name, _, other = map(str.strip, part.partition("="))
-        if not (name and other) or name in found:
-            problem = f"names '{name}' twice" if name in found else f"has '{part[:40]}'"
+    names: dict[str, str] = {}
+    for part in map(str.strip, text.split(",")):
+        if not part:
+            continue
+        name, _, new_name = map(str.strip, part.partition("="))
+        problem = None
+        if name in names:
+            problem = f"names '{name}' twice"
+        elif not name or not new_name:
+            problem = f"has '{part[:_LONGEST_SHOWN]}'"
+        if problem is not None:
             raise RecipeError(
                 f"{option} {problem}; write a pair for each, separated by commas: LABEL_0=entailment,LABEL_1=neutral."
             )
-        found[name] = other
-    return found
+        names[name] = new_name
+    return names
 
 
 def parse_numbers(option: str, text: str) -> list[int]:
@@ -63,9 +76,13 @@ def parse_numbers(option: str, text: str) -> list[int]:
     Raises:
         RecipeError: for anything else.
     """
-    shown = text if len(text) <= 40 else f"{text[:40]}…"
+
+    def read(part: str) -> list[int]:
+        return [whole_number(part, 1, MOST)]
+
+    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     refusal = f"{option} '{shown}' must be whole numbers from 1 to {MOST:,}, separated by commas: 128,512."
-    return parse_list(text, lambda part: [whole_number(part, 1, MOST)], refusal)
+    return parse_list(text, read, refusal)
 
 
 def parse_layers(option: str, text: str) -> list[int]:
@@ -77,14 +94,15 @@ def parse_layers(option: str, text: str) -> list[int]:
 
     def read(part: str) -> range:
         first, dash, last = part.partition("-")
-        # No teacher is deeper, and a range of billions would take all memory.
-        start, end = (whole_number(piece.strip(), most=999) for piece in (first, last if dash else first))
+        start = whole_number(first.strip(), most=_DEEPEST_LAYER)
+        end = whole_number(last.strip(), most=_DEEPEST_LAYER) if dash else start
         if start > end:
             raise ValueError(part)
         return range(start, end + 1)
 
     refusal = f"{option} '{text}' cannot be read; give layers and ranges separated by commas, such as 1-8,10."
-    return list(dict.fromkeys(parse_list(text, read, refusal)))
+    layers = parse_list(text, read, refusal)
+    return list(dict.fromkeys(layers))
 
 
 def parse_multiples(option: str, text: str) -> list[float]:

@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 # From glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-
-# Blocks below this stay, at most so much of them. Larger ones would leave gaps that nothing fits into.
-_KEPT_BLOCK, _KEPT = 64 << 20, 2047 << 20
-
-# What older versions of glibc allow.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+# Blocks below 64 MiB stay, at most 2 GiB of them. Larger ones would leave gaps that nothing fits into.
+_LARGEST_KEPT_BLOCK = 64 << 20
+_MOST_KEPT = 2047 << 20
+# The largest block that older versions of glibc allow.
 _OLD_LIMIT = 32 << 20
 
 
@@ -27,33 +27,24 @@ def keep_freed_memory() -> bool:
     Returns:
         Whether it was set; False where the system's malloc is not glibc's.
     """
-    mallopt = _function("mallopt")
+    mallopt = _c_function("mallopt")
     if mallopt is None:
         return False
-    kept = mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
-    return bool(kept and mallopt(_M_TRIM_THRESHOLD, _KEPT))
+    is_set = mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
+    return bool(is_set and mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT))
 
 
 def release_freed_memory() -> None:
     """Give what is freed back to the system once, so that what a measurement takes next cannot come from it."""
-    trim = _function("malloc_trim")
+    trim = _c_function("malloc_trim")
     if trim is not None:
         trim(0)
-
-
-def _function(name: str) -> Any:
-    """A function of the C library; None where there is none of that name."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        return getattr(ctypes.CDLL(None), name)
-    except (OSError, AttributeError):
-        return None
 
 
 def peak_memory_bytes() -> int:
     """Highest resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts it in KiB.
     return peak if sys.platform == "darwin" else peak * 1024
 
 
@@ -62,3 +53,13 @@ def peak_device_memory_bytes() -> int | None:
     import torch
 
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+
+
+def _c_function(name: str) -> Any:
+    """Return a function of the C library, or None where there is none of that name."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError):
+        return None

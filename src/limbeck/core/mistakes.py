@@ -4,51 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 
 from limbeck.errors import join_mistakes
 
 _BRANCHES = ("str", "int", "ShapeSpec", "TaskSpec", "SourceSpec")
 """Names of types that pydantic puts into the place of a value that may have one of several."""
-
-
-def explain(error: ValidationError) -> str:
-    """Turn a validation error into one line; see `mistakes_of`."""
-    return join_mistakes(mistakes_of(error))
-
-
-def mistakes_of(error: ValidationError) -> list[str]:
-    """Return of each mistake the place, and what is wrong, in one line.
-
-    Of a value that may have one of several types pydantic reports a failure for each; the author meant the
-    type whose failure lies deepest in the value, and is not that the value is of another type.
-    """
-    groups: dict[Any, list[Any]] = {}
-    for number, item in enumerate(error.errors()):
-        choice = _choice(item["loc"])
-        groups.setdefault(number if choice is None else choice, []).append(item)
-    errors = [
-        max(group, key=lambda item: (len(_place(item["loc"])), not item["type"].endswith("_type")))
-        for group in groups.values()
-    ]
-    said = (_explain_one(item) for item in errors)
-    return [line if line.endswith("?") else f"{line}." for line in said]
-
-
-def _explain_one(item: Any) -> str:
-    place = ".".join(map(str, _place(item["loc"]))) or "recipe"
-    message = item["msg"].removeprefix("Value error, ").rstrip(".")
-    if item["type"] == "missing":
-        message = "is missing"
-    if wanted := wanted_of(item):
-        given = item["input"]
-        alone = item["type"] in ("list_type", "tuple_type") and isinstance(given, str | int | float)
-        return f"{place} is {show_value(given)}; give {wanted}{f': [{str(given)[:80]}]' if alone else ''}"
-    shown = "" if item["type"] in ("missing", "value_error") else f" (got {str(item.get('input'))[:80]!r})"
-    return f"{place}: {message}{shown}"
-
 
 _WANTED = {
     "float": "a number",
@@ -66,40 +27,106 @@ _WANTED = {
     "less_than": "a number below {lt}",
     "less_than_equal": "{le} or less",
 }
-"""What to give in place of a value, by the kind of pydantic's error."""
+"""The values to give in place of a refused one, by the type of pydantic's error without its ending."""
+_ENDING = re.compile("_(type|parsing|error|number|from_float|parsing_size)$")
+
+_LONGEST_VALUE = 80
+
+
+def explain(error: ValidationError) -> str:
+    """Turn a validation error into one line; see `mistakes_of`."""
+    return join_mistakes(mistakes_of(error))
+
+
+def mistakes_of(error: ValidationError) -> list[str]:
+    """Return the mistakes of a validation error, a line each, with its place.
+
+    Of a value that may have one of several types pydantic reports a failure for each; the author meant the
+    type whose failure lies deepest in the value, and is not that the value is of another type.
+    """
+    # The failures of one value with several types are a group; any other failure is a group of its own.
+    groups: dict[Any, list[Any]] = {}
+    for number, item in enumerate(error.errors()):
+        place = _place_of_choice(item["loc"])
+        key: Any = number if place is None else place
+        groups.setdefault(key, []).append(item)
+
+    lines: list[str] = []
+    for group in groups.values():
+        line = _explain_item(max(group, key=_depth))
+        lines.append(line if line.endswith("?") else f"{line}.")
+    return lines
 
 
 def wanted_of(item: Any) -> str:
-    """Say what to give in place of a value that pydantic refused for its type or its bounds.
+    """Return the values to give in place of one that pydantic refused for its type or its bounds.
 
     Args:
         item: One of a `ValidationError`'s `errors()`.
 
     Returns:
-        Such as `a number` or `1 or less`; empty for errors of other kinds.
+        Such as `a number` or `1 or less`; empty for errors of other types.
     """
-    bounds = {key: f"{value:,}" if isinstance(value, int) else value for key, value in item.get("ctx", {}).items()}
-    bounds = {key: f"{value:,g}" if isinstance(value, float) else value for key, value in bounds.items()}
-    kind = re.sub("_(type|parsing|error|number|from_float|parsing_size)$", "", item["type"])
-    return _WANTED.get(kind, "").format_map(bounds)
+    bounds: dict[str, Any] = {}
+    for key, value in item.get("ctx", {}).items():
+        if isinstance(value, int):
+            bounds[key] = f"{value:,}"
+        elif isinstance(value, float):
+            bounds[key] = f"{value:,g}"
+        else:
+            bounds[key] = value
+    error_type = _ENDING.sub("", item["type"])
+    return _WANTED.get(error_type, "").format_map(bounds)
 
 
 def show_value(value: Any) -> str:
     """Return a value as a recipe has it, for a message."""
-    if value is None or isinstance(value, bool):
-        return "empty" if value is None else str(value).lower()
-    return (repr(value) if isinstance(value, str) else str(value))[:80]
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text[:_LONGEST_VALUE]
 
 
-def _is_branch(part: Any) -> bool:
+def _depth(item: Any) -> tuple[int, bool]:
+    """Return the depth of a failure in the value; of equal ones that of a type's own rule is deeper."""
+    return len(_written_place(item["loc"])), not item["type"].endswith("_type")
+
+
+def _explain_item(item: Any) -> str:
+    place = ".".join(map(str, _written_place(item["loc"]))) or "recipe"
+    if item["type"] == "missing":
+        return f"{place}: is missing"
+
+    wanted = wanted_of(item)
+    if wanted:
+        value = item["input"]
+        line = f"{place} is {show_value(value)}; give {wanted}"
+        is_lone_item = item["type"] in ("list_type", "tuple_type") and isinstance(value, str | int | float)
+        if is_lone_item:
+            line += f": [{str(value)[:_LONGEST_VALUE]}]"
+        return line
+
+    message = item["msg"].removeprefix("Value error, ").rstrip(".")
+    if item["type"] == "value_error":
+        return f"{place}: {message}"
+    return f"{place}: {message} (got {str(item.get('input'))[:_LONGEST_VALUE]!r})"
+
+
+def _is_type_name(part: Any) -> bool:
     """Whether a part of a place is the name of a type that pydantic adds: nothing that the user wrote."""
     return part in _BRANCHES or "[" in str(part)
 
 
-def _place(parts: Sequence[Any]) -> list[Any]:
-    return [part for part in parts if not _is_branch(part)]
+def _written_place(parts: Sequence[Any]) -> list[Any]:
+    """Return a place without the names of types."""
+    return [part for part in parts if not _is_type_name(part)]
 
 
-def _choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Where the value is whose type is a choice; None where there is no choice."""
-    return next((tuple(parts[:index]) for index, part in enumerate(parts) if _is_branch(part)), None)
+def _place_of_choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the place of the value that may have several types; None where there is none."""
+    for index, part in enumerate(parts):
+        if _is_type_name(part):
+            return tuple(parts[:index])
+    return None

@@ -21,8 +21,9 @@ MOST_SECONDS = 1800.0
 """Longest time that the reading may take; 10 GB take a minute or two."""
 _MEMORY_OVER = 2 * 2**30
 _MEMORY_PER_BYTE = 4
-# What torch calls that it will not make.
-_ASKS_FOR = re.compile(r"(?:GLOBAL|global|class|function) ([A-Za-z_][\w.]*\.[\w.]+)")
+# The names in torch's messages on pickles that would make an object.
+_REFUSED_NAME = re.compile(r"(?:GLOBAL|global|class|function) ([A-Za-z_][\w.]*\.[\w.]+)")
+_LONGEST_NAME = 80
 
 
 def convert_pickles(files: Sequence[Path], target: Path, *, seconds: float = MOST_SECONDS) -> None:
@@ -48,19 +49,24 @@ def convert_pickles(files: Sequence[Path], target: Path, *, seconds: float = MOS
 
     task = ([str(file) for file in files], str(target))
     run_tasks(_convert_limited, [task], workers=1, ended=lambda _, problem: problems.append(problem), watch=watch)
-    if problems[0] is not None:
-        raise ModelError(problems[0] if str(files[0].parent) in problems[0] else f"'{files[0]}': {problems[0]}")
+    problem = problems[0]
+    if problem is None:
+        return
+    names_file = str(files[0].parent) in problem
+    raise ModelError(problem if names_file else f"'{files[0]}': {problem}")
 
 
-def _convert_limited(task: tuple[list[str], str], send: Any) -> None:
-    warnings.simplefilter("ignore")  # What torch says of strange files is said in one line, if they are refused.
-    files, target = [Path(file) for file in task[0]], Path(task[1])
-    size = sum(file.stat().st_size for file in files)
+def _convert_limited(task: tuple[list[str], str], _send: Any) -> None:
+    # Torch's warnings on strange files are one line of an error, if the files are refused.
+    warnings.simplefilter("ignore")
+    names, target = task
+    files = [Path(name) for name in names]
     if sys.platform.startswith("linux"):
-        allowed = psutil.Process().memory_info().vms + _MEMORY_PER_BYTE * size + _MEMORY_OVER
+        allowed = psutil.Process().memory_info().vms + _MEMORY_PER_BYTE * _stored_size(files) + _MEMORY_OVER
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
         with suppress(ValueError, OSError):  # A lower limit is set already.
-            resource.setrlimit(resource.RLIMIT_AS, (allowed, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    convert(files, target)
+            resource.setrlimit(resource.RLIMIT_AS, (allowed, hard_limit))
+    convert(files, Path(target))
 
 
 def convert(files: Sequence[Path], target: Path) -> None:
@@ -69,36 +75,49 @@ def convert(files: Sequence[Path], target: Path) -> None:
     Raises:
         ModelError: for pickles that hold anything but named tensors, or are damaged.
     """
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for file in files:
-        found |= _read(file)
-    size = sum(file.stat().st_size for file in files)
-    described = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
-    if described > _MEMORY_PER_BYTE * size:
-        raise ModelError(f"'{files[0]}' describes {described:,} bytes of tensors but has {size:,}; it is not read.")
+        tensors |= _read(file)
+
+    # A view may stand for far more values than its storage has.
+    stored = _stored_size(files)
+    described = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    if described > _MEMORY_PER_BYTE * stored:
+        raise ModelError(f"'{files[0]}' describes {described:,} bytes of tensors but has {stored:,}; it is not read.")
+
     # Tied weights share memory, which safetensors does not know; a view may lie in a far larger storage.
-    save_file(
-        {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}, str(target)
-    )
+    copies = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    save_file(copies, str(target))
 
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
     try:
-        found = torch.load(str(file), map_location="cpu", weights_only=True)
-    except Exception as error:  # Damage has many kinds, and so has what is refused.
-        text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "allocate memory" in text or "DefaultCPUAllocator" in text:
-            raise ModelError(f"'{file}' needs more memory than a file of its size should; it is not read.") from None
-        if asked := _ASKS_FOR.search(text):
-            raise ModelError(
-                f"'{file}' asks for '{asked[1][:80]}', which weights never need; it is not read."
-            ) from None
-        raise ModelError(f"'{file}' holds more than tensors, or is damaged; it is not read.") from None
-    named = isinstance(found, dict) and found and all(isinstance(name, str) for name in found)
-    if not named or not all(_is_plain(tensor) for tensor in found.values()):
+        content = torch.load(str(file), map_location="cpu", weights_only=True)
+    except Exception as error:  # Damage has many kinds, and so has refused content.
+        raise _reading_error(file, error) from None
+    if not isinstance(content, dict) or not content or not all(map(_is_named_tensor, content.items())):
         raise ModelError(f"'{file}' holds something other than named tensors, such as a whole training checkpoint.")
-    return dict(found)
+    return dict(content)
 
 
-def _is_plain(tensor: object) -> bool:
-    return isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and not tensor.is_quantized
+def _reading_error(file: Path, error: Exception) -> ModelError:
+    text = " ".join(str(error).split())
+    needs_memory = "allocate memory" in text or "DefaultCPUAllocator" in text
+    if isinstance(error, MemoryError) or needs_memory:
+        return ModelError(f"'{file}' needs more memory than a file of its size should; it is not read.")
+    refused = _REFUSED_NAME.search(text)
+    if refused is not None:
+        name = refused[1][:_LONGEST_NAME]
+        return ModelError(f"'{file}' asks for '{name}', which weights never need; it is not read.")
+    return ModelError(f"'{file}' holds more than tensors, or is damaged; it is not read.")
+
+
+def _is_named_tensor(item: tuple[object, object]) -> bool:
+    name, tensor = item
+    if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+        return False
+    return tensor.layout == torch.strided and not tensor.is_quantized
+
+
+def _stored_size(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files)

@@ -16,55 +16,12 @@ from limbeck.core.workers import settle_worker
 from limbeck.errors import CorpusError
 
 Item = TypeVar("Item")
-
 Result = TypeVar("Result")
-
 # Starting processes costs more than this many small items.
 _FEWEST_ITEMS = 4
 
+# The function of a worker's items, which it has from its start.
 _work: Callable[[Any], Any] | None = None
-
-
-def _work_on(item: Any) -> Any:
-    assert _work is not None
-    return _work(item)
-
-
-def _settle(threads: int | None, start: Event | None, work: Callable[[Any], Any] | None) -> None:
-    """Settle a worker of a pool: it has its function, and waits for the start."""
-    global _work
-    _work = work
-    settle_worker(threads)
-    if start is not None:
-        start.wait()
-
-
-@contextmanager
-def process_pool(
-    workers: int,
-    method: str | None,
-    threads: int | None = None,
-    start: Event | None = None,
-    work: Callable[[Any], Any] | None = None,
-) -> Iterator[ProcessPoolExecutor]:
-    """Yield an executor of settled worker processes; what is still waiting at the end is dropped.
-
-    Args:
-        workers: How many.
-        method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
-        threads: Of torch, in each.
-        start: What they wait for before their first work.
-        work: Their function of `_work_on`; a forked process inherits it.
-    """
-    context = multiprocessing.get_context(method)
-    settings = threads, start, work
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_settle, initargs=settings)
-    try:
-        yield pool
-    finally:
-        if start is not None:
-            start.set()  # Else those of an error before would wait for ever.
-        pool.shutdown(cancel_futures=True)
 
 
 def map_parallel(
@@ -84,6 +41,7 @@ def map_parallel(
     if workers <= 1 or len(items) < _FEWEST_ITEMS:
         yield from map(function, items)
         return
+
     # Forking needs no `if __name__ == "__main__"` in the user's script and imports nothing again. The workers
     # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used. They have
     # the function from their start: a tokenizer that came with every item would be read anew as often.
@@ -92,7 +50,8 @@ def map_parallel(
         # A worker that dies while work is submitted ends the pool's thread with a traceback, so none begins before.
         start = multiprocessing.get_context(method).Event()
         with process_pool(workers, method, start=start, work=function) as pool:
-            with single_threaded_tokenizers():  # Submitting starts the processes, which inherit the environment.
+            # Submitting starts the processes, which inherit the environment.
+            with single_threaded_tokenizers():
                 futures = deque(pool.submit(_work_on, item) for item in items)
             start.set()
             # Not `pool.map`: where a worker dies it gives the rest up while the pool fails it, which ends the pool's
@@ -104,6 +63,34 @@ def map_parallel(
             "A worker process died while building the corpus, perhaps because memory ran out: try fewer workers "
             f"than {workers}; what is finished is kept."
         ) from error
+
+
+@contextmanager
+def process_pool(
+    workers: int,
+    method: str | None,
+    threads: int | None = None,
+    start: Event | None = None,
+    work: Callable[[Any], Any] | None = None,
+) -> Iterator[ProcessPoolExecutor]:
+    """Yield an executor of settled worker processes; items that still wait at the end are dropped.
+
+    Args:
+        workers: How many.
+        method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
+        threads: Of torch, in each.
+        start: The event that they wait for before their first work.
+        work: Their function of `_work_on`; a forked process inherits it.
+    """
+    context = multiprocessing.get_context(method)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_settle, initargs=(threads, start, work))
+    try:
+        yield pool
+    finally:
+        # After an error before the start the workers would wait for ever.
+        if start is not None:
+            start.set()
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -125,3 +112,17 @@ def single_threaded_tokenizers(wanted: bool = True) -> Iterator[None]:
             del os.environ["TOKENIZERS_PARALLELISM"]
         else:
             os.environ["TOKENIZERS_PARALLELISM"] = before
+
+
+def _settle(threads: int | None, start: Event | None, work: Callable[[Any], Any] | None) -> None:
+    """Settle a worker of a pool: it has its function, and waits for the start."""
+    global _work
+    _work = work
+    settle_worker(threads)
+    if start is not None:
+        start.wait()
+
+
+def _work_on(item: Any) -> Any:
+    assert _work is not None
+    return _work(item)

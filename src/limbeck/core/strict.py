@@ -3,7 +3,7 @@
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from types import NoneType
@@ -20,6 +20,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from limbeck.errors import suggestion
+
+_LONGEST_KEY = 200
 
 
 class Strict(BaseModel):
@@ -47,19 +49,21 @@ class Strict(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        problems = dict(_wrong_keys(cls, data)) if isinstance(data, dict) else {}
+        problems = _wrong_keys(cls, data) if isinstance(data, dict) else {}
         if not problems:
             return validate(data)
-        found = [_line_error((), message, data) for message in problems.values()]
+
+        # All mistakes are told together: the wrong keys, then those in the values of the other keys.
+        errors = [_line_error((), message, data) for message in problems.values()]
         try:
             validate({key: value for key, value in data.items() if key not in problems})
         except ValidationError as error:
-            # Of the part as a whole it says only what follows from the wrong keys.
-            below = (item for item in error.errors() if item["loc"] and item["type"] != "missing")
-            found += [
-                _line_error(item["loc"], item["msg"], item["input"], item["type"], item.get("ctx")) for item in below
-            ]
-        raise ValidationError.from_exception_data(cls.__name__, found)
+            for item in error.errors():
+                # Errors of the part as a whole only follow from the wrong keys.
+                is_of_value = bool(item["loc"]) and item["type"] != "missing"
+                if is_of_value:
+                    errors.append(_line_error(item["loc"], item["msg"], item["input"], item["type"], item.get("ctx")))
+        raise ValidationError.from_exception_data(cls.__name__, errors)
 
 
 @cache
@@ -68,72 +72,89 @@ def descriptions(cls: type[BaseModel]) -> dict[str, str]:
 
     Pydantic would read the docstrings of all classes as these are made, a tenth of the time of a refused command.
     """
-    below: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        below |= _docstrings(base.__module__).get(base.__name__, {}) if issubclass(base, Strict) else {}
-    return {name: field.description or below.get(name, "") for name, field in cls.model_fields.items()}
+        if issubclass(base, Strict):
+            docstrings |= _docstrings(base.__module__).get(base.__name__, {})
+    return {name: field.description or docstrings.get(name, "") for name, field in cls.model_fields.items()}
 
 
 @cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Read the docstrings below the fields of each class of a module; none where its source is not there."""
+    """Read the docstrings below the fields of each class of a module; empty where its source is not there."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError):
         return {}
-    found: dict[str, dict[str, str]] = {}
-    for part in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-        for field, text in pairwise(part.body):
-            match field, text:
+    docstrings: dict[str, dict[str, str]] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for statement, following in pairwise(node.body):
+            match statement, following:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
-                    found.setdefault(part.name, {})[name] = inspect.cleandoc(docstring)
-    return found
+                    docstrings.setdefault(node.name, {})[name] = inspect.cleandoc(docstring)
+    return docstrings
 
 
-def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> Iterator[tuple[Any, str]]:
-    """Say of each key that is unknown, or has a value that stands for another, what would be right."""
-    missing = _missing(cls, data)
-    for key in data:
+def _wrong_keys(cls: type[BaseModel], data: dict[Any, Any]) -> dict[Any, str]:
+    """Return a message on each key that is unknown, or has a truth value where there is none."""
+    problems: dict[Any, str] = {}
+    # The keys that are missing stand behind the first unknown key: it may be one of them, misspelt.
+    missing = _missing_keys(cls, data)
+    for key, value in data.items():
         if key not in cls.model_fields:
-            other = getattr(cls, "elsewhere", {}).get(key)
-            near = f" Did you mean '{other}'?" if other else suggestion(str(key), cls.model_fields)
-            yield key, f"unknown key '{str(key)[:200]}'.{near}{missing}"
+            place = getattr(cls, "elsewhere", {}).get(key)
+            hint = f" Did you mean '{place}'?" if place else suggestion(str(key), cls.model_fields)
+            problems[key] = f"unknown key '{str(key)[:_LONGEST_KEY]}'.{hint}{missing}"
             missing = ""
+            continue
         # Pydantic takes true for 1, and YAML takes yes and on for true.
-        elif isinstance(data[key], bool) and not _takes_truth(cls.model_fields[key].annotation):
-            choices = _choices(cls.model_fields[key].annotation)
-            yield key, f"{key} is {str(data[key]).lower()}, which has no meaning here: give {choices}"
+        annotation = cls.model_fields[key].annotation
+        if isinstance(value, bool) and not _takes_truth(annotation):
+            problems[key] = (
+                f"{key} is {str(value).lower()}, which has no meaning here: give {_describe_type(annotation)}"
+            )
+    return problems
 
 
 def _line_error(
     place: tuple[int | str, ...],
     message: str,
     value: Any,
-    kind: str = "value_error",
+    error_type: str = "value_error",
     context: Mapping[str, Any] | None = None,
 ) -> InitErrorDetails:
-    error = PydanticCustomError(kind, "{message}", {**(context or {}), "message": message})
+    error = PydanticCustomError(error_type, "{message}", {**(context or {}), "message": message})
     return InitErrorDetails(type=error, loc=place, input=value)
 
 
-def _takes_truth(kind: Any) -> bool:
+def _takes_truth(annotation: Any) -> bool:
     """Whether a type has truth values among its own."""
-    return kind in (bool, Any) or any(map(_takes_truth, get_args(kind)))
+    return annotation in (bool, Any) or any(map(_takes_truth, get_args(annotation)))
 
 
-def _missing(cls: type[BaseModel], data: dict[Any, Any]) -> str:
+def _missing_keys(cls: type[BaseModel], data: dict[Any, Any]) -> str:
     """Name the keys that have to be given and are not."""
     names = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
-    return f" {' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing." if names else ""
+    if not names:
+        return ""
+    verb = "is" if len(names) == 1 else "are"
+    return f" {' and '.join(names)} {verb} missing."
 
 
-def _choices(kind: Any) -> str:
-    """Say which values a type of named ones has, its only ones."""
-    parts = (kind,) if get_origin(kind) is Literal else get_args(kind) or (kind,)
-    kinds = [part for part in parts if part is not NoneType]
-    if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel):
-        return f"a mapping such as {{{next(iter(kinds[0].model_fields))}: …}}"
-    if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
-        *others, last = map(str, get_args(kinds[0]))
+def _describe_type(annotation: Any) -> str:
+    """Return the values that a type has, where it has a few names or is a part of a recipe."""
+    members = (annotation,)
+    if get_origin(annotation) is not Literal:
+        members = get_args(annotation) or (annotation,)
+    types = [member for member in members if member is not NoneType]
+    if len(types) != 1:
+        return "a value"
+    if isinstance(types[0], type) and issubclass(types[0], BaseModel):
+        first_field = next(iter(types[0].model_fields))
+        return f"a mapping such as {{{first_field}: …}}"
+    if get_origin(types[0]) is Literal:
+        *others, last = map(str, get_args(types[0]))
         return f"{', '.join(others)} or {last}" if others else last
     return "a value"

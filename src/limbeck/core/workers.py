@@ -1,7 +1,9 @@
 """Processes that work for this one: they end with it, share its cores, and see one GPU each.
 
-`run_tasks` is for long tasks whose process may die; `map_parallel` spreads many short ones, in order.
+`run_tasks` is for long tasks whose process may die; `limbeck.core.process_pools` spreads many short ones, in order.
 """
+
+from __future__ import annotations
 
 import multiprocessing
 import os
@@ -15,7 +17,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.util import get_temp_dir
 from threading import Thread
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from limbeck.core.machine import available_cores
 from limbeck.errors import describe_error
@@ -31,6 +33,15 @@ class _End:
     """The end of a task, and why it failed, in one line."""
 
     problem: str | None
+
+
+@dataclass
+class _Worker(Generic[Task]):
+    """A process, its number, and the task that it has now."""
+
+    process: Any
+    index: int
+    task: Task
 
 
 def run_tasks(
@@ -55,69 +66,103 @@ def run_tasks(
     Raises:
         KeyboardInterrupt: on Ctrl-C; the processes are ended first.
     """
-    import torch
-
-    context = multiprocessing.get_context("spawn")
-    count = min(workers, len(tasks))
-    waiting = deque(tasks)
-    running: dict[Connection, tuple[Any, int, Task]] = {}
-    idle: list[Any] = []
-
-    def start(index: int) -> None:
-        ours, theirs = context.Pipe()
-        threads = max(1, min(available_cores(), torch.get_num_threads()) // count)
-        process = context.Process(target=_serve, args=(work, theirs, threads, visible_device(index)))
-        process.start()
-        theirs.close()
-        hand_out(ours, process, index)
-
-    def hand_out(connection: Connection, process: Any, index: int) -> None:
-        running[connection] = (process, index, waiting.popleft())
-        with suppress(OSError):  # A process that died is met as its end of the connection is read.
-            connection.send(running[connection][-1])
-
+    team = _Team(work, tasks, min(workers, len(tasks)))
     try:
-        for index in range(count):
-            start(index)
-        while running:
-            for connection in wait(list(running), timeout=_WATCH_SECONDS):
+        for index in range(team.count):
+            team.start_process(index)
+        while team.running:
+            for connection in wait(list(team.running), timeout=_WATCH_SECONDS):
                 assert isinstance(connection, Connection)
-                process, index, task = running[connection]
+                worker = team.running[connection]
                 try:
                     message = connection.recv()
                 except (EOFError, OSError):
-                    del running[connection]
-                    connection.close()
-                    process.join()
-                    ended(task, f"A worker ended with code {process.exitcode}; out of memory, or killed?")
-                    if waiting:
-                        start(index)
+                    team.dismiss(connection)
+                    worker.process.join()
+                    problem = f"A worker ended with code {worker.process.exitcode}; out of memory, or killed?"
+                    ended(worker.task, problem)
+                    team.start_process(worker.index)
                     continue
-                if not isinstance(message, _End):
-                    received(task, message)
-                    continue
-                ended(task, message.problem)
-                if waiting:
-                    hand_out(connection, process, index)
+                if isinstance(message, _End):
+                    ended(worker.task, message.problem)
+                    team.hand_out_next(connection)
                 else:
-                    del running[connection]
-                    connection.close()  # At which the process ends.
-                    idle.append(process)
+                    received(worker.task, message)
             watch()
     finally:
-        for connection, (process, *_) in running.items():
-            process.terminate()
+        team.end()
+
+
+class _Team(Generic[Task]):
+    """The processes of `run_tasks`, and the tasks that wait for one.
+
+    Args:
+        work: Runs a task.
+        tasks: The tasks in their order.
+        count: Number of processes.
+
+    Attributes:
+        running: The workers, by the connections to them.
+    """
+
+    def __init__(self, work: Callable[[Task, Send], None], tasks: Sequence[Task], count: int) -> None:
+        import torch
+
+        self.count = count
+        self.running: dict[Connection, _Worker[Task]] = {}
+        self._work = work
+        self._waiting = deque(tasks)
+        self._ending: list[Any] = []
+        self._context = multiprocessing.get_context("spawn")
+        self._threads = max(1, min(available_cores(), torch.get_num_threads()) // max(count, 1))
+
+    def start_process(self, index: int) -> None:
+        """Start a process with the next task, if there is one; the index decides which GPU it sees."""
+        if not self._waiting:
+            return
+        ours, theirs = self._context.Pipe()
+        arguments = (self._work, theirs, self._threads, visible_device(index))
+        process = self._context.Process(target=_serve, args=arguments)
+        process.start()
+        theirs.close()
+        self._hand_out(ours, process, index)
+
+    def hand_out_next(self, connection: Connection) -> None:
+        """Give a process that has finished its task the next one; without one it ends."""
+        worker = self.running[connection]
+        if self._waiting:
+            self._hand_out(connection, worker.process, worker.index)
+        else:
+            self.dismiss(connection)
+            self._ending.append(worker.process)
+
+    def dismiss(self, connection: Connection) -> None:
+        """Close the connection to a process, at which it ends if it still lives."""
+        del self.running[connection]
+        connection.close()
+
+    def end(self) -> None:
+        """End all processes."""
+        for connection, worker in self.running.items():
+            worker.process.terminate()
             connection.close()
-            idle.append(process)
-        for process in idle:
+            self._ending.append(worker.process)
+        for process in self._ending:
             process.join()
+
+    def _hand_out(self, connection: Connection, process: Any, index: int) -> None:
+        task = self._waiting.popleft()
+        self.running[connection] = _Worker(process, index, task)
+        # A process that died is met as its end of the connection is read.
+        with suppress(OSError):
+            connection.send(task)
 
 
 def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Callable[[], None]) -> list[str]:
     """Have several processes do the same work until all have ended.
 
     Args:
-        work: What each does: a function of a module.
+        work: The work of each: a function of a module.
         task: Its argument; pickled.
         count: How many processes.
         watch: Is called about once a second meanwhile, to show how far they are.
@@ -128,18 +173,18 @@ def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Cal
     Raises:
         KeyboardInterrupt: on Ctrl-C; the processes are ended first.
     """
-    problems: list[str | None] = []
-    run_tasks(
-        partial(_without_sending, work),
-        [task] * count,
-        workers=count,
-        ended=lambda _, problem: problems.append(problem),
-        watch=watch,
-    )
-    return [problem for problem in problems if problem is not None]
+    problems: list[str] = []
+
+    def note_problem(_task: Task, problem: str | None) -> None:
+        if problem is not None:
+            problems.append(problem)
+
+    work_without_sending = partial(_work_without_sending, work)
+    run_tasks(work_without_sending, [task] * count, workers=count, ended=note_problem, watch=watch)
+    return problems
 
 
-def _without_sending(work: Callable[[Task], None], task: Task, send: Send) -> None:
+def _work_without_sending(work: Callable[[Task], None], task: Task, _send: Send) -> None:
     work(task)
 
 
@@ -182,10 +227,12 @@ def end_with_parent() -> None:
 
 def _wait_for_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        shutil.rmtree(get_temp_dir(), ignore_errors=True)  # The sockets by which processes hand tensors on.
-        os._exit(1)
+    if parent is None:
+        return
+    wait([parent.sentinel])
+    # The sockets by which processes hand tensors on.
+    shutil.rmtree(get_temp_dir(), ignore_errors=True)
+    os._exit(1)
 
 
 def visible_device(index: int) -> str | None:
@@ -195,6 +242,7 @@ def visible_device(index: int) -> str | None:
     count = torch.cuda.device_count()
     if count == 0:
         return None
-    named = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-    names = named or [str(number) for number in range(count)]
-    return names[index % count]
+    gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu.strip()]
+    if not gpus:
+        gpus = [str(number) for number in range(count)]
+    return gpus[index % count]

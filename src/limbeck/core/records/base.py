@@ -1,8 +1,7 @@
 """Typed records: reading JSON files of any age and state, and writing them whole.
 
-A record is read by `load` and written by `save`. What an older version did not write is None or empty; what this
-version does not know is kept; what is damaged is left out and named in `Record.damage`. `limbeck.core.records` has the
-records of runs.
+A record is read by `load` and written by `save`. Values that an older version did not write are None or empty; values
+that this version does not know are kept; damaged values are left out and named in `Record.damage`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from limbeck.core.files import atomic_text
 Number: TypeAlias = int | float
 MOST_BYTES = 400 * 2**20
 """Of a record; more is read as damaged."""
-_MOST = 2**1000
-"""Of a number; more is no float."""
+_LARGEST_NUMBER = 2**1000
+"""More is no float."""
+_LONGEST_PLACE = 200
 
 
 class Record(BaseModel):
@@ -39,6 +39,7 @@ class Record(BaseModel):
     KINDS: ClassVar[Mapping[str, type[Record]]] = {}
 
     _damage: tuple[str, ...] = PrivateAttr(default=())
+    # The keys as they were read.
     _order: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="wrap")
@@ -57,19 +58,27 @@ class Record(BaseModel):
             values: A mapping, as JSON holds it.
             name: Of the file, for `damage`.
         """
-        values, damage = plain(values), []
+        values = plain(values)
+        damage: list[str] = []
         if not isinstance(values, dict):
-            values, damage = {}, [f"'{name}' is damaged and cannot be read."]
-        kind = cls.KINDS.get(str(values.get(cls.KIND)), cls)
-        kind = kind if issubclass(kind, cls) else cls
+            values = {}
+            damage.append(f"'{name}' is damaged and cannot be read.")
+        record_type = cls._type_of(values)
+        # Damaged values are taken out until what is left is a record.
         while True:
             try:
-                record = kind.model_validate(values)
+                record = record_type.model_validate(values)
             except ValidationError as error:
-                damage += _drop(values, error, name)
+                damage += _take_out_damaged(values, error, name)
             else:
                 record._damage = tuple(dict.fromkeys(damage))
                 return record
+
+    @classmethod
+    def _type_of(cls, values: dict[str, Any]) -> type[Self]:
+        """Return the type of the record that some values are of: one of `KINDS`, else this one."""
+        record_type = cls.KINDS.get(str(values.get(cls.KIND)), cls)
+        return record_type if issubclass(record_type, cls) else cls
 
     def __eq__(self, other: object) -> bool:
         """Whether both say the same, in whatever order."""
@@ -79,7 +88,7 @@ class Record(BaseModel):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What could not be read of the file, a line each."""
+        """The values of the file that could not be read, a line each."""
         return self._damage
 
     @property
@@ -88,13 +97,21 @@ class Record(BaseModel):
         return not self.model_fields_set
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was read or set as JSON has it, in the order of then; numbers that are not finite are None."""
+        """Return the values that were read or set as JSON has them, in the order of reading.
+
+        Numbers that are not finite are None.
+        """
+        values: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            if name in self.model_fields_set:
+                values[field.alias or name] = plain(self.__dict__[name])
+        for name, value in (self.model_extra or {}).items():
+            values[name] = plain(value)
+
+        # Keys that were read come first, in their order; then those that were set since.
         fields = type(self).model_fields
-        known = {name: self.__dict__[name] for name in fields if name in self.model_fields_set}
-        found = {fields[name].alias or name: plain(value) for name, value in known.items()}
-        found |= {name: plain(value) for name, value in (self.model_extra or {}).items()}
-        order = [fields[key].alias or key if key in fields else key for key in self._order]
-        return {key: found[key] for key in dict.fromkeys([*order, *found]) if key in found}
+        order = [(fields[key].alias or key) if key in fields else key for key in self._order]
+        return {key: values[key] for key in dict.fromkeys([*order, *values]) if key in values}
 
 
 class File(Record):
@@ -110,20 +127,22 @@ class File(Record):
 F = TypeVar("F", bound=File)
 
 
-def load(kind: type[F], folder: Path) -> F:
+def load(cls: type[F], folder: Path) -> F:
     """Read the record of a folder; an empty one where there is none.
 
     Args:
-        kind: Of the record; of `studies.Search` the record is of the kind that its file names.
+        cls: Type of the record; of `studies.Search` the record is of the kind that its file names.
         folder: The folder, or the file itself.
 
     Returns:
-        The record; `damage` says what could not be read.
+        The record; `damage` names the values that could not be read.
     """
-    path = folder if folder.suffix == ".json" and not folder.is_dir() else folder / kind.FILE
-    record = kind.read({})
+    is_file = folder.suffix == ".json" and not folder.is_dir()
+    path = folder if is_file else folder / cls.FILE
+    record = cls.read({})
     try:
-        if not path.is_file():  # Of a pipe or a device there is no end.
+        # A pipe or a device would never end.
+        if not path.is_file():
             return record
         if path.stat().st_size > MOST_BYTES:
             record._damage = (f"'{path.name}' is larger than {MOST_BYTES // 2**20} MB, which no record is.",)
@@ -134,7 +153,7 @@ def load(kind: type[F], folder: Path) -> F:
         return record
     except (ValueError, RecursionError):
         values = None
-    return kind.read(values, path.name)
+    return cls.read(values, path.name)
 
 
 def save(record: File, folder: Path) -> None:
@@ -168,31 +187,45 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, int):
-        return value if abs(value) < _MOST else None
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return value if abs(value) < _LARGEST_NUMBER else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted names, so that the first that differs can be named."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            leaves |= flat(value, f"{name}.")
+        else:
+            leaves[name] = value
+    return leaves
 
 
-def _drop(values: dict[str, Any], error: ValidationError, name: str) -> list[str]:
+def _take_out_damaged(values: dict[str, Any], error: ValidationError, name: str) -> list[str]:
     """Take out the values that an error is about; return a line about each."""
-    said: dict[tuple[Any, ...], str] = {}
+    reasons: dict[tuple[Any, ...], str] = {}
     for problem in error.errors(include_url=False, include_context=False):
-        reason = problem["msg"].lower().partition(" or instance of")[0]
-        said[_damaged_path(values, problem["loc"], problem["type"])] = reason
+        # Such as "input should be a valid dictionary or instance of Teacher".
+        reason, _, _ = problem["msg"].lower().partition(" or instance of")
+        reasons[_damaged_path(values, problem["loc"], problem["type"])] = reason
+
     # From the end, so that the places of a list's other items hold.
-    for path in sorted(said, key=lambda path: [(isinstance(key, int), key) for key in path], reverse=True):
+    for path in sorted(reasons, key=_sortable, reverse=True):
+        *parents, last = path
         holder: Any = values
-        for key in path[:-1]:
+        for key in parents:
             holder = holder[key]
-        del holder[path[-1]]
-    return [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in said.items()]
+        del holder[last]
+    return [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in reasons.items()]
+
+
+def _sortable(path: tuple[Any, ...]) -> list[tuple[bool, Any]]:
+    """Return a path whose names and numbers can be compared."""
+    return [(isinstance(key, int), key) for key in path]
 
 
 def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tuple[Any, ...]:
@@ -200,10 +233,15 @@ def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tupl
 
     A list of numbers that lacks one would say something else, so it goes as a whole.
     """
+    # Where a field may be of several types the place ends with their names, which are no keys.
     path: list[int | str] = []
-    for key in place:  # It ends with names of types where a field may be of several.
-        is_there = key in values if isinstance(values, dict) else isinstance(values, list) and key in range(len(values))
-        if not is_there:
+    for key in place:
+        keys: Any = ()
+        if isinstance(values, dict):
+            keys = values
+        elif isinstance(values, list):
+            keys = range(len(values))
+        if key not in keys:
             break
         path.append(key)
         values = values[key]
@@ -213,4 +251,5 @@ def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tupl
 
 
 def _shown(path: Sequence[int | str]) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in ".".join(map(str, path)))[:200]
+    text = ".".join(map(str, path))
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST_PLACE]
