@@ -27,10 +27,10 @@ import psutil
 import torch
 
 from limbeck.benchmark.rows import describe_machine
-from limbeck.benchmark.step import StepRequest, set_up_step
+from limbeck.benchmark.step import Step
+from limbeck.benchmark.step_setup import StepRequest, set_up_step
 from limbeck.core.memory import release_freed_memory
 from limbeck.core.timing import summarise
-from limbeck.corpus.documents import Step
 from limbeck.models import taps
 
 PATHS = ("logits", "from_hidden", "without")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from benchmarks.gpu.parts import Request, Row
 
-from limbeck.benchmark.measuring import measure_bandwidth, measure_ceiling
+from limbeck.benchmark.peak_rates import measure_bandwidth, measure_ceiling
 from limbeck.benchmark.rows import describe_machine
 
 #: Dense bfloat16 operations a second of data sheets, in 10¹², by a part of the device's name; the first that fits.

@@ -21,7 +21,7 @@ from benchmarks.gpu.parts import Request, Row
 from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
-from limbeck.benchmark.step import StepRequest, StepSetup, set_up_step
+from limbeck.benchmark.step_setup import StepRequest, StepSetup, set_up_step
 from limbeck.corpus.collating import PadCollator
 from limbeck.models.students import build_student
 from limbeck.recipe.training_arguments import build_arguments

@@ -17,9 +17,10 @@ import torch
 from benchmarks.gpu.device import data_sheet_peak, measured_peak
 from benchmarks.gpu.parts import Request, Row
 
-from limbeck.benchmark.measuring import watch_peak
+from limbeck.benchmark.peak_memory import watch_peak
 from limbeck.benchmark.rows import tidy
-from limbeck.benchmark.step import Step, StepRequest, make_batch, set_up_step
+from limbeck.benchmark.step import Step
+from limbeck.benchmark.step_setup import StepRequest, make_batch, set_up_step
 from limbeck.core.timing import stopwatch, summarise, take_turns
 from peer_steps import PEERS, Setting, make_side
 from training_step import Stepper

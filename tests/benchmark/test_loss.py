@@ -77,7 +77,7 @@ def test_peaks_are_joined_to_their_backends(monkeypatch):
         assert measure.func is loss.measure_peak and measure.args[0] == case
         return loss.Peak(1.0, 0.5, "a note" if measure.args[1] == "gram" else "")
 
-    monkeypatch.setattr(loss.measuring, "peak_of", peak_of)
+    monkeypatch.setattr(loss.peak_memory, "peak_of", peak_of)
     case = LossCase(objective="attention_score_mse", **SMALL)
     rows = measure_losses([case], seconds=0.01)
     assert [(row["backend"], row["peak_extra_mb"], row["note"]) for row in rows] == [

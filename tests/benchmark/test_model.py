@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 from limbeck.benchmark.model import load_or_make, measure_models, measure_size, read_config
-from limbeck.benchmark.rows import model_blocks
+from limbeck.benchmark.tables import model_blocks
 from limbeck.core.blocks import console as shown
 from limbeck.errors import RecipeError
 from limbeck.models.blueprint import names_shape

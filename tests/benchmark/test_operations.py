@@ -5,7 +5,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from limbeck.benchmark.measuring import ForwardCost, forward_cost, loss_operations
+from limbeck.benchmark.operations import ForwardCost, forward_cost, loss_operations
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.methods.transforms import HeadGroups
 from limbeck.models.families import blocks, shape_of

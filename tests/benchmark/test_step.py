@@ -6,11 +6,10 @@ import pytest
 import torch
 import yaml
 
-from limbeck.benchmark import step as step_module
-from limbeck.benchmark.loss import measure_peak
-from limbeck.benchmark.step import WHOLE, StepRequest, make_batch, measure_step, set_up_step
-from limbeck.corpus.documents import Step
-from limbeck.diagnosis.checks import PARTS
+from limbeck.benchmark import step_rows
+from limbeck.benchmark.step import PARTS, Step
+from limbeck.benchmark.step_rows import WHOLE, measure_peak, measure_step
+from limbeck.benchmark.step_setup import StepRequest, make_batch, set_up_step
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods import METHODS
 
@@ -86,7 +85,7 @@ def test_the_peak_is_that_of_the_request(monkeypatch):
     peak = measure_peak(TINY)
     assert peak.total_mb > peak.extra_mb >= 0
     asked = []
-    monkeypatch.setattr(step_module.measuring, "peak_of", lambda measure, device: asked.append(measure.args) or peak)
+    monkeypatch.setattr(step_rows.peak_memory, "peak_of", lambda measure, device: asked.append(measure.args) or peak)
     rows = measure_step(TINY, seconds=0.01, ceiling_size=16)
     assert asked == [(TINY,)]
     assert [row["peak_mb"] is None for row in rows] == [False] + [True] * len(PARTS)

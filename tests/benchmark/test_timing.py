@@ -6,9 +6,10 @@ import psutil
 import pytest
 import torch
 
-from limbeck.benchmark import measuring
+from limbeck.benchmark import peak_memory
 from limbeck.benchmark.loss import LossCase, measure_peak
-from limbeck.benchmark.measuring import Peak, measure_ceiling, peak_of, watch_peak
+from limbeck.benchmark.peak_memory import Peak, peak_of, watch_peak
+from limbeck.benchmark.peak_rates import measure_ceiling
 from limbeck.core.devices import choose_device
 from limbeck.core.timing import FEWEST_ROUNDS, speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
@@ -52,7 +53,7 @@ def test_devices_that_are_not_here_are_refused(name):
 
 
 def test_the_ceiling_counts_two_operations_for_each_product(monkeypatch):
-    monkeypatch.setattr("limbeck.benchmark.measuring.take_turns", lambda *_, **__: {"matmul": [0.5, 0.25, 1.0]})
+    monkeypatch.setattr("limbeck.benchmark.peak_rates.take_turns", lambda *_, **__: {"matmul": [0.5, 0.25, 1.0]})
     assert measure_ceiling(torch.device("cpu"), torch.float32, size=10) == 2 * 10**3 / 0.25
 
 
@@ -81,5 +82,5 @@ def test_a_process_measures_only_its_own_memory():
 
 def test_a_process_that_fails_says_why(monkeypatch):
     problem = "A worker ended with code -9; out of memory, or killed?"
-    monkeypatch.setattr(measuring, "run_tasks", lambda *_, ended, **more: ended(None, problem))
+    monkeypatch.setattr(peak_memory, "run_tasks", lambda *_, ended, **more: ended(None, problem))
     assert peak_of(list, torch.device("cpu")) == Peak(note=f"memory: {problem}")

@@ -11,7 +11,7 @@ QUICK = ("--seconds", "0.02", "--no-memory")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr("limbeck.benchmark.measuring.CPU_SIZE", 16)
+    monkeypatch.setattr("limbeck.benchmark.peak_rates.CPU_SIZE", 16)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from limbeck.benchmark.step import StepRequest, set_up_step
-from limbeck.corpus.documents import Step
+from limbeck.benchmark.step import Step
+from limbeck.benchmark.step_setup import StepRequest, set_up_step
 from limbeck.kernels.varlen_attention import varlen_attention
 from tests.support.attention import bounds_of
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from transformers import BertConfig
 
 from limbeck.benchmark.loss import LossCase, measure_losses
-from limbeck.benchmark.measuring import loss_operations
+from limbeck.benchmark.operations import loss_operations
 from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS, Citation, Method, MethodOptions, Term, register_as_method, register_method

@@ -126,7 +126,7 @@ def test_cells_are_the_matrix_with_numbers_where_there_is_room():
     values = [[0.25, 0.5], [None, 1.0]]
     with drawn(Heat(values, ["0", "1"], ["0", "1"], "r", "c", 0.0, 1.0, "CKA")) as sheet:
         texts = [(text.get_text(), text.get_color()) for text in sheet.axes[0].texts]
-    assert texts == [("0.25", "black"), ("0.50", "black"), ("1.00", "white")]
+    assert texts == [("0.25", "black"), ("0.5", "black"), ("1", "white")]
     ragged = Heat([[0.5], [0.1, 0.2, 0.3]], ["0", "1"], ["0", "1"], "r", "c", 0.0, 1.0, "CKA")
     assert b"<svg" in svg_of(figure(ragged)), "rows of a damaged record"
 
@@ -135,7 +135,7 @@ def test_every_pair_of_layers_is_a_line_and_every_layer_a_dot():
     for name in ("links", "all links"):
         links = PLOTS[name]
         axes = axes_of(name)[0]
-        *lines, student, teacher = axes.get_lines()
+        *lines, student, teacher = [line for line in axes.get_lines() if len(line.get_xdata())]
         assert len(lines) == sum(len(group.pairs) for group in links.groups)
         has_scores = name == "links"
         assert [len(dots.get_xdata()) for dots in (student, teacher)] == [

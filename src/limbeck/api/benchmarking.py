@@ -17,8 +17,8 @@ from limbeck.api.requests.completions import DTYPES, OBJECTIVES
 from limbeck.api.requests.fields import options_of
 from limbeck.api.requests.values import with_commas
 from limbeck.api.results import Shown
-from limbeck.benchmark import rows as tables
-from limbeck.benchmark.rows import Row
+from limbeck.benchmark import tables
+from limbeck.benchmark.rows import Row, check_output, describe_machine, write_rows
 from limbeck.core.blocks import Block, to_csv
 from limbeck.core.devices import check_device, choose_device
 from limbeck.core.progress import ProgressBar, Report
@@ -93,13 +93,13 @@ def carry_out_benchmark(kind: str, request: BenchmarkRequest) -> BenchmarkResult
         LimbeckError: one clear line; see `limbeck.errors`.
     """
     file = None if request.output is None else Path(request.output)
-    tables.check_output(file)
+    check_output(file)
     check_device(request.device)
     with ProgressBar(progress_console(request.console)) as bar:
         rows = _MEASURE[kind](request, bar)
-    machine = tables.describe_machine(choose_device(request.device).type)
+    machine = describe_machine(choose_device(request.device).type)
     if file is not None:
-        tables.write_rows(file, kind, rows, machine)
+        write_rows(file, kind, rows, machine)
     return BenchmarkResult(kind, tuple(rows), machine)
 
 
@@ -157,7 +157,8 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
         from limbeck.methods.registry import METHODS
 
         METHODS[request.method]
-    from limbeck.benchmark.step import StepRequest, measure_step
+    from limbeck.benchmark.step_rows import measure_step
+    from limbeck.benchmark.step_setup import StepRequest
 
     step = StepRequest(
         recipe=None if request.recipe is None else str(request.recipe),

@@ -133,7 +133,7 @@ def _measure_costs(titles: dict[str, str], request: EvaluateRequest, device: Any
         device: Where the latency is measured.
         bar: Where progress goes.
     """
-    from limbeck.benchmark.model import measure_costs
+    from limbeck.benchmark.costs import measure_costs
 
     costs = measure_costs(
         list(titles),

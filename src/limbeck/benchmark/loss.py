@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from limbeck.benchmark import measuring
-from limbeck.benchmark.measuring import Peak
+from limbeck.benchmark import limits, peak_memory
+from limbeck.benchmark.peak_memory import Peak
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
+from limbeck.core.timing import Tell, speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.loading import as_dtype
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm
@@ -75,25 +75,28 @@ class Inputs:
 
     def double(self) -> Inputs:
         """Return the same numbers in float64, on the CPU where the device has none."""
-        device = torch.device("cpu") if self.valid.device.type == "mps" else self.valid.device
-        found = {
-            id(x): x.detach().to(device).double().requires_grad_(x.requires_grad)
-            for x in (*self.student, *self.teacher)
-        }
-        student, teacher = ([found[id(x)] for x in tensors] for tensors in (self.student, self.teacher))
+        device = self.valid.device
+        if device.type == "mps":
+            device = torch.device("cpu")
+        # A tensor that stands twice is one tensor afterwards too.
+        doubles: dict[int, Tensor] = {}
+        for tensor in (*self.student, *self.teacher):
+            doubles[id(tensor)] = tensor.detach().to(device).double().requires_grad_(tensor.requires_grad)
+        student = [doubles[id(tensor)] for tensor in self.student]
+        teacher = [doubles[id(tensor)] for tensor in self.teacher]
         return Inputs(student, teacher, self.valid.to(device), self.options)
 
 
 def measured_objectives() -> dict[str, Benchmark]:
     """Return the objectives that can be measured, by name."""
-    return {name: found.benchmark for name, found in OBJECTIVES.items() if found.benchmark is not None}
+    return {name: objective.benchmark for name, objective in OBJECTIVES.items() if objective.benchmark is not None}
 
 
 def benchmark_of(objective: str) -> Benchmark:
-    """Return how an objective is measured.
+    """Return the benchmark of an objective.
 
     Raises:
-        RecipeError: if it is unknown, or says nothing about that.
+        RecipeError: if the objective is unknown, or has none.
     """
     known = measured_objectives()
     if objective not in known:
@@ -107,23 +110,25 @@ def make_inputs(case: LossCase) -> Inputs:
     generator = torch.Generator(device).manual_seed(0)  # Output weights of a large vocabulary take seconds on a CPU.
 
     def normal(*shape: int, deviation: float = 1.0) -> Tensor:
-        drawn = torch.empty(shape, dtype=as_dtype(case.dtype), device=device)
-        return drawn.normal_(std=deviation, generator=generator)
+        numbers = torch.empty(shape, dtype=as_dtype(case.dtype), device=device)
+        return numbers.normal_(std=deviation, generator=generator)
 
     student, teacher, options = benchmark_of(case.objective).inputs(case, normal)
-    for x in student:
-        x.requires_grad_()
+    for tensor in student:
+        tensor.requires_grad_()
     lengths = torch.full((case.batch, 1), case.length)
     if case.mask == "ragged":
-        on_host = generator if device.type == "cpu" else torch.Generator().manual_seed(0)
-        lengths = torch.randint(max(1, case.length // 2), case.length + 1, (case.batch, 1), generator=on_host)
-    return Inputs(student, teacher, (torch.arange(case.length) < lengths).to(device), options)
+        host_generator = generator if device.type == "cpu" else torch.Generator().manual_seed(0)
+        shortest = max(1, case.length // 2)
+        lengths = torch.randint(shortest, case.length + 1, (case.batch, 1), generator=host_generator)
+    valid = torch.arange(case.length) < lengths
+    return Inputs(student, teacher, valid.to(device), options)
 
 
 def run_loss(backend: Callable[..., LossTerm], inputs: Inputs) -> Tensor:
     """Run forward and backward of the summed loss; return its value, and leave the gradients on the leaves."""
-    for x in inputs.leaves:
-        x.grad = None
+    for leaf in inputs.leaves:
+        leaf.grad = None
     value = backend(*inputs.student, *inputs.teacher, valid=inputs.valid, **inputs.options).total
     value.backward()
     return value.detach()
@@ -136,7 +141,7 @@ def smaller(case: LossCase) -> LossCase:
 
 def megabytes_needed(case: LossCase) -> float:
     """Return about how much memory the plain backend takes, in megabytes."""
-    return benchmark_of(case.objective).numbers_at_once(case) * 4 / measuring.BYTES_PER_MEGABYTE
+    return benchmark_of(case.objective).numbers_at_once(case) * 4 / peak_memory.BYTES_PER_MEGABYTE
 
 
 def measure_peak(case: LossCase, backend: str) -> Peak:
@@ -144,11 +149,12 @@ def measure_peak(case: LossCase, backend: str) -> Peak:
     run = benchmark_of(case.objective).backends[backend]
     run_loss(run, make_inputs(smaller(case)))  # Loads what is loaded once.
     inputs = make_inputs(case)
-    return measuring.watch_peak(lambda: run_loss(run, inputs), torch.device(case.device))
+    return peak_memory.watch_peak(lambda: run_loss(run, inputs), torch.device(case.device))
 
 
 # Errors are measured on less: float64 by the plain way takes many times the memory.
-ERROR_BATCH, ERROR_MEGABYTES = 2, 2000
+ERROR_BATCH = 2
+ERROR_MEGABYTES = 2000
 # Of the free memory that a plain backend may be expected to take.
 FREE_SHARE = 0.7
 COLUMNS = (
@@ -188,50 +194,61 @@ def measure_losses(
     Raises:
         LimbeckError: if a backend is unknown or cannot run here, heads do not divide widths, or a case is too large.
     """
-    # Found before anything is measured: what cannot run at all.
-    chosen = [_check(case, backends) for case in cases]
+    # All cases are checked before any is measured.
+    names_of_cases = [_check(case, backends) for case in cases]
     rows: list[Row] = []
-    for index, (case, names) in enumerate(zip(cases, chosen, strict=True)):
-        here = part_of(report, index / len(cases), (index + 1) / len(cases))
-        rows += _measure(case, names, seconds / len(cases), memory, here)
+    for index, (case, names) in enumerate(zip(cases, names_of_cases, strict=True)):
+        progress = part_of(report, index / len(cases), (index + 1) / len(cases))
+        rows += _measure(case, names, seconds / len(cases), memory, progress)
     return rows
 
 
 def errors_of(case: LossCase, backends: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Return the relative errors of value and gradient of each backend, see `measure_losses`."""
-    benchmark, inputs = benchmark_of(case.objective), make_inputs(case)
+    benchmark = benchmark_of(case.objective)
+    inputs = make_inputs(case)
     double = inputs.double()
     exact = run_loss(benchmark.backends[benchmark.plain], double)
     exact_gradient = _gradient(double, exact.device)
-    found = {}
+    errors = {}
     for name in backends:
         value = run_loss(benchmark.backends[name], inputs).to(exact.device).double()
-        difference = (_gradient(inputs, exact.device) - exact_gradient).norm() / exact_gradient.norm()
-        found[name] = (float((value - exact).abs() / exact.abs()), float(difference))
-    return found
+        value_error = (value - exact).abs() / exact.abs()
+        gradient_error = (_gradient(inputs, exact.device) - exact_gradient).norm() / exact_gradient.norm()
+        errors[name] = (float(value_error), float(gradient_error))
+    return errors
 
 
 def error_case(case: LossCase) -> LossCase:
     """Return the case that errors are measured on: at most two samples, shorter ones where float64 takes too much."""
     small = replace(case, batch=min(case.batch, ERROR_BATCH))
-    while 2 * megabytes_needed(small) > ERROR_MEGABYTES and (small.batch, small.length) != (1, 1):
-        small = replace(small, batch=1, length=small.length if small.batch > 1 else small.length // 2)
+    while 2 * megabytes_needed(small) > ERROR_MEGABYTES:
+        if small.batch > 1:
+            small = replace(small, batch=1)
+        elif small.length > 1:
+            small = replace(small, length=small.length // 2)
+        else:
+            break
     return small
 
 
 def _gradient(inputs: Inputs, device: torch.device) -> Tensor:
     """The student's gradients, joined, in float64."""
-    return torch.cat([x.grad.flatten().to(device).double() for x in inputs.leaves if x.grad is not None])
+    gradients = [leaf.grad for leaf in inputs.leaves if leaf.grad is not None]
+    return torch.cat([gradient.flatten().to(device).double() for gradient in gradients])
 
 
 def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     """Return the backends of a case, each of which has run on a very small one."""
-    benchmark, device = benchmark_of(case.objective), torch.device(case.device)
-    measuring.check_length("--lengths", [case.length])
-    rows = case.batch * case.length + (case.classes if "classes" in benchmark.sizes else 0)
+    benchmark = benchmark_of(case.objective)
+    device = torch.device(case.device)
+    limits.check_length("--lengths", [case.length])
     # The student's tensors with their gradient; where there are classes, output weights too.
+    rows = case.batch * case.length
+    if "classes" in benchmark.sizes:
+        rows += case.classes
     least = rows * (2 * case.student_width + case.teacher_width) * as_dtype(case.dtype).itemsize
-    measuring.check_memory(f"--batch {case.batch} and --lengths {case.length}", least, device)
+    limits.check_memory(f"--batch {case.batch} and --lengths {case.length}", least, device)
     for name in backends:
         if name not in benchmark.backends:
             raise RecipeError(f"Unknown backend '{name}' for this objective.{suggestion(name, benchmark.backends)}")
@@ -244,45 +261,63 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
 
 
 def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bool, report: Report) -> list[Row]:
-    benchmark, device = benchmark_of(case.objective), torch.device(case.device)
-    what = f"{case.objective}, {case.batch} x {case.length} tokens, {case.heads} heads"
-    needed = megabytes_needed(case)
-    fits = needed * measuring.BYTES_PER_MEGABYTE <= FREE_SHARE * measuring.free_bytes(device)
-    fit = [name for name in backends if fits or name != benchmark.plain]
-    report(0.0, what)
-    inputs = make_inputs(case)
-    runs = {name: stopwatch(partial(run_loss, benchmark.backends[name], inputs), device) for name in fit}
-    tell = tell_rounds(part_of(report, 0.0, _TIMED), what)
-    times = take_turns(runs, seconds=seconds, tell=tell) if fit else {}
-    tokens = int(inputs.valid.sum())
-    del inputs, runs
-    errors = errors_of(error_case(case), fit) if fit else {}
+    """Measure a case by each backend that fits into memory; the others have a row that says so."""
+    device = torch.device(case.device)
+    title = f"{case.objective}, {case.batch} x {case.length} tokens, {case.heads} heads"
+    report(0.0, title)
+    fitting = _fitting(case, backends)
+    times, tokens = _measure_times(case, fitting, seconds, tell_rounds(part_of(report, 0.0, _TIMED), title))
+    errors = errors_of(error_case(case), fitting) if fitting else {}
+
     rows: list[Row] = []
     for index, name in enumerate(backends):
-        row = _describe(case, name)
+        row = _empty_row(case, name)
         rows.append(row)
-        if name not in fit:
-            row["note"] = f"not measured: needs about {needed / 1000:.0f} GB of memory"
+        if name not in fitting:
+            row["note"] = f"not measured: needs about {megabytes_needed(case) / 1000:.0f} GB of memory"
             continue
-        report(_TIMED + (1 - _TIMED) * index / len(backends), f"{what}: memory of {name}", Count(index, "backends"))
-        peak = measuring.peak_of(partial(measure_peak, case, name), device) if memory else Peak()
+        done = _TIMED + (1 - _TIMED) * index / len(backends)
+        report(done, f"{title}: memory of {name}", Count(index, "backends"))
+        peak = peak_memory.peak_of(partial(measure_peak, case, name), device) if memory else Peak()
         spread = summarise(times[name])
-        row |= spread | {
-            "rounds": len(times[name]),
-            "speedup": speedup(times[fit[0]], times[name]) if fit[0] == backends[0] else None,
-            "tokens_per_second": tokens / spread["median_ms"] * 1000,
-            "peak_extra_mb": peak.extra_mb,
-            "value_error": errors[name][0],
-            "gradient_error": errors[name][1],
-            "note": peak.note,
-        }
-    report(1.0, what)
+        row |= spread
+        row["rounds"] = len(times[name])
+        if fitting[0] == backends[0]:
+            row["speedup"] = speedup(times[backends[0]], times[name])
+        row["tokens_per_second"] = tokens / spread["median_ms"] * 1000
+        row["peak_extra_mb"] = peak.extra_mb
+        row["value_error"], row["gradient_error"] = errors[name]
+        row["note"] = peak.note
+    report(1.0, title)
     return [tidy(row) for row in rows]
 
 
-def _describe(case: LossCase, backend: str) -> Row:
+def _fitting(case: LossCase, backends: Sequence[str]) -> list[str]:
+    """Return the backends that fit into the free memory; the plain one alone may not."""
+    needed = megabytes_needed(case) * peak_memory.BYTES_PER_MEGABYTE
+    if needed <= FREE_SHARE * limits.free_bytes(torch.device(case.device)):
+        return list(backends)
+    return [name for name in backends if name != benchmark_of(case.objective).plain]
+
+
+def _measure_times(
+    case: LossCase, backends: Sequence[str], seconds: float, tell: Tell
+) -> tuple[dict[str, list[float]], int]:
+    """Time backends in turns; return the seconds of each round by backend, and the valid tokens of a round."""
+    inputs = make_inputs(case)
+    runs = {}
+    for name in backends:
+        loss = partial(run_loss, benchmark_of(case.objective).backends[name], inputs)
+        runs[name] = stopwatch(loss, torch.device(case.device))
+    times = take_turns(runs, seconds=seconds, tell=tell) if runs else {}
+    return times, int(inputs.valid.sum())
+
+
+def _empty_row(case: LossCase, backend: str) -> Row:
     """Return a row with the sizes that matter, and no figure yet."""
     sizes = benchmark_of(case.objective).sizes
-    own = {name: value for name, value in asdict(case).items() if name not in _SOME_SIZES or name in sizes}
-    row = {"backend": backend, "device_type": torch.device(case.device).type, **own}
+    row: Row = {"backend": backend, "device_type": torch.device(case.device).type}
+    for name, value in asdict(case).items():
+        if name not in _SOME_SIZES or name in sizes:
+            row[name] = value
     return {name: row.get(name) for name in COLUMNS}

@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
-from limbeck.benchmark import measuring
-from limbeck.benchmark.measuring import ForwardCost, forward_cost
-from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
+from limbeck.benchmark import limits
+from limbeck.benchmark.operations import ForwardCost, forward_cost
+from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
-from limbeck.evaluation import costs, published
+from limbeck.evaluation import costs
 from limbeck.models import blueprint, families, inference, locating, streams, students, taps
 from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
+
+_LOADED = 0.1
+"""Share of the progress when all models are loaded."""
 
 
 def read_config(name: str, length: int) -> PreTrainedConfig:
@@ -66,11 +68,13 @@ def measure_size(name: str, model: PreTrainedModel) -> tuple[Row, ForwardCost]:
         Columns of a benchmark's row, and the products of a whole forward pass without a head. Megabytes (10⁶ bytes) are
         those of the weights' `"files"`, or of its `"tensors"` where the model has no files here.
     """
-    shape, counts = families.shape_of(model.config), costs.count_parameters(model)
-    located = None if names_shape(name) else locating.resolve_model(name)
-    megabytes, source = costs.model_megabytes(
-        model, located if located is not None and locating.is_local(located) else None
-    )
+    folder = None
+    if not names_shape(name):
+        located = locating.resolve_model(name)
+        folder = located if locating.is_local(located) else None
+    megabytes, source = costs.model_megabytes(model, folder)
+    shape = families.shape_of(model.config)
+    counts = costs.count_parameters(model)
     with taps.StreamTap(model, [streams.StreamKey("hidden", families.depth(model.config))]) as whole:
         forward = forward_cost(whole, shape)
     size: Row = {
@@ -122,103 +126,71 @@ def measure_models(
         raise RecipeError(f"A model is named twice in {', '.join(names)}; name each once.")
     models: dict[str, PreTrainedModel] = {}
     for index, name in enumerate(names):
-        if names_shape(name):
-            measuring.check_length("--lengths", lengths)
-        report(0.1 * index / len(names), f"loading {name}", Count(index, "models"))
-        models[name] = load_or_make(name, length=max(lengths), dtype=dtype, device=device)
-        limit = inference.longest_input(inference.encoder_of(models[name]))
-        if limit is not None and max(lengths) > limit:
-            raise RecipeError(
-                f"--lengths {max(lengths)} is more than the {limit} tokens that '{name}' takes; use a smaller number."
-            )
+        report(_LOADED * index / len(names), f"loading {name}", Count(index, "models"))
+        models[name] = _load(name, lengths, dtype, device)
     sizes = {name: measure_size(name, model) for name, model in models.items()}
-    shapes = [families.shape_of(model.config) for model in models.values()]
-    vocabulary = min(shape.vocabulary for shape in shapes)
-    generator = torch.Generator().manual_seed(0)  # All models share the token ids.
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
-    for batch, length in cases:
-        tokens = batch * length
-        needed = max(measuring.least_forward_bytes(shape, tokens, dtype.itemsize) for shape in shapes)
-        measuring.check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)
+    _check_memory(models, cases, dtype, device)
+
+    vocabulary = min(families.shape_of(model.config).vocabulary for model in models.values())
+    generator = torch.Generator().manual_seed(0)  # All models share the token ids.
+    share = (1 - _LOADED) / len(cases)
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
         input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
-        here = part_of(report, 0.1 + 0.9 * index / len(cases), 0.1 + 0.9 * (index + 1) / len(cases))
         inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
-        runs = {
-            name: stopwatch(partial(inference.encoder_of(model), **inputs), device) for name, model in models.items()
-        }
-        tell = tell_rounds(here, f"{batch} x {length} tokens")
+        runs = {}
+        for name, model in models.items():
+            runs[name] = stopwatch(partial(inference.encoder_of(model), **inputs), device)
+        progress = part_of(report, _LOADED + share * index, _LOADED + share * (index + 1))
+        tell = tell_rounds(progress, f"{batch} x {length} tokens")
         with torch.inference_mode():
             times = take_turns(runs, seconds=seconds / len(cases), warmup=warmup, tell=tell)
-        for name, seen in times.items():
-            spread, (size, forward) = summarise(seen), sizes[name]
-            rows.append(
-                {
-                    "model": name,
-                    **size,
-                    "megaflops_per_token": forward.operations([length]) / length / 1e6,
-                    "dtype": str(dtype).removeprefix("torch."),
-                    "device_type": device.type,
-                    "batch": batch,
-                    "length": length,
-                    "rounds": len(seen),
-                    **spread,
-                    "sentences_per_second": batch / spread["median_ms"] * 1000,
-                    "tokens_per_second": batch * length / spread["median_ms"] * 1000,
-                    "speedup": speedup(times[names[0]], seen),
-                }
-            )
-    return [tidy(row) for row in rows]
+
+        for name, times_of_model in times.items():
+            size, forward = sizes[name]
+            spread = summarise(times_of_model)
+            row = {
+                "model": name,
+                **size,
+                "megaflops_per_token": forward.operations([length]) / length / 1e6,
+                "dtype": str(dtype).removeprefix("torch."),
+                "device_type": device.type,
+                "batch": batch,
+                "length": length,
+                "rounds": len(times_of_model),
+                **spread,
+                "sentences_per_second": batch / spread["median_ms"] * 1000,
+                "tokens_per_second": batch * length / spread["median_ms"] * 1000,
+                "speedup": speedup(times[names[0]], times_of_model),
+            }
+            rows.append(tidy(row))
+    return rows
 
 
-# What models cost: parameters by place, disk, operations, latency and throughput, beside what the papers measured.
-
-
-_SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
-          "megabytes_of")  # fmt: skip
-
-
-def measure_costs(
-    names: Sequence[str],
-    *,
-    device: torch.device,
-    batch_sizes: Sequence[int] = (1, 16, 32, 64),
-    lengths: Sequence[int] = (128,),
-    seconds: float = 60.0,
-    report: Report = no_progress,
-) -> dict[str, Any]:
-    """Measure models side by side; the first is what speedups refer to.
-
-    Args:
-        names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
-        device: Where.
-        batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
-        lengths: Tokens a text, all of them real.
-        seconds: For all timings together.
-        report: Receives the progress.
-
-    Returns:
-        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
+def _load(name: str, lengths: Sequence[int], dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """Load a model that takes texts of all lengths.
 
     Raises:
-        ModelError: if a model cannot be loaded.
-        RecipeError: if a length is beyond what a model takes.
+        RecipeError: if a length is beyond what it can take.
     """
-    timings = measure_models(
-        names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
-    )
-    shapes = [families.shape_of(read_config(name, max(lengths))) for name in names]
-    papers = published.matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
-    return {
-        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
-        "timings": timings,
-        "published": [cost.to_dict() for cost in papers],
-        "machine": describe_machine(device.type),
-    }
+    if names_shape(name):
+        limits.check_length("--lengths", lengths)
+    longest = max(lengths)
+    model = load_or_make(name, length=longest, dtype=dtype, device=device)
+    limit = inference.longest_input(inference.encoder_of(model))
+    if limit is not None and longest > limit:
+        raise RecipeError(
+            f"--lengths {longest} is more than the {limit} tokens that '{name}' takes; use a smaller number."
+        )
+    return model
 
 
-def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """Return the size of one model from its rows; operations by length."""
-    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
-    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}
+def _check_memory(
+    models: Mapping[str, PreTrainedModel], cases: Sequence[tuple[int, int]], dtype: torch.dtype, device: torch.device
+) -> None:
+    """Refuse batches that cannot fit into memory for any of the models."""
+    shapes = [families.shape_of(model.config) for model in models.values()]
+    for batch, length in cases:
+        needed = max(limits.least_forward_bytes(shape, batch * length, dtype.itemsize) for shape in shapes)
+        limits.check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from limbeck.benchmark.model import measure_costs
+from limbeck.benchmark.costs import measure_costs
 from limbeck.comparison import held_out, summary
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
 from limbeck.comparison.folder import COMPARISON, check_fixed, fixed_at_first, known_teacher, request_evaluation

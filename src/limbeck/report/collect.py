@@ -100,10 +100,12 @@ def _hint(folder: Path) -> str:
 
 def _recognise(folder: Path) -> Subject | None:
     """Read a folder by the kind of its files."""
+    # A comparison holds runs, and a run may hold the others: the outer folder decides.
     if (folder / COMPARISON_RECORD).is_file():
         return _comparison(folder)
     if (folder / SEARCH_RECORD).is_file():
         return _search(folder)
+    # A run that was killed before its first record has a recipe and stages.
     is_run = (folder / RECIPE).is_file() and (folder / STAGES).is_dir()
     if is_run or (folder / RUN_RECORD).is_file():
         return _run(folder, _inside(folder))
@@ -136,6 +138,7 @@ def _run(folder: Path, inside: tuple[Subject, ...] = ()) -> RunFolder:
 
 def _stages(folder: Path, record: Run) -> tuple[StageFolder, ...]:
     """Gather the stages from the plan, the record and the folders: any of them may lack some."""
+    # Stages are matched by their numbers, which are in the names of their folders too.
     plans = dict(enumerate(record.recipe.stages, start=1))
     stages = dict(enumerate(record.stages, start=1))
     folders = _stage_folders(folder / STAGES)
@@ -234,6 +237,7 @@ def _comparison(folder: Path) -> ComparisonFolder:
             combination = (cell.student, cell.method, cell.mapping)
             if combination not in runs:
                 runs[combination] = _run(place)
+    # Statuses are read of unfinished comparisons only: they look at locks and processes.
     unfinished = []
     if not record.is_finished:
         statuses = [status_of(place) for place in begun]

@@ -67,6 +67,7 @@ def comparison_tables(summary: ComparisonSummary) -> list[Table]:
 
 def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
     """Lay out the main figure as the comparative study's table 3: methods and mappings down, students across."""
+    # Rows have the order in which methods and mappings appear first, whatever their student.
     headings = [""]
     rows_by_label: dict[str, dict[str, ComparedRow]] = {}
     for block in summary.blocks:
@@ -92,6 +93,7 @@ def _main_cell(main: MainFigure, row: ComparedScores | None) -> Cell:
 
 def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     """Lay out a student as the comparative study's table 5: every method and mapping, every task."""
+    # The columns: ranks, tasks and averages, then measures on held-out text; the teacher has no rank.
     headings = score_headings(summary.columns, [summary.teacher, *block.rows])
     rank_columns = _rank_columns(summary, block.rows)
     teacher = (*score_cells(headings, summary.teacher), *_held_out_cells(summary, summary.teacher))
@@ -101,6 +103,7 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
         ranks = [column[index] for column in rank_columns.values()]
         rows.append((_label_cell(row), *ranks, *score_cells(headings, row), *_held_out_cells(summary, row)))
 
+    # Papers have no ranks and no measures on our held-out text.
     published = tuple(range(len(rows), len(rows) + len(block.published)))
     for paper in block.published:
         label, *cells = published_cells(headings, paper)
@@ -156,6 +159,7 @@ def has_one_seed(summary: ComparisonSummary) -> bool:
 def baseline_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
     """Yield where rows that train nothing lie among trained ones, for one seed, unranked."""
     for block in summary.blocks:
+        # A student that was not trained is the baseline that every method has to beat.
         trained = [row.main.mean for row in block.rows if row.main is not None and not trains_nothing(row)]
         if not trained:
             continue
@@ -259,6 +263,7 @@ def methods_csv(record: ComparisonRecord) -> str:
     """Return every figure on a separate line, unrounded."""
     summary = Comparison.read(record).summary
     teacher = summary.teacher
+    # The teacher belongs to no student; costs belong to no method.
     teacher_rows = [*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)]
     rows = [{"method": "teacher", **row} for row in teacher_rows]
     for block in summary.blocks:
@@ -357,6 +362,7 @@ def _setting(comparison: Comparison) -> Iterator[str]:
     if summary.main is not None:
         yield _ranking(summary, summary.main)
 
+    # Methods may stop at different steps of the same budget.
     rows = [row for block in summary.blocks for row in block.rows]
     tokens = [count for row in rows if row.tokens is not None for count in row.tokens.runs if count]
     if tokens and max(tokens) > min(tokens):

@@ -52,6 +52,7 @@ def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
         for row in best:
             place = f"rank 1 of {len(rows)} by {main.title}" if len(rows) > 1 else main.title
             yield f"On {block.student}, {place}: {_row_words(row, main)}."
+        # Of one seed nothing has a rank, so the range is all that can be said.
         values = sorted(row.main.mean for row in rows if row.main is not None)
         if values and not best:
             digits = digits_of(main)
@@ -134,20 +135,25 @@ def figures(comparison: ComparisonFolder) -> Iterator[Block]:
 
 
 def _bars(record: ComparisonSummary, block: StudentBlock) -> Iterator[Block]:
+    """Draw the bars of one student: a figure of its tasks, then one of each measure on held-out text."""
     rows: list[tuple[str, ComparedScores]] = [("teacher", record.teacher)]
     rows += [(row.label, row) for row in block.rows]
     on_student = _on_student(record, block)
+
     scored = [(label, row) for label, row in rows if row.columns]
     for figure in task_bars(record.columns, scored):
         yield replace(figure, title=f"{figure.title}{on_student}")
+
     for measure in record.held_out:
-        bars = bars_of([(label, row.held_out.get(measure.key)) for label, row in rows], measure.digits)
+        values = [(label, row.held_out.get(measure.key)) for label, row in rows]
         better = "lower is better" if measure.best == "lowest" else "higher is better"
-        yield from bars_figure(f"Held-out {measure.title}{on_student}", [BarGroup(better, bars)], measure.title)
+        group = BarGroup(better, bars_of(values, measure.digits))
+        yield from bars_figure(f"Held-out {measure.title}{on_student}", [group], measure.title)
 
 
 def _quality(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
     """Draw the main figure of all rows against the latency of their students."""
+    # All rows of a student share its latency: the shape alone decides it.
     models = []
     for block in record.blocks:
         for row in block.rows:
@@ -215,9 +221,13 @@ def runs(comparison: ComparisonFolder) -> Iterator[Block]:
     """List all runs."""
     rows: list[tuple[AnyCell, ...]] = []
     for cell in comparison.record.cells:
-        steps = " + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None
+        steps = None  # Of a run that has not begun.
+        if "steps" in cell.model_fields_set:
+            steps = " + ".join(map(str, cell.steps))
         time = None if cell.seconds is None else duration(cell.seconds)
-        rate = cell.tokens / cell.seconds if cell.tokens and cell.seconds else None
+        rate = None
+        if cell.tokens and cell.seconds:
+            rate = cell.tokens / cell.seconds
         rows.append((cell.title, cell.status, Cell(steps), number(cell.tokens), Cell(time), number(rate), cell.folder))
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")

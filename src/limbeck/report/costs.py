@@ -48,6 +48,7 @@ def _title_of(costs: studies.Costs, model: str) -> str:
 
 
 def _sizes_table(costs: studies.Costs) -> Table:
+    # Operations a token grow with the length, through attention.
     lengths = list(costs.models[0].megaflops_per_token)
     rows: list[tuple[AnyCell, ...]] = []
     for model in costs.models:
@@ -84,6 +85,7 @@ def _speed_cells(timing: studies.Timing) -> tuple[AnyCell, ...]:
 
 def _published_tables(costs: studies.Costs) -> Iterator[Table]:
     """Lay out the tables of papers that have a shape of a compared model; the first model is what others compare to."""
+    # Shapes as papers write them: `6x384` of `bert 6x384, 12 heads, …`.
     compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
     rows_by_title: dict[str, list[studies.PublishedCost]] = {}
     for row in costs.published:
@@ -92,6 +94,7 @@ def _published_tables(costs: studies.Costs) -> Iterator[Table]:
     for title, published in rows_by_title.items():
         if all(row.shape not in compared for row in published):
             continue
+        # A column for texts where the paper measured on several tasks.
         names = list(published[0].values)
         has_tasks = any(row.task for row in published)
         rows: list[tuple[AnyCell, ...]] = []

@@ -30,6 +30,7 @@ def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
         stage: A stage.
         heading: The beginning of the titles of its figures.
     """
+    # Training first, then quality, then speed.
     log = stage.log
     if not log.curves:
         reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
@@ -60,15 +61,24 @@ def _term_figures(log: StageLog, heading: str) -> Iterator[Figure]:
     for stem, alike in terms_by_stem.items():
         for title, group in _split(f"{heading}: Term {stem}", alike, _TERMS_IN_A_FIGURE):
             if len(group) == 1:
-                term = group[0]
-                labels = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": f"eval_{term}"}
-                yield from _log_figure(log, title, labels)
-                continue
-            yield from _log_figure(log, title, {term: f"loss_{term}" for term in group})
-            held_out = {term: f"eval_{term}" for term in group}
-            curves = [log.curves[name] for name in held_out.values() if name in log.curves]
-            if any(len(curve.points) > 1 for curve in curves):
-                yield from _log_figure(log, f"{title}, held-out text", held_out)
+                yield from _single_term_figure(log, title, group[0])
+            else:
+                yield from _group_figures(log, title, group)
+
+
+def _single_term_figure(log: StageLog, title: str, term: str) -> Iterator[Figure]:
+    """Draw one term, in training and on held-out text."""
+    labels = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": f"eval_{term}"}
+    return _log_figure(log, title, labels)
+
+
+def _group_figures(log: StageLog, title: str, terms: Sequence[str]) -> Iterator[Figure]:
+    """Draw several terms in training, and in a second figure on held-out text where that has a course."""
+    yield from _log_figure(log, title, {term: f"loss_{term}" for term in terms})
+    held_out = {term: f"eval_{term}" for term in terms}
+    curves = [log.curves[name] for name in held_out.values() if name in log.curves]
+    if any(len(curve.points) > 1 for curve in curves):
+        yield from _log_figure(log, f"{title}, held-out text", held_out)
 
 
 def _log_notes(stage: StageFolder, heading: str) -> Iterator[Notes]:
@@ -110,6 +120,7 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
     Args:
         runs: Each with its label.
     """
+    # Stages of one name and method compare as they are; others at the same place by their shares alone.
     stages_alike: dict[tuple[str, str], StagesByRun] = {}
     stages_by_place: dict[int, StagesByRun] = {}
     for label, run in runs:
@@ -119,30 +130,40 @@ def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
                 stages_by_place.setdefault(place, []).append((label, stage))
 
     for (title, method), stages in stages_alike.items():
-        heading = f"Stage '{title}' ({method}) of the runs"
-        yield from _beside(heading, _curves_of(stages, "loss"), "training loss", _COMPARE)
-        held_out = _curves_of(stages, "eval_loss")
-        yield from _beside(f"{heading}, held-out text", held_out, "loss on held-out text", _COMPARE)
+        yield from _figures_of_alike(f"Stage '{title}' ({method}) of the runs", stages)
     for place, stages in stages_by_place.items():
-        are_alike = len({(stage.title, stage.method) for _, stage in stages}) == 1
-        if not are_alike:
-            heading = f"Stage {place} of the runs, relative to the first loss"
-            curves = _curves_of(stages, "loss")
-            shares = [(label, _share_of_start(curve)) for label, curve in curves if curve.points[0][1] > 0]
-            yield from _beside(heading, shares, "training loss relative to the first logged value", _SHARES)
+        names = {(stage.title, stage.method) for _, stage in stages}
+        if len(names) > 1:
+            yield from _figures_of_shares(f"Stage {place} of the runs, relative to the first loss", stages)
         rates = _curves_of(stages, RATE)
         yield from _beside(f"Tokens/s in stage {place} of the runs", rates, "tokens per second", from_zero=True)
+
+
+def _figures_of_alike(heading: str, stages: StagesByRun) -> Iterator[Figure]:
+    """Draw the losses of stages whose losses compare."""
+    training = _curves_of(stages, "loss")
+    yield from _beside(heading, training, "training loss", _COMPARE)
+    held_out = _curves_of(stages, "eval_loss")
+    yield from _beside(f"{heading}, held-out text", held_out, "loss on held-out text", _COMPARE)
+
+
+def _figures_of_shares(heading: str, stages: StagesByRun) -> Iterator[Figure]:
+    """Draw the losses of different stages, each divided by its first value."""
+    shares = []
+    for label, curve in _curves_of(stages, "loss"):
+        first = curve.points[0][1]
+        if first > 0:
+            shares.append((label, _divided(curve, first)))
+    yield from _beside(heading, shares, "training loss relative to the first logged value", _SHARES)
 
 
 def _curves_of(stages: StagesByRun, name: str) -> NamedCurves:
     return [(label, stage.log.curves[name]) for label, stage in stages if name in stage.log.curves]
 
 
-def _share_of_start(curve: Curve) -> Curve:
-    """Divide a curve by its first value."""
-    first = curve.points[0][1]
-    points = tuple((x, y / first) for x, y in curve.points)
-    ranges = tuple((low / first, high / first) for low, high in curve.ranges)
+def _divided(curve: Curve, divisor: float) -> Curve:
+    points = tuple((x, y / divisor) for x, y in curve.points)
+    ranges = tuple((low / divisor, high / divisor) for low, high in curve.ranges)
     return Curve(points, ranges, curve.logged)
 
 
@@ -160,6 +181,7 @@ def _curves_figure(
     title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
 ) -> Figure:
     """Draw curves over the step, on a logarithmic scale where they span widely; the caption notes thinned curves."""
+    # Losses fall by orders of magnitude at the start, which would flatten the rest.
     series = [Series(name, curve.points, band=curve.ranges) for name, curve in curves]
     values = [y for each in series for _, y in each.points]
     is_log = not from_zero and spans_widely(values)

@@ -70,6 +70,7 @@ def _confusions(scores: records.DevelopmentFigures) -> Figure:
         words.append(f"{name}: {counts[place]:,.0f} of {total:,.0f} right")
         rows.append((name, *map(number, counts)))
 
+    # The picture has shares, since classes differ in size; the table below it has counts.
     heat = Heat(shares, names, names, "true class", "predicted class", 0.0, 1.0, "share of the true class")
     title = f"{rows_title(scores)}: confusion matrix of the student"
     figure = heat_figure(title, heat, f"Confusion matrix of {len(names)} classes. {'; '.join(words)}.")

@@ -55,6 +55,7 @@ def scores_table(summary: studies.Evaluation) -> Table:
     rows: list[tuple[AnyCell, ...]] = []
     strong = []
     faint = []
+    # A model has up to three rows: scores, intervals, and shares of the first model.
     for model in summary.models:
         strong.append(len(rows))
         rows.append((Cell(name_of(model), mark="bold"), *score_cells(headings, model)))
@@ -68,6 +69,7 @@ def scores_table(summary: studies.Evaluation) -> Table:
             shares = [Cell(share_kept(key, model, first), "{:.1f} %") for key in headings]
             rows.append((Cell(f"  % of {name_of(first)}", mark="italic"), *shares))
 
+    # Published rows come last, with the same columns.
     published = tuple(range(len(rows), len(rows) + len(summary.published)))
     rows += [tuple(published_cells(headings, row)) for row in summary.published]
     return Table(
@@ -87,6 +89,7 @@ def metrics_table(summary: studies.Evaluation) -> Table:
     rows: list[tuple[AnyCell, ...]] = []
     for column in summary.columns:
         figures = [model.columns.get(column.key) for model in summary.models]
+        # Models of different runs may have different metrics; each stands once.
         metrics = dict.fromkeys(metric for figure in figures if figure is not None for metric in figure.metrics)
         for metric in metrics:
             digits = digits_of(metric, column)
@@ -158,6 +161,7 @@ def _score_blocks(record: studies.Evaluation) -> list[Block]:
     def missing_cells(index: int) -> int:
         return sum(str(cell) == NOTHING for cell in table.rows[index])
 
+    # The console has room for few published rows: those with the most of the columns.
     fullest = sorted(table.published, key=missing_cells)
     hidden = fullest[_MOST_PUBLISHED_ON_CONSOLE:]
     rows = tuple(row for index, row in enumerate(table.rows) if index not in hidden)
@@ -188,7 +192,7 @@ def evaluation_markdown(summary: Summary, costs: Mapping[str, Any] | studies.Cos
 
     Args:
         summary: Of the evaluation; without columns only the costs are written.
-        costs: As `limbeck.benchmark.model.measure_costs` gives them.
+        costs: As `limbeck.benchmark.costs.measure_costs` gives them.
     """
     record = studies.Evaluation.read(summary)
     sections = []
@@ -212,6 +216,7 @@ def evaluation_csv(summary: Summary) -> str:
     for model in record.models:
         names = {"source": "measured", "model": name_of(model)}
         rows += [{**names, "column": row["key"], **row} for row in csv_rows(record.columns, model)]
+    # Papers print one metric a task: the main one.
     metrics = {column.key: column.metric for column in record.columns}
     for paper in record.published:
         source = f"{paper.paper} table {paper.table}"

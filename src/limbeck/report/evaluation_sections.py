@@ -44,6 +44,7 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
         return
     key, title = main_figure(record)
     yield f"Main figure: {title}, in percent."
+    # The first model is what others are compared with, so it comes first.
     scored = [model for model in record.models if model.figures.get(key) is not None]
     for model in scored[: _MOST_FACTS + 1]:
         yield f"{name_of(model)}: {_score_words(record, model, key)}."
@@ -51,6 +52,7 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
     if left_out > 0:
         yield f"{counted(left_out, 'more model')} in the table."
 
+    # What to watch: missing cells, and differences that may be chance.
     failed = sum(cell.status != FINISHED for cell in evaluation.cells)
     if failed:
         yield f"{counted(failed, 'cell')} failed."
@@ -83,6 +85,7 @@ def _score_words(record: studies.Evaluation, model: studies.EvaluatedModel, key:
 @section(EvaluationFolder, "Overview")
 def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     """Show models, tasks and protocol, and warnings."""
+    # Cells name models by their place; tables by their title.
     titles = {model.name: name_of(model) for model in evaluation.summary.models}
     models = dict.fromkeys(titles.get(cell.model, short_model_name(cell.model)) for cell in evaluation.cells)
     tasks = dict.fromkeys(cell.task for cell in evaluation.cells)
@@ -115,6 +118,7 @@ def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
         if not record.is_empty:
             yield Notes(("No task was evaluated.",))
         return
+    # On a page published rows are folded below everything else.
     table = scores_table(record)
     names = {index: str(table.rows[index][0]) for index in table.strong}
     for index in table.faint:
@@ -233,6 +237,7 @@ def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
         updated=cell.created,
     )
     yield facts_block(made_by(record, evaluation.folder))
+    # Each model and each task once, models first.
     fingerprints: dict[tuple[str, str, str], None] = {}
     for cell in evaluation.cells:
         if cell.model_fingerprint:

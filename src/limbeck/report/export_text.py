@@ -60,6 +60,7 @@ def export_lines(record: ExportRecord) -> list[str]:
 
 
 def _lines(export: Export) -> Iterator[str]:
+    # Size, then how far from the source, then what int8 gains or costs.
     if export.int8 is None:
         yield f"Weights: {export.megabytes:.1f} MB."
     if export.documents:
@@ -104,6 +105,7 @@ def _quality_lines(differences: Differences) -> Iterator[str]:
 
 def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
+    # A speedup that is in doubt is no reason to choose another format.
     slower = [row for row in int8.latency if row.speedup < 0.97 and not _is_doubtful(row)]
     if slower:
         batches = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f}x slower)" for row in slower)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, mean, slug
@@ -26,16 +26,28 @@ def show_number(value: float | None) -> str:
 
 def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
     """Make a figure of series; points that have names are listed by them, the others by their place."""
-    is_named = any(series.names for series in plot.series)
+    words = [f"{plot.y} against {plot.x}."]
+    is_named = False
+    for series in plot.series:
+        words.append(_describe(series))
+        is_named = is_named or bool(series.names)
     data = _table_of_named_points(plot) if is_named else _table_by_place(plot)
-    courses = " ".join(_describe(series) for series in plot.series)
-    return Figure(slug(title), title, caption, f"{plot.y} against {plot.x}. {courses}", plot, data)
+    return Figure(slug(title), title, caption, " ".join(words), plot, data)
 
 
 def _table_by_place(plot: Lines) -> Table:
     """List all series beside each other, a row for each place on the horizontal axis; of many places some."""
-    columns = [_values_by_place(series) for series in plot.series]
-    places = sorted({x for values_by_place in columns for x in values_by_place})
+    headings = [plot.x]
+    columns = []
+    all_places: set[float] = set()
+    for series in plot.series:
+        headings.append(series.label)
+        values = _values_by_place(series)
+        columns.append(values)
+        all_places.update(values)
+
+    # Of many places every so many are shown, and the last.
+    places = sorted(all_places)
     step = math.ceil(len(places) / MOST_ROWS) or 1
     shown = places[::step]
     if places and shown[-1] != places[-1]:
@@ -43,18 +55,18 @@ def _table_by_place(plot: Lines) -> Table:
 
     rows: list[tuple[AnyCell, ...]] = []
     for place in shown:
-        cells = [values_by_place.get(place, NOTHING) for values_by_place in columns]
+        cells = [values.get(place, NOTHING) for values in columns]
         rows.append((show_number(place), *cells))
-    headings = (plot.x, *(series.label for series in plot.series))
-    return Table(plot.y, headings, tuple(rows), left_out=len(places) - len(shown))
+    left_out = len(places) - len(shown)
+    return Table(plot.y, tuple(headings), tuple(rows), left_out=left_out)
 
 
 def _values_by_place(series: Series) -> dict[float, str]:
-    """Return the values of a series by their place; several at one place stand in one cell."""
-    values: dict[float, list[str]] = {}
+    """Return the values of a series by their place; different ones at one place stand in one cell."""
+    numbers: dict[float, dict[str, None]] = {}
     for x, y in series.points:
-        values.setdefault(x, []).append(show_number(y))
-    return {x: "; ".join(numbers) for x, numbers in values.items()}
+        numbers.setdefault(x, {})[show_number(y)] = None
+    return {x: "; ".join(values) for x, values in numbers.items()}
 
 
 def _table_of_named_points(plot: Lines) -> Table:
@@ -74,10 +86,13 @@ def _describe(series: Series) -> str:
     if series.names:
         points = [f"{name}: {point}" for name, point in zip(series.names, points, strict=False)]
     if series.names or len(points) <= _MOST_POINTS_IN_WORDS:
+        words = "; ".join(points[:_MOST_POINTS_IN_WORDS])
         left_out = len(points) - _MOST_POINTS_IN_WORDS
-        more = f"; and {left_out} more" if left_out > 0 else ""
-        return f"{series.label}: {'; '.join(points[:_MOST_POINTS_IN_WORDS])}{more}."
+        if left_out > 0:
+            words += f"; and {left_out} more"
+        return f"{series.label}: {words}."
 
+    # Of a long series its ends and its lowest point.
     start, first = map(show_number, series.points[0])
     end, last = map(show_number, series.points[-1])
     lowest_place, lowest = min(series.points, key=lambda point: point[1])
@@ -89,8 +104,10 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
     """Make a figure of a heat map; `words` describe in numbers what is seen."""
     rows: list[tuple[AnyCell, ...]] = []
     for name, values in zip(heat.row_names, heat.values, strict=False):
-        rows.append((name, *(Cell(value, "{:.3f}") for value in values)))
-    data = Table(f"{heat.label}: {heat.row_title} by {heat.column_title}", ("", *heat.column_names), tuple(rows))
+        cells = [Cell(value, "{:.3f}") for value in values]
+        rows.append((name, *cells))
+    quantities = f"{heat.label}: {heat.row_title} by {heat.column_title}"
+    data = Table(quantities, ("", *heat.column_names), tuple(rows))
     return Figure(slug(title), title, caption, words, heat, data)
 
 
@@ -120,10 +137,15 @@ def bars_figure(title: str, groups: Sequence[BarGroup], label: str) -> Iterator[
     caption = ""
     if any(bar.ends is not None for _, bar in bars):
         caption = "Whiskers show the standard deviation over seeds, or of one run the 95 % interval over its rows."
-    rows = tuple((group.title, bar.label, bar.text) for group, bar in bars)
-    words = "; ".join(f"{group.title}, {bar.label}: {bar.text}" for group, bar in bars)
-    data = Table(title, ("", "Model", label), rows, words=(1,))
-    yield Figure(slug(title), title, caption, f"Bar chart of {label}. {words}.", Bars(groups, label), data)
+
+    rows = []
+    words = []
+    for group, bar in bars:
+        rows.append((group.title, bar.label, bar.text))
+        words.append(f"{group.title}, {bar.label}: {bar.text}")
+    description = f"Bar chart of {label}. {'; '.join(words)}."
+    data = Table(title, ("", "Model", label), tuple(rows), words=(1,))
+    yield Figure(slug(title), title, caption, description, Bars(groups, label), data)
 
 
 @dataclass(frozen=True)
@@ -141,6 +163,11 @@ class Measured:
     latency: float
     quality: float
     teacher: bool = False
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Its point in a plot of quality against latency."""
+        return self.latency, self.quality
 
 
 def measured(name: str, latency: float | None, quality: float | None, *, teacher: bool = False) -> list[Measured]:
@@ -164,29 +191,32 @@ def quality_figures(
     """
     if len(models) < 2:
         return
-    title = "Quality against latency"
     corner = "lower" if lowest else "upper"
     caption = f"The {corner} left corner is best."
+    # The front is drawn first, so that the models lie on top of it.
     series = []
     if front:
         ahead = _front(models, lowest=lowest)
-        caption += f" No other model is both faster and better than any of: {'; '.join(one.name for one in ahead)}."
+        names = "; ".join(model.name for model in ahead)
+        caption += f" No other model is both faster and better than any of: {names}."
         if len(ahead) > 1:
-            series.append(Series("Pareto front", [(model.latency, model.quality) for model in ahead], "steps"))
-    series += [Series(model.name, [(model.latency, model.quality)], "points") for model in models]
+            series.append(Series("Pareto front", [model.place for model in ahead], "steps"))
+    rows: list[tuple[AnyCell, ...]] = []
+    for model in models:
+        series.append(Series(model.name, [model.place], "points"))
+        role = "teacher" if model.teacher else "student"
+        rows.append((model.name, role, show_number(model.latency), show_number(model.quality)))
 
     # From 0, or a student that keeps nearly all would lie at the bottom as if it kept nothing.
     plot = Lines(series, latency, quality, x_from_zero=True, y_from_zero=True)
-    rows: list[tuple[AnyCell, ...]] = []
-    for model in models:
-        role = "teacher" if model.teacher else "student"
-        rows.append((model.name, role, show_number(model.latency), show_number(model.quality)))
     data = Table(quality, ("", "Series", latency, quality), tuple(rows), words=(1,))
-    words = f"{quality} against {latency}. " + " ".join(_describe(each) for each in series)
-    yield Figure(slug(title), title, caption, words, plot, data)
+    yield replace(lines_figure("Quality against latency", plot, caption), data=data)
 
 
 def _front(models: Sequence[Measured], *, lowest: bool) -> list[Measured]:
-    sign = 1 if lowest else -1
-    places = [(sign * model.quality, model.latency) for model in models]
-    return [models[index] for index in pareto_front(places)]
+    """Return the models that no other beats in both latency and quality, the fastest first."""
+    losses = []
+    for model in models:
+        loss = model.quality if lowest else -model.quality
+        losses.append((loss, model.latency))
+    return [models[index] for index in pareto_front(losses)]

@@ -85,6 +85,7 @@ class FineTunedCard:
         drawn = self.cell.settings.get("max_scored_rows")
         if drawn is not None and drawn in self.cell.rows.values():
             return {}  # The score of a part of the rows is none of the data set.
+        # The summary has means over seeds; the card is of one run.
         columns = {}
         for key, column in self.model.columns.items():
             columns[key] = column.model_copy(update={"mean": column.runs[self._place]})

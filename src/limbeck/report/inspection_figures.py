@@ -36,6 +36,7 @@ def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
 def attention_figure(maps: Result) -> Figure:
     """Draw all attention maps of a sentence as panels on one scale, the teacher's to the left of the student's."""
     panels = [(figure.title.partition(": ")[2], figure.drawing) for figure in map_figures(maps)]
+    # As many pairs beside each other as a page of paper can hold.
     count = len(maps["pairs"])
     pairs_beside = 3
     if count <= 2:
@@ -63,6 +64,7 @@ def map_figures(maps: Result) -> list[Figure]:
         if teacher is not None:
             shown.append(teacher)
         shown.append(student)
+    # One scale for all maps, so that their colours compare.
     high = max(max(map(max, attention["values"])) for attention in shown)
     return [_map_figure(attention, tokens, high) for attention in shown]
 
@@ -100,6 +102,7 @@ def divergence_and_heads_figure(result: Result) -> Figure:
             names.append(f"{layer + 1} : {teacher_layer + 1}")
     if not heads:
         return divergence_figure(result)
+    # One scale for means and heads.
     highest = max(value for row in (*means, *heads) for value in row if value is not None)
     heat = _divergence_heat(means, highest)
     each = replace(

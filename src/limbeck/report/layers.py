@@ -64,6 +64,7 @@ def links_of_stage(run: RunFolder, stage: StageFolder) -> LayerLinks | None:
     teacher = _teacher_shape(run, stage)
     corpus = stage.plan.corpus or run.record.recipe.corpus or records.PlannedCorpus()
 
+    # The record wins where both disagree: it is what was trained.
     composed = composed_links(stage.plan.method, student, teacher, corpus.task_kind, stage.layer_cosines)
     recorded = recorded_links(stage.record.layers, student, teacher)
     if recorded is None:
@@ -112,6 +113,7 @@ def composed_links(
     except (LimbeckError, ValidationError):
         return None
 
+    # Terms of one objective on the same streams share a colour.
     pairs_by_label: dict[str, Pairs] = {}
     rows = []
     for term in terms:
@@ -154,6 +156,7 @@ def recorded_links(layers: Sequence[records.LayerLink], student: str, teacher: s
     if not all_pairs:
         return None
 
+    # Without a shape, the highest layer in use stands for the depth.
     student_depth = max(layer for layer, _ in all_pairs)
     teacher_depth = max(layer for _, layer in all_pairs)
     student_shape = _read_shape(student)

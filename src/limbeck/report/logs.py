@@ -105,6 +105,7 @@ def thin(points: Sequence[Point], groups: int = MOST_POINTS // 2) -> Curve:
     """
     if len(points) <= 2 * groups:
         return Curve(tuple(points), (), len(points))
+    # Groups are of equal size, give or take a point.
     means = []
     ranges = []
     edges = [len(points) * group // groups for group in range(groups + 1)]
@@ -163,6 +164,7 @@ class _Gathered:
         if step is None:
             self.damaged += 1
             return
+        # Lines of training have a loss; the others are evaluations, whose time does not count as training.
         self.lines += 1
         for name in entry:
             if _is_curve(name) and _is_number(entry[name]):

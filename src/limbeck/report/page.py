@@ -81,14 +81,17 @@ def build_page(subjects: Sequence[Subject]) -> Page:
     Args:
         subjects: The content of folders, one or more.
     """
-    titles = _titles(subjects)
-    parts = [_part(title, subject) for title, subject in zip(titles, subjects, strict=True)]
+    titled = list(zip(_titles(subjects), subjects, strict=True))
+    parts = [_part(title, subject) for title, subject in titled]
+    first = parts[0].title
     if len(subjects) == 1:
         kind = summary_of(subjects[0]).kind
-        return Page(f"{titles[0]}: {kind}", _name_uniquely(parts))
-    beside = tuple(side_by_side(list(zip(titles, subjects, strict=True))))
-    compared = Part("Side by side", f"{len(subjects)} folders", beside)
-    return Page(f"{titles[0]} and {len(subjects) - 1} more", _name_uniquely([compared, *parts]))
+        return Page(f"{first}: {kind}", _name_uniquely(parts))
+
+    # Several folders are compared first, then shown in full.
+    compared = Part("Side by side", f"{len(subjects)} folders", tuple(side_by_side(titled)))
+    title = f"{first} and {len(subjects) - 1} more"
+    return Page(title, _name_uniquely([compared, *parts]))
 
 
 def _titles(subjects: Sequence[Subject]) -> list[str]:

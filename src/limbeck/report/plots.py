@@ -117,6 +117,11 @@ class Lines:
         rows = math.ceil(len(self.series) / _LEGEND_COLUMNS)
         return WIDTH, 3.0 + 0.2 * rows
 
+    @property
+    def _is_negative(self) -> bool:
+        """Whether a value is below 0."""
+        return any(y < 0 for series in self.series for _, y in series.points)
+
     def draw(self, sheet: FigureBase) -> None:
         """Draw all series, the limit, and a legend where there are several entries."""
         axes = sheet.subplots()
@@ -136,15 +141,10 @@ class Lines:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_minor_locator(NullLocator())
-        elif self.y_from_zero:
-            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if _lowest(self.series) < 0 else 0.0)
+        elif self.y_from_zero and not self._is_negative:
+            axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(_NUMBERS)
         _draw_legend(axes)
-
-
-def _lowest(series: Sequence[Series]) -> float:
-    values = [y for each in series for _, y in each.points]
-    return min(values, default=0.0)
 
 
 def _draw_series(axes: Axes, series: Series) -> None:
@@ -245,6 +245,7 @@ class Bars:
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw the groups from top to bottom."""
+        # A heading takes a line like a bar, with its title in the place of a name.
         axes = sheet.subplots()
         names: list[str] = []
         for group in self.groups:
@@ -306,6 +307,7 @@ class Heat:
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw cells, names and the scale; numbers in the cells where these are large enough."""
+        # Cells are pixels of one small picture, which every viewer scales up sharply.
         axes = sheet.subplots()
         matrix = self._matrix()
         origin: Literal["lower", "upper"] = "lower" if self.upwards else "upper"
@@ -336,7 +338,7 @@ class Heat:
         for (row, column), value in np.ndenumerate(matrix):
             if math.isfinite(value):
                 colour = "white" if value > middle else "black"
-                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+                axes.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
 
 
 def _name_ticks(axes: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
@@ -387,12 +389,13 @@ class Links:
         for number, group in enumerate(self.groups):
             # Groups that join the same layers are drawn side by side.
             shift = 0.012 * number
-            label: str | None = label_text(group.label)
+            colour = f"C{number % SERIES}"
+            axes.plot([], [], color=colour, marker="", label=label_text(group.label))
             for student_layer, teacher_layer in group.pairs:
                 ends = [student[student_layer] + shift, teacher[teacher_layer] + shift]
-                axes.plot([0, 1], ends, color=f"C{number % SERIES}", linewidth=1.2, marker="", label=label)
-                label = None
+                axes.plot([0, 1], ends, color=colour, linewidth=1.2, linestyle="-", marker="")
 
+        # The layers of both models are dots, with the student's names to the left and the teacher's to the right.
         for place, heights in ((0, student), (1, teacher)):
             axes.plot([place] * len(heights), list(heights.values()), "o", color=_INK, linestyle="none", zorder=3)
         axes.set_yticks(list(student.values()), [layer_name(layer) for layer in student])
@@ -402,9 +405,7 @@ class Links:
         axes.set_xticks([0, 1], ["student", "teacher"])
         axes.set_xlim(-0.05, 1.05)
         axes.grid(visible=False)
-        handles, labels = axes.get_legend_handles_labels()
-        if handles:
-            axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
 
 
 def _layer_heights(depth: int, *, has_scores: bool) -> dict[int, float]:

@@ -14,10 +14,12 @@ _DIRTY = "-dirty"
 
 def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
     """Describe how a run was made, and the text of its stages."""
-    facts = made_by(run, folder, seeds=", ".join(f"{name} {seed}" for name, seed in run.seeds.items()))
+    seeds = [f"{name} {seed}" for name, seed in run.seeds.items()]
+    times = [f"{name} {duration(seconds)}" for name, seconds in run.timings.items()]
+    facts = made_by(run, folder, seeds=", ".join(seeds))
     facts["Peak memory"] = gibibytes(run.peak_memory_bytes, 2)
     facts["Peak memory on the device"] = gibibytes(run.peak_device_memory_bytes, 2)
-    facts["Time"] = ", ".join(f"{name} {duration(seconds)}" for name, seconds in run.timings.items())
+    facts["Time"] = ", ".join(times)
     yield facts_block(facts)
     if run.corpus is not None and run.corpus.views:
         yield _fingerprints(run.corpus.views)
@@ -104,18 +106,20 @@ def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Block]:
     """Show the shares of mixed sources, and of finished stages what was drawn of each."""
     drawn_by_stage = {stage.name: stage.drawn.rows for stage in run.stages if stage.drawn is not None}
     for title, rule in text.mixed.items():
-        views = [view for view in text.views if view.stage == title]
-        drawn = drawn_by_stage.get(title, {})
         # Shares by size differ between lengths; what was drawn is counted over all of them.
-        headings = ["Source", "Share", "Rows drawn"]
+        views = [view for view in text.views if view.stage == title]
+        headings = ["Share"]
         if len(views) > 1:
-            headings = ["Source", *(f"Share at {view.length} tokens" for view in views), "Rows drawn"]
-        sources = list(views[0].shares or {}) if views else []
+            headings = [f"Share at {view.length} tokens" for view in views]
+        shares_by_view = [view.shares or {} for view in views]
+        drawn = drawn_by_stage.get(title, {})
+
         rows: list[tuple[AnyCell, ...]] = []
-        for source in sources:
-            shares = [Cell((view.shares or {}).get(source), "{:.2%}") for view in views]
+        for source in shares_by_view[0] if shares_by_view else ():
+            shares = [Cell(shares.get(source), "{:.2%}") for shares in shares_by_view]
             rows.append((without_path(source), *shares, number(drawn.get(source))))
-        yield Table(f"Sources of {title}, mixed by {rule}", tuple(headings), tuple(rows), folded=True)
+        caption = f"Sources of {title}, mixed by {rule}"
+        yield Table(caption, ("Source", *headings, "Rows drawn"), tuple(rows), folded=True)
 
 
 def rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Block]:

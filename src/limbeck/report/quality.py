@@ -81,6 +81,7 @@ class Row:
             return speed_words(self.speedup)
         if not self.teacher or self.student is None:
             return ""
+        # Values that are printed alike are the same to a reader.
         if self._value(self.student) == self._value(self.teacher):
             return "same"
         if self.student > self.teacher:
@@ -246,6 +247,7 @@ def only_answer(scores: DevelopmentFigures) -> str | None:
     if scores.only_answer is not None or len(scores.labels) < 2:
         return scores.only_answer
     # Older records have the classes that were given only.
+    # Columns of the matrix are the classes that the student gives.
     predicted = {place for row in scores.confusion for place, count in enumerate(row) if count}
     if len(predicted) == 1:
         return scores.labels[predicted.pop()]
@@ -363,6 +365,7 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
+    # A line a task: why it was not scored, or on which rows, and whether the scores mean anything.
     for scores in evaluation.development:
         if scores.unavailable is not None:
             yield f"No scores on {scores.task}: {scores.unavailable}"

@@ -80,6 +80,7 @@ def render_markdown(page: Page, figures: str) -> str:
         page: The report.
         figures: Where its figures lie, as seen from the file: a relative path with forward slashes.
     """
+    # One folder has the page to itself; several are a level deeper.
     texts = [f"# {escape_markdown(page.title)}"]
     has_parts = len(page.parts) > 1
     for part in page.parts:

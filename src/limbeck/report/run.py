@@ -44,6 +44,7 @@ from limbeck.report.sections import Summary, facts, section, summary
 from limbeck.report.statuses import run_status
 from limbeck.report.subjects import RunFolder, StageFolder
 
+_MOST_SOURCES = 3
 SHARE_OF_LATENCY = "latency relative to the teacher's ({})"
 
 
@@ -180,6 +181,7 @@ def run_facts(run: RunFolder) -> Iterator[str]:
             yield "Its quality is measured at the end."
         elif quality is None:
             yield "Its quality was not measured."
+    # How good it is: the figure, its interval, and the share of the teacher's.
     if quality is not None:
         certainty = ""
         if quality.interval is not None:
@@ -187,6 +189,7 @@ def run_facts(run: RunFolder) -> Iterator[str]:
         share = "" if quality.kept is None else f", {quality.kept:.1%} of the teacher's"
         yield f"Quality: {quality}{certainty}{share}."
 
+    # How fast it is, unless that was not measured.
     evaluation = run.record.evaluation or records.RunEvaluation()
     batch = evaluation.first_batch
     if batch.speedup:
@@ -210,10 +213,7 @@ def _steps(run: RunFolder) -> Iterator[tuple[str, str]]:
     student = run.record.student
     text = run.record.corpus or records.CorpusText()
     yield "Teacher", _join(without_path(teacher.name_or_path), teacher.shape)
-    sources = ", ".join(map(without_path, text.sources[:3]))
-    if len(text.sources) > 3:
-        sources += f" and {len(text.sources) - 3} more"
-    yield "Text", _join(sources, _count(text.documents, "document"), _count(text.tokens, "token"))
+    yield "Text", _join(_sources(text), _count(text.documents, "document"), _count(text.tokens, "token"))
     start = student.start[:1].lower() + student.start[1:]
     yield "Student initialisation", _join(student.shape, start)
     for place, stage in enumerate(run.stages, start=1):
@@ -226,10 +226,23 @@ def _steps(run: RunFolder) -> Iterator[tuple[str, str]]:
         yield "Student", "not finished"
     quality = quality_of(run)
     if quality is not None:
-        kept = "" if quality.kept is None else f"{quality.kept:.1%} kept"
-        speedup = run.record.evaluation.first_batch.speedup if run.record.evaluation else None
-        speed = "" if speedup is None else f"{speedup:.2f}x as fast"
-        yield "Evaluation", _join(str(quality), kept, speed)
+        yield "Evaluation", _evaluation_step(run, quality)
+
+
+def _sources(text: records.CorpusText) -> str:
+    """Name the sources of a run's text, of many the first ones."""
+    names = ", ".join(map(without_path, text.sources[:_MOST_SOURCES]))
+    left_out = len(text.sources) - _MOST_SOURCES
+    return f"{names} and {left_out} more" if left_out > 0 else names
+
+
+def _evaluation_step(run: RunFolder, quality: Quality) -> str:
+    """Return quality, share and speed of the student in a line."""
+    share = "" if quality.kept is None else f"{quality.kept:.1%} kept"
+    evaluation = run.record.evaluation or records.RunEvaluation()
+    speedup = evaluation.first_batch.speedup
+    speed = "" if speedup is None else f"{speedup:.2f}x as fast"
+    return _join(str(quality), share, speed)
 
 
 def _stage_step(stage: StageFolder) -> str:
@@ -431,24 +444,44 @@ def references(run: RunFolder) -> Iterator[Block]:
 
 def runs_side_by_side(runs: list[tuple[str, RunFolder]]) -> Table:
     """Lay out runs beside each other, one per column."""
-    facts_of_runs = [dict(_facts_beside(run)) for _, run in runs]
-    labels = dict.fromkeys(label for facts in facts_of_runs for label in facts)
-    rows = tuple((label, *[facts.get(label, NOTHING) for facts in facts_of_runs]) for label in labels)
-    return Table("Runs, one per column", ("", *(title for title, _ in runs)), rows)
+    headings = [""]
+    facts_of_runs = []
+    labels: dict[str, None] = {}
+    for title, run in runs:
+        headings.append(title)
+        facts_of_run = dict(_facts_beside(run))
+        facts_of_runs.append(facts_of_run)
+        labels |= dict.fromkeys(facts_of_run)
+
+    # A run may lack a fact that others have, such as a metric of its task.
+    rows: list[tuple[AnyCell, ...]] = []
+    for label in labels:
+        cells = [facts_of_run.get(label, NOTHING) for facts_of_run in facts_of_runs]
+        rows.append((label, *cells))
+    return Table("Runs, one per column", tuple(headings), tuple(rows))
 
 
 def _facts_beside(run: RunFolder) -> Iterator[tuple[str, str]]:
+    """Yield the facts of a run by which it is compared with others, a value a stage where stages have their own."""
     record = run.record
+    methods = []
+    rates = []
+    losses = []
+    tokens = 0.0
+    for stage in run.stages:
+        methods.append(stage.method)
+        rates.append(str(number(stage.record.tokens_per_second)))
+        losses.append(str(Cell(stage.record.held_out.get("loss"), "{:.4g}")))
+        tokens += stage.record.tokens or 0
     seconds = record.timings.get("total")
-    tokens = sum(stage.record.tokens or 0 for stage in run.stages)
     yield "Status", run.status.status
     yield "Teacher", without_path(record.teacher.name_or_path)
     yield "Student", record.student.shape
-    yield "Methods", ", ".join(stage.method for stage in run.stages)
+    yield "Methods", ", ".join(methods)
     yield "Tokens", str(number(tokens or None))
-    yield "Tokens/s", ", ".join(str(number(stage.record.tokens_per_second)) for stage in run.stages)
+    yield "Tokens/s", ", ".join(rates)
     yield "Time", NOTHING if seconds is None else duration(seconds)
-    yield "Held-out loss", ", ".join(str(Cell(stage.record.held_out.get("loss"), "{:.4g}")) for stage in run.stages)
+    yield "Held-out loss", ", ".join(losses)
     for label, row in labelled_rows(record.evaluation or records.RunEvaluation()):
         _, _, student, change = row.cells()
         if row.unit == "milliseconds":
@@ -468,6 +501,7 @@ def quality_of_runs(runs: list[tuple[str, RunFolder]]) -> Iterator[Figure]:
     labels = set()
     teachers = set()
     conditions = ""
+    # A teacher that several runs share is drawn once for each quality that it has.
     for title, run in runs:
         quality = quality_of(run)
         if quality is None:

@@ -62,6 +62,7 @@ def _status_warnings(run: RunFolder) -> Iterator[str]:
 def _untrained_warnings(run: RunFolder) -> Iterator[str]:
     for line in untrained_rows(run.record):
         yield f"{line}."
+    # A pooler that sentence vectors are made without is no loss.
     untrained = run.record.untrained or records.Untrained()
     names = records.read_by_student(untrained.names, run.folder / STUDENT)
     if not names:

@@ -33,6 +33,7 @@ def name_of(model: studies.EvaluatedModel) -> str:
 
 def is_meaningless(key: str, model: studies.Scores) -> bool:
     """Return whether a score, or one that an average is of, is of a model that gives all rows one answer."""
+    # An average is as meaningless as any of its parts.
     average = model.averages.by_name.get(key)
     keys = [key] if average is None else average.of
     columns = [model.columns.get(name) for name in keys]
@@ -77,6 +78,7 @@ def interval_of(key: str, model: studies.Scores) -> Interval | None:
     """Return the interval of a model's figure: over the rows of one run, or over the seeds of several."""
     if is_meaningless(key, model):
         return None
+    # One run has an interval over its rows; several have one over their seeds, which holds more.
     column = model.columns.get(key)
     ends = ends_of(column.interval) if column is not None else None
     figure = model.figures.get(key)

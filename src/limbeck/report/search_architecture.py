@@ -163,6 +163,7 @@ def _front_table(record: ArchitectureSearch) -> Table:
 
 def _shapes_table(record: ArchitectureSearch, caption: str, most: int | None = None) -> Table:
     """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
+    # The table ends with the reason why a shape has no reward.
     ranked = _by_reward(record.shapes)
     rows: list[tuple[AnyCell, ...]] = []
     for shape in ranked[:most]:
@@ -188,6 +189,7 @@ def describe_shape(shape: SearchedShape) -> str:
 
 def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     """Draw the loss of every shape that was trained to the end against its latency, with the front and the best."""
+    # Shapes that were cut or refused have no loss that compares.
     trained = [shape for shape in record.shapes if shape.state == "trained"]
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]

@@ -79,6 +79,7 @@ class MappingView(SearchView[MappingSearch]):
             spent = f" in {duration(cost.all_seconds)} of worker time, {share:.0%} of it spent distilling"
         yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
 
+        # A generation without news was spent in vain, unless all mappings are known.
         idle = [str(row.number) for row in record.generations if not row.evaluated]
         if idle and evaluations < (record.space.size or 0):
             generations = "Generations" if len(idle) > 1 else "Generation"
@@ -156,6 +157,7 @@ def evolution_figure(record: MappingSearch) -> Figure:
     band: list[Point] = []
     members: list[Point] = []
     fitness = members_of(record, "fitness")
+    # Values by generation; the best so far never falls.
     for row in record.generations:
         best.append((row.number, max([row.maximum, *(value for _, value in best)])))
         means.append((row.number, row.mean))
@@ -190,24 +192,28 @@ def distribution_figure(record: MappingSearch) -> Figure:
 def _distribution_figure(record: MappingSearch, names: Sequence[str], title: str) -> Figure:
     panels = []
     words = []
-    members: dict[int, list[str]] = {}
+    cells_by_generation: dict[int, list[str]] = {}
     for name in names:
         groups = [(generation, values) for generation, values in members_of(record, name).items() if values]
         panels.append((name, Boxes(groups, "generation", f"{name} (percent)")))
-        medians = ", ".join(f"{statistics.median(values):.2f}" for _, values in groups)
-        words.append(f"{name}: medians {medians}")
+        medians = []
         for generation, values in groups:
-            members.setdefault(generation, []).append("; ".join(f"{value:.2f}" for value in values))
+            medians.append(f"{statistics.median(values):.2f}")
+            members = "; ".join(f"{value:.2f}" for value in values)
+            cells_by_generation.setdefault(generation, []).append(members)
+        words.append(f"{name}: medians {', '.join(medians)}")
+
     caption = "A box spans the middle half of the members, with their median; its whiskers reach the extremes."
     drawing = panels[0][1] if len(panels) == 1 else Panels(panels, 3)
     description = f"Box plots of {', '.join(names)} for each generation. {'; '.join(words)}."
-    rows = tuple((str(generation), *cells) for generation, cells in members.items())
+    rows = tuple((str(generation), *cells) for generation, cells in cells_by_generation.items())
     data = Table("Members of each generation", ("Generation", *names), rows)
     return Figure(slug(title), title, caption, description, drawing, data)
 
 
 def members_of(record: MappingSearch, name: str) -> dict[int, list[float]]:
     """Return the values of a score, or of the fitness, by generation; a genome that came twice counts twice."""
+    # A gene names a mapping: members of a generation are listed by it.
     value_by_gene = {}
     for candidate in record.candidates:
         value_by_gene[candidate.gene] = candidate.fitness if name == "fitness" else candidate.scores[name]

@@ -102,6 +102,7 @@ def overview(search: SearchFolder) -> Iterator[Block]:
 def _progress(search: SearchFolder) -> Iterator[Block]:
     """Show the progress of an unfinished search, and the settings that its trials are bound to."""
     name = search.record.kind or ""
+    # First how the search stands, and how to go on with it.
     warnings = list(search.problems)
     if not search.record.is_empty:
         continued = _RESTARTED if name == "teacher-layer" else _CONTINUED

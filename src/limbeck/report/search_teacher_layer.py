@@ -83,6 +83,7 @@ class TeacherLayerView(SearchView[TeacherLayerSearch]):
 
 def _layers_table(record: TeacherLayerSearch, caption: str) -> Table:
     """Lay out every layer with its score at each rung; before the end of the search with the state of its trial."""
+    # Layers that were dropped early have no score at later steps.
     steps = sorted({score.step for row in record.layers for score in row.scores})
     step_headings = [f"Step {step}" for step in steps]
     is_finished = all(row.rank is not None for row in record.layers)
@@ -104,7 +105,11 @@ def _end_cells(row: SearchedLayer, names: Sequence[str]) -> list[AnyCell]:
     """Return the parts of a layer's last score, its own loss, and when it was dropped."""
     last = row.scores[-1] if row.scores else None
     parts = [number(getattr(last, name, None), 2) for name in names]
-    dropped = {"cut": f"after {row.steps}", "trained": NOTHING, "diverged": "diverged"}[row.state]
+    dropped = NOTHING
+    if row.state == "cut":
+        dropped = f"after {row.steps}"
+    elif row.state != "trained":
+        dropped = row.state
     return [*parts, number(row.own_loss, 4), dropped]
 
 

@@ -17,9 +17,17 @@ from limbeck.core.blocks import DAMAGED, Block, Section, build_sections
 from limbeck.report.subjects import Subject
 
 S = TypeVar("S", bound=Subject)
-_SECTIONS: dict[type[Subject], dict[str, Callable[[Any], Iterable[Block]]]] = {}
+_SECTIONS: dict[type[Subject], dict[str, "_Registered"]] = {}
 _SUMMARIES: dict[type[Subject], Callable[[Any], "Summary"]] = {}
 _FACTS: dict[type[Subject], Callable[[Any], Iterable[str]]] = {}
+
+
+@dataclass(frozen=True)
+class _Registered:
+    """The function that makes the blocks of a section, and the title of the section that it follows; empty for none."""
+
+    build: Callable[[Any], Iterable[Block]]
+    after: str
 
 
 @dataclass(frozen=True)
@@ -47,16 +55,11 @@ def section(
     Args:
         of: The kind of folder.
         title: Of the section; without blocks there is no section.
-        after: The title of the section that it follows, in place of the last one.
+        after: The title of the section that it follows; without one, or of an unknown one, it is the last.
     """
 
     def register(build: Callable[[S], Iterable[Block]]) -> Callable[[S], Iterable[Block]]:
-        builders = _SECTIONS.setdefault(of, {})
-        titles = list(builders)
-        builders[title] = build
-        if after:
-            titles.insert(titles.index(after) + 1, title)
-            _SECTIONS[of] = {name: builders[name] for name in titles}
+        _SECTIONS.setdefault(of, {})[title] = _Registered(build, after)
         return build
 
     return register
@@ -84,7 +87,13 @@ def facts(of: type[S]) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S],
 
 def sections_of(subject: Subject) -> list[Section]:
     """Return the sections of a folder, as far as its record allows."""
-    return build_sections(subject, _SECTIONS[type(subject)])
+    registered = _SECTIONS[type(subject)]
+    titles = [title for title in registered if registered[title].after not in registered]
+    for title, entry in registered.items():
+        if title not in titles:
+            place = titles.index(entry.after) + 1 if entry.after in titles else len(titles)
+            titles.insert(place, title)
+    return build_sections(subject, {title: registered[title].build for title in titles})
 
 
 def summary_of(subject: Subject) -> Summary:

@@ -76,6 +76,7 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
         RecipeError: if the folder that is named holds no tables, or none of this student.
     """
     if evaluation is None:
+        # `limbeck evaluate` writes into the run, `limbeck compare` beside its runs.
         run = student.resolve().parent
         folders = [*sorted(path.parent for path in run.glob(f"*/{EVALUATION_TABLE}")), run.parent.parent / "evaluation"]
         for folder in folders:
@@ -159,6 +160,7 @@ def _dataset(column: Column, notes: Mapping[tuple[str, str], str]) -> dict[str, 
     """Return the place of the rows on the Hub if all of them were scored, else the task's own name."""
     task = str(column.task)
     splits = _splits_of(column)
+    # A score of other rows would be a wrong claim about the data set of the Hub.
     place = None
     if task in DEFINITIONS and all((task, split) not in notes for split in splits):
         place = DEFINITIONS[task].on_hub(splits[0])

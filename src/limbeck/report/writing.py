@@ -66,6 +66,7 @@ def write_report(
     """
     if not folders:
         raise RecipeError("A report needs at least one folder: limbeck report runs/mine.")
+    # Wrong places are refused before anything is read or drawn.
     paths = [Path(folder) for folder in folders]
     html = _html_path(paths, output)
     figures_folder = html.with_name(f"{html.stem}-figures")

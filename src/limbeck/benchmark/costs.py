@@ -1,0 +1,60 @@
+"""Costs of models: sizes, operations, latency and throughput, beside the figures of papers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from limbeck.benchmark.model import measure_models, read_config
+from limbeck.benchmark.rows import Value, describe_machine
+from limbeck.core.progress import Report, no_progress
+from limbeck.evaluation import published
+from limbeck.models import families
+
+_SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
+          "megabytes_of")  # fmt: skip
+
+
+def measure_costs(
+    names: Sequence[str],
+    *,
+    device: torch.device,
+    batch_sizes: Sequence[int] = (1, 16, 32, 64),
+    lengths: Sequence[int] = (128,),
+    seconds: float = 60.0,
+    report: Report = no_progress,
+) -> dict[str, Any]:
+    """Measure models side by side; the first is what speedups refer to.
+
+    Args:
+        names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
+        device: Where.
+        batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
+        lengths: Tokens a text, all of them real.
+        seconds: For all timings together.
+        report: Receives the progress.
+
+    Returns:
+        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
+
+    Raises:
+        ModelError: if a model cannot be loaded.
+        RecipeError: if a length is beyond what a model takes.
+    """
+    timings = measure_models(
+        names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
+    )
+    shapes = [families.shape_of(read_config(name, max(lengths))) for name in names]
+    papers = published.matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
+    return {
+        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
+        "timings": timings,
+        "published": [cost.to_dict() for cost in papers],
+        "machine": describe_machine(device.type),
+    }
+
+
+def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """Return the size of one model from its rows; operations by length."""
+    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
+    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}

@@ -1,0 +1,53 @@
+"""Peak rates of a machine, to compare a measurement with: a large matrix product, and a large copy."""
+
+import torch
+from torch import nn
+
+from limbeck.core.timing import stopwatch, take_turns
+from limbeck.models import packed_linear
+
+# Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
+CPU_SIZE, DEVICE_SIZE = 1536, 8192
+# Numbers that are copied: more than any cache holds.
+COPIED = 1 << 26
+
+
+def measure_ceiling(
+    device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = 1.0
+) -> float:
+    """Measure the operations a second of a square matrix product, which has 2 · size³.
+
+    The fastest pass counts: whatever slows one down is no property of the machine. On a CPU the weights are packed as a
+    teacher's are, which is faster than a plain product. Settings of PyTorch that decide how products in float32 are
+    computed (TF32) apply as in training.
+
+    Args:
+        device: Where.
+        dtype: Of the matrices.
+        size: Rows and columns; None chooses by device.
+        seconds: For all passes; at least three are made.
+    """
+    rows = size
+    if rows is None:
+        rows = CPU_SIZE if device.type == "cpu" else DEVICE_SIZE
+    left = torch.randn(rows, rows, device=device).to(dtype)
+    linear = nn.Sequential(nn.Linear(rows, rows, bias=False, device=device, dtype=dtype)).requires_grad_(False)
+    packed_linear.pack_linear_maps([linear])
+    run = stopwatch(lambda: linear(left), device)
+    fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
+    return 2 * rows**3 / fastest
+
+
+def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: float = 1.0) -> float:
+    """Measure the bytes a second that memory moves, read and written, in a copy of float32; the fastest pass counts.
+
+    Args:
+        device: Whose memory.
+        numbers: How many are copied.
+        seconds: For all passes; at least three are made.
+    """
+    source = torch.ones(numbers, device=device)
+    target = torch.empty_like(source)
+    run = stopwatch(lambda: target.copy_(source), device)
+    fastest = min(take_turns({"copy": run}, seconds=seconds)["copy"])
+    return 2 * source.element_size() * numbers / fastest

@@ -1,0 +1,189 @@
+"""Tables of the rows of a benchmark: losses, a training step, models."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from limbeck.benchmark.rows import Value
+from limbeck.core import timing
+from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table
+
+Rows: TypeAlias = Sequence[Mapping[str, Value]]
+Column: TypeAlias = str | Callable[[Mapping[str, Value]], str]
+"""A key of the rows, or a function that writes the cell of a row."""
+_MOST_PADDED_COLUMNS = 7
+"""Columns that fit into a terminal of 80 letters with a space beside each."""
+
+
+def loss_blocks(rows: Rows) -> list[Block]:
+    """Return the tables and notes of `limbeck benchmark loss`."""
+    title = ""
+    size = "heads"
+    if rows:
+        first = rows[0]
+        if first["heads"] is None and first["classes"] is not None:
+            size = "classes"
+        conditions = [str(first[key]) for key in ("relation", "mask", "dtype", "device_type") if first[key]]
+        widths = f"widths {first['teacher_width']} and {first['student_width']}"
+        title = f"{first['objective']}, {widths}, {', '.join(conditions)}"
+    columns: dict[str, Column] = {
+        "backend": "backend",
+        "batch x\nlength": _batch,
+        size: size,
+        "median\nms": "median_ms",
+        "p10–p90": _spread,
+        "speedup": _speedup,
+        "peak\nMB": "peak_extra_mb",
+        "value\nerror": lambda row: _number(row["value_error"], 2),
+        "gradient\nerror": lambda row: _number(row["gradient_error"], 2),
+    }
+    return [Paragraph(title), _table(columns, rows), _notes(rows, "backend")]
+
+
+def step_blocks(rows: Rows) -> list[Block]:
+    """Return the tables and notes of `limbeck benchmark step`."""
+    whole = rows[0]
+    columns: dict[str, Column] = {
+        "part": "part",
+        "format": "dtype",
+        "median\nms": "median_ms",
+        "p10–p90": _spread,
+        "share": lambda row: f"{float(row['share'] or 0):.0%}",
+        "Gflop": "gflop",
+        "floor": lambda row: NOTHING if row["floor_percent"] is None else f"{_number(row['floor_percent'])} %",
+    }
+    conditions = f"{_batch(whole)} tokens x {whole['micro_batches']}, {whole['mask']}, on {whole['device_type']}"
+    return [
+        Paragraph(f"{whole['method']}: {whole['teacher']} -> {whole['student']}"),
+        Paragraph(f"{conditions}; teacher in {whole['teacher_dtype']}"),
+        _table(columns, rows),
+        Notes((_throughput(whole), _floor_note(rows))),
+        _notes(rows, "part"),
+    ]
+
+
+def _throughput(whole: Mapping[str, Value]) -> str:
+    """Return tokens a second of a whole step, and its peak memory where that was measured."""
+    line = f"{_number(whole['tokens_per_second'], 4)} valid tokens/s"
+    if whole["peak_mb"] is not None:
+        extra = _number(whole["peak_extra_mb"], 4)
+        line += f"; peak memory {_number(whole['peak_mb'], 4)} MB ({extra} MB of it extra)"
+    return line
+
+
+def _floor_note(rows: Rows) -> str:
+    """Return what the floor is: the rates that the parts are compared with."""
+    rates = {}
+    for row in rows:
+        if row["ceiling_gflops"] is not None:
+            rates[row["dtype"]] = _number(row["ceiling_gflops"])
+    products = ", ".join(f"{rate} Gflop/s in {dtype}" for dtype, rate in rates.items())
+    return (
+        f"Floor: the matrix products at the rate of a large one ({products}), plus the optimizer's memory traffic at "
+        f"the rate of a large copy ({_number(rows[-1]['ceiling_gbytes'])} GB/s), in % of the measured time."
+    )
+
+
+def model_blocks(rows: Rows) -> list[Block]:
+    """Return the tables and notes of `limbeck benchmark model`."""
+    first = rows[0]
+    columns: dict[str, Column] = {
+        "model": "model",
+        "batch x\nlength": _batch,
+        "median\nms": "median_ms",
+        "p10–p90": _spread,
+        "sentences\nper s": "sentences_per_second",
+        "tokens\nper s": "tokens_per_second",
+        "speedup": _speedup,
+    }
+    return [
+        Paragraph(f"Forward passes in {first['dtype']} on {first['device_type']}"),
+        _table(columns, rows),
+        Notes((f"Speedups are relative to {first['model']}.", *_uneven_notes(rows))),
+        Paragraph("Size"),
+        _size_table(rows),
+    ]
+
+
+def _uneven_notes(rows: Rows) -> Iterator[str]:
+    """Yield the models whose speedup is not the ratio of the medians, and which of the two holds."""
+    first_medians: dict[Any, Any] = {}
+    for row in rows:
+        if row["model"] == rows[0]["model"]:
+            first_medians[row["batch"], row["length"]] = row["median_ms"]
+    for row in rows:
+        first: Any = first_medians[row["batch"], row["length"]]
+        median: Any = row["median_ms"]
+        ratio: Any = row["speedup"]
+        rounds: Any = row["rounds"]
+        if rounds >= timing.FEWEST_ROUNDS and timing.is_doubtful(first, median, ratio, rounds):
+            yield (
+                f"The machine was uneven: at {_batch(row)} the medians of {row['model']} give "
+                f"{_number(first / median)}x. Trust {_number(ratio)}x, of passes side by side; more --seconds make it "
+                "surer."
+            )
+
+
+def _size_table(rows: Rows) -> Table:
+    """Return a row a model; operations depend on the length, so there is a column for each."""
+    first_row_by_model: dict[Value, Mapping[str, Value]] = {}
+    operations: dict[tuple[Value, Value], Value] = {}
+    for row in rows:
+        first_row_by_model.setdefault(row["model"], row)
+        operations[row["model"], row["length"]] = row["megaflops_per_token"]
+    columns: dict[str, Column] = {
+        "model": lambda row: f"{row['model']}\n{row['shape']}",
+        "embedding\nM": lambda row: _millions(row["embedding_parameters"]),
+        "Transformer\nM": lambda row: _millions(row["transformer_parameters"]),
+        "all\nM": lambda row: _millions(row["parameters"]),
+        "MB": lambda row: f"{float(row['megabytes'] or 0):.1f}",
+    }
+    for length in dict.fromkeys(row["length"] for row in rows):
+        columns[f"Mflop/token\nof {length}"] = lambda row, length=length: _number(  # type: ignore[misc]
+            operations[row["model"], length]
+        )
+    return _table(columns, list(first_row_by_model.values()))
+
+
+def _table(columns: Mapping[str, Column], rows: Rows) -> Table:
+    """Make a table with these columns, by their headings."""
+    cells = [tuple(_cell(column, row) for column in columns.values()) for row in rows]
+    padding = 0 if len(columns) > _MOST_PADDED_COLUMNS else 1
+    layout = Layout(padding=padding, no_wrap=True, label_width=12)
+    return Table("", tuple(columns), tuple(cells), words=(0,), layout=layout)
+
+
+def _cell(column: Column, row: Mapping[str, Value]) -> str:
+    return _number(row[column]) if isinstance(column, str) else column(row)
+
+
+def _number(value: Value, digits: int = 3) -> str:
+    """Write a number with so many digits, whole from there on; text as it is."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def _batch(row: Mapping[str, Value]) -> str:
+    return f"{row['batch']} x {row['length']}"
+
+
+def _spread(row: Mapping[str, Value]) -> str:
+    return NOTHING if row["p10_ms"] is None else f"{_number(row['p10_ms'])}–{_number(row['p90_ms'])}"
+
+
+def _speedup(row: Mapping[str, Value]) -> str:
+    return NOTHING if row["speedup"] is None else f"{_number(row['speedup'])}x"
+
+
+def _millions(value: Value) -> str:
+    return f"{float(value or 0) / 1e6:.2f}"
+
+
+def _notes(rows: Rows, name: str) -> Notes:
+    """Return the notes of the rows, each once."""
+    notes = dict.fromkeys(f"{row[name]}: {row['note']}" for row in rows if row["note"])
+    return Notes(tuple(notes), warning=True)
