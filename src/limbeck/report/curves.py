@@ -85,8 +85,10 @@ def _log_notes(stage: StageFolder, heading: str) -> Iterator[Notes]:
     """Note how far an unfinished stage is, and the values that could not be drawn."""
     log = stage.log
     if not stage.is_finished and log.lines:
-        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
-        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
+        source = log.source
+        if "step" in log.reached:
+            source += f", up to step {log.reached['step']:,.0f}"
+        yield Notes((f"{heading} is not finished: its curves are from {source}.",))
     problems = []
     if log.not_finite:
         problems.append(f"{heading}: {counted(log.not_finite, 'infinite or NaN value')} not drawn.")
@@ -98,7 +100,10 @@ def _log_notes(stage: StageFolder, heading: str) -> Iterator[Notes]:
 
 def _log_figure(log: StageLog, title: str, names: Mapping[str, str]) -> Iterator[Figure]:
     """Draw those of the curves of a log that are there, by their labels."""
-    curves = [(label, log.curves[name]) for label, name in names.items() if name in log.curves]
+    curves = []
+    for label, name in names.items():
+        if name in log.curves:
+            curves.append((label, log.curves[name]))
     if curves:
         yield _curves_figure(title, curves, "mean over the steps since the last log")
 
@@ -111,7 +116,8 @@ def _split(title: str, items: Sequence[T], most: int) -> Iterator[tuple[str, Seq
         return
     size = math.ceil(len(items) / count)
     for part in range(count):
-        yield f"{title} ({part + 1} of {count})", items[part * size : (part + 1) * size]
+        start = part * size
+        yield f"{title} ({part + 1} of {count})", items[start : start + size]
 
 
 def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:

@@ -60,11 +60,10 @@ def phrase_blocks(result: inspection.PhraseClustering) -> list[Block]:
     rows: list[tuple[AnyCell, ...]] = []
     for layer, cells in enumerate(zip_longest(*columns, fillvalue=Cell(None))):
         rows.append((str(layer), *cells))
+    spans = sum(result.labels.values())
     counts = ", ".join(f"{label} {count:,}" for label, count in result.labels.items())
-    notes = [
-        f"{sum(result.labels.values()):,} spans ({counts}), k = {result.clusters}, {result.scored:,} scored; "
-        f"runs of k-means: {len(result.sample.seeds)}."
-    ]
+    runs = len(result.sample.seeds)
+    notes = [f"{spans:,} spans ({counts}), k = {result.clusters}, {result.scored:,} scored; runs of k-means: {runs}."]
     if result.left_out:
         notes.append(f"Left out: {result.left_out:,} spans in sentences that are too long, or of words without tokens.")
     title = "Phrase clustering: normalised mutual information by layer"
@@ -74,19 +73,27 @@ def phrase_blocks(result: inspection.PhraseClustering) -> list[Block]:
 def _score_cells(model: inspection.LayerScores) -> Iterator[Cell]:
     """Yield the means of the layers, with their deviations where there are several runs."""
     for runs, mean, deviation in zip(model.scores, model.means, model.deviations, strict=True):
-        yield Cell(mean, f"{{:.3f}} ± {deviation:.3f}" if len(runs) > 1 else "{:.3f}")
+        form = "{:.3f}"
+        if len(runs) > 1:
+            form += f" ± {deviation:.3f}"
+        yield Cell(mean, form)
 
 
 def contribution_blocks(result: Sequence[inspection.Contribution]) -> list[Block]:
     """Return the mean cosine of each layer's input and output."""
     names = name_roles([model.name for model in result])
-    rows: list[tuple[AnyCell, ...]] = []
-    for layer, cosines in enumerate(zip_longest(*(model.cosines for model in result)), start=1):
-        rows.append((str(layer), *map(_number, cosines)))
     notes = []
+    columns = []
     for name, model in zip(names, result, strict=True):
+        columns.append(model.cosines)
         layers = ", ".join(map(str, model.ranking[:3]))
         notes.append(f"{name}: layers {layers} change most; {model.tokens:,} tokens{_cut_texts(model.cut)}.")
+
+    # The models may differ in depth.
+    rows: list[tuple[AnyCell, ...]] = []
+    for layer, cosines in enumerate(zip_longest(*columns), start=1):
+        cells = [_number(cosine) for cosine in cosines]
+        rows.append((str(layer), *cells))
     title = "Cosine between a layer's input and output (lower: the layer changes more)"
     return _table_and_notes(title, ("Layer", *names), rows, notes)
 
@@ -125,9 +132,10 @@ def divergence_blocks(result: inspection.AttentionDivergence) -> list[Block]:
 
 def _head_range(heads: Sequence[float]) -> str:
     """Return the heads of the least and the greatest divergence, with the value of each."""
-    nearest = min(range(len(heads)), key=heads.__getitem__)
-    farthest = max(range(len(heads)), key=heads.__getitem__)
-    return f"{nearest + 1} ({_number(heads[nearest])}), {farthest + 1} ({_number(heads[farthest])})"
+    numbered = [(value, number) for number, value in enumerate(heads, start=1)]
+    least, nearest = min(numbered)
+    greatest, farthest = max(numbered)
+    return f"{nearest} ({_number(least)}), {farthest} ({_number(greatest)})"
 
 
 def maps_line(maps: inspection.AttentionMaps) -> str:

@@ -69,7 +69,7 @@ class Quality:
     over: str = ""
 
     @property
-    def kept(self) -> float | None:
+    def share(self) -> float | None:
         """The share of the teacher's value that the student has."""
         if self.is_agreement or not self.student or not self.teacher:
             return None
@@ -159,8 +159,8 @@ def run_summary(run: RunFolder) -> Summary:
     result = ""
     if quality is not None:
         result = str(quality)
-        if quality.kept is not None:
-            result += f" ({quality.kept:.1%} of the teacher's)"
+        if quality.share is not None:
+            result += f" ({quality.share:.1%} of the teacher's)"
     teacher = short_model_name(run.record.teacher.name_or_path)
     student = run.record.student.shape
     subject = f"{teacher} to {student}" if teacher and student else ""
@@ -186,7 +186,7 @@ def run_facts(run: RunFolder) -> Iterator[str]:
         certainty = ""
         if quality.interval is not None:
             certainty = f" (95 %: {interval(quality.interval, 3)}, over {quality.over})"
-        share = "" if quality.kept is None else f", {quality.kept:.1%} of the teacher's"
+        share = "" if quality.share is None else f", {quality.share:.1%} of the teacher's"
         yield f"Quality: {quality}{certainty}{share}."
 
     # How fast it is, unless that was not measured.
@@ -238,7 +238,7 @@ def _sources(text: records.CorpusText) -> str:
 
 def _evaluation_step(run: RunFolder, quality: Quality) -> str:
     """Return quality, share and speed of the student in a line."""
-    share = "" if quality.kept is None else f"{quality.kept:.1%} kept"
+    share = "" if quality.share is None else f"{quality.share:.1%} kept"
     evaluation = run.record.evaluation or records.RunEvaluation()
     speedup = evaluation.first_batch.speedup
     speed = "" if speedup is None else f"{speedup:.2f}x as fast"

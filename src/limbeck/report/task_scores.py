@@ -34,14 +34,14 @@ class TaskScore:
         column: The task and its metric, as tables head them.
         student: The student's score.
         teacher: That of the first model of the evaluation, or None where this is the student.
-        kept: The share that the student keeps of it, in percent; None where it says nothing.
+        share: The share that the student keeps of it, in percent; None where it says nothing.
         dataset: `type`, `name`, and `config` and `split` where the rows are also on the Hub.
     """
 
     column: Column
     student: ColumnFigure
     teacher: ColumnFigure | None
-    kept: float | None
+    share: float | None
     dataset: dict[str, str]
 
 
