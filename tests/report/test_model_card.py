@@ -347,7 +347,8 @@ def test_scores_of_one_student_among_many():
     summary = evaluation_of("/elsewhere/runs/mine/student")
     found = scores_in("/here/runs/mine/student", summary)
     assert (found.preset, found.teacher) == ("quick", "teacher")
-    assert [(row.column.title, row.student.mean, row.teacher and row.teacher.mean, row.share) for row in found.rows] == [
+    rows = [(row.column.title, row.student.mean, row.teacher and row.teacher.mean, row.share) for row in found.rows]
+    assert rows == [
         ("STS-B", 81.0, 90.0, 90.0), ("SQuAD", 80.0, None, None), ("STS-B cosine", 70.0, None, None),
         ("Own", 60.0, None, None),
     ]  # fmt: skip
