@@ -6,8 +6,7 @@ from limbeck.api.requests import completions
 from limbeck.benchmark.loss import measured_objectives
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
-from limbeck.export.formats import FORMATS
-from limbeck.export.request import DTYPES
+from limbeck.export.format import FLOATS
 from limbeck.methods.cards import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
@@ -24,10 +23,9 @@ from limbeck.search.shape_space import SAMPLERS
         (completions.PROTOCOLS, PROTOCOLS),
         (completions.TASKS, TASKS),
         (completions.TASK_GROUPS, TASK_GROUPS),
-        (completions.FORMATS, FORMATS),
         (completions.OBJECTIVES, measured_objectives()),
         (requests.SAMPLERS, SAMPLERS),
-        (completions.DTYPES, DTYPES["safetensors"]),
+        (completions.DTYPES, FLOATS),
     ],
 )
 def test_what_is_written_down_is_what_there_is(names, registry):

@@ -4,14 +4,8 @@ import pytest
 import torch
 
 from limbeck.core.exports import Differences
-from limbeck.export.batches import (
-    ExportMismatchError,
-    check_differences,
-    check_int8_quality,
-    make_batches,
-    measure_differences,
-    tokenise,
-)
+from limbeck.export.batches import make_batches, tokenise
+from limbeck.export.differences import ExportMismatchError, check_differences, check_int8_quality, measure_differences
 from limbeck.models.sample_texts import built_in_texts
 from tests.support.models import tiny_tokenizer
 

@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from limbeck.api import distill
-from limbeck.export import batches, pushing
+from limbeck.export import differences, pushing
 from tests.support.commands import assert_one_line_error
 from tests.support.recipes import recipe_of
 from tests.support.students import sentence_student
@@ -101,7 +101,7 @@ def test_evaluated_scores_are_in_the_card(limbeck, run_folder, tmp_path):
 
 
 def test_an_export_that_differs_ends_with_1(limbeck, bert_folder, tmp_path, monkeypatch):
-    monkeypatch.setitem(batches.BOUNDS, "float32", -1.0)
+    monkeypatch.setitem(differences.BOUNDS, "float32", -1.0)
     done = limbeck("export", bert_folder, "--format", "onnx", "-q", "--output", tmp_path / "out")
     assert_one_line_error(done, 1, "error: The export differs from its source by ")
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,7 @@ import pytest
 
 from limbeck.core.exports import Int8Latency
 from limbeck.export import onnx as onnx_files
-from limbeck.export.batches import ExportMismatchError
+from limbeck.export.differences import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.onnx import needs_reduced_range
 from limbeck.report.export_text import busy_line, export_lines, latency_markdown, speed_of

@@ -10,13 +10,14 @@ import pytest
 from limbeck.core import permissions
 from limbeck.errors import ModelError, OutputError, RecipeError
 from limbeck.export import exporting
-from limbeck.export.batches import ExportMismatchError, largest_share
+from limbeck.export.differences import ExportMismatchError, largest_share
 from limbeck.export.exporting import (
     check_packages,
     compare_folder,
     compare_in_fresh_process,
     list_files,
 )
+from limbeck.export.format import FormatOptions
 from limbeck.export.formats import FORMATS
 from limbeck.export.request import check_output, default_output
 from limbeck.models.loaded import open_model
@@ -115,7 +116,7 @@ def test_a_tokenizer_that_reads_text_differently_is_found(bert_folder, export):
     ("options", "part"),
     [
         ({"opset": 13}, "--opset 13 is not one of 14 to 20"),
-        ({"opset": 17, "export_format": "safetensors"}, "--opset is for ONNX"),
+        ({"opset": 17, "export_format": "safetensors"}, "--opset is for --format onnx or onnx-int8"),
         ({"dtype": "bfloat16"}, "ONNX Runtime has no bfloat16 on a CPU"),
         ({"dtype": "float16", "export_format": "onnx-int8"}, "does not go with --format onnx-int8"),
         ({"export_format": "onx"}, "Did you mean 'onnx'?"),
@@ -153,8 +154,8 @@ def test_the_record_is_published_without_this_machines_folders(tmp_path, student
 def test_verify_refuses_before_the_folder_appears(tmp_path, bert_folder, monkeypatch, export):
     asked = []
 
-    def compare(name, chosen, folder, texts):
-        asked.append((name, (folder / "model.safetensors").is_file(), len(texts)))
+    def compare(name, chosen, folder, options):
+        asked.append((name, (folder / "model.safetensors").is_file(), len(options.texts)))
         raise ExportMismatchError("It differs.")
 
     monkeypatch.setattr(exporting, "compare_in_fresh_process", compare)
@@ -170,11 +171,11 @@ def test_a_fresh_process_finds_the_same_and_changes_on_disk(tmp_path, bert_folde
     assert done.record["verified"]["largest"] == pytest.approx(done.record["differences"]["largest"], abs=1e-5)
     other = make_teacher(tmp_path, "bert", seed=3)
     onnx = FORMATS["onnx"]
-    found = compare_folder(onnx.open(str(other)), onnx, done.folder, ["the model"])
+    found = compare_folder(onnx.open(str(other), FormatOptions("float32")), onnx, done.folder, ["the model"])
     assert largest_share(found)[0] > 0.1
     (done.folder / "onnx" / "model.onnx").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"ONNX Runtime cannot run 'model\.onnx'"):
-        compare_in_fresh_process(str(bert_folder), onnx, done.folder, ["the model"])
+        compare_in_fresh_process(str(bert_folder), onnx, done.folder, FormatOptions("float32", ["the model"]))
 
 
 @pytest.fixture(params=[0o022, 0o077], ids=oct)

@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 import limbeck
 from limbeck.core.records import Run, load, save
 from limbeck.errors import ModelError, RecipeError
-from limbeck.export.batches import ExportMismatchError
-from limbeck.models import router
+from limbeck.export.differences import ExportMismatchError
+from limbeck.export.format_router import LARGEST_DIFFERENCE
 from limbeck.models.loaded import open_model
 from limbeck.models.locating import resolve_model
 from limbeck.models.sentence_reader import sentence_pooling
@@ -98,7 +98,7 @@ def test_the_record_says_which_models_they_are(exported, teacher):
     assert (record["format"], record["source"], record["documents"]) == ("router", "run/student", teacher.name)
     assert record["prompts"] == {"query": "", "document": "old stone : "}, "its student read no query in training"
     assert record["differences"]["largest"].keys() == {"query", "document"}
-    assert max(record["differences"]["largest"].values()) < router.LARGEST_DIFFERENCE
+    assert max(record["differences"]["largest"].values()) < LARGEST_DIFFERENCE
     assert 0 <= record["found"] <= 1
 
 
@@ -172,7 +172,7 @@ def test_only_a_router_has_documents(run, export):
 
 
 def test_a_folder_whose_vectors_differ_does_not_appear(run, export, tmp_path, monkeypatch):
-    monkeypatch.setattr(router, "LARGEST_DIFFERENCE", -1.0)
+    monkeypatch.setattr("limbeck.export.format_router.LARGEST_DIFFERENCE", -1.0)
     with pytest.raises(ExportMismatchError, match="in (query|document), whose largest value"):
         export(run, "router", texts=[ASKED])
     assert not (tmp_path / "out").exists()

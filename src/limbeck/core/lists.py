@@ -1,6 +1,6 @@
 """Lists as text: numbers, layers and names by commas, as commands take them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from limbeck.errors import RecipeError
@@ -119,3 +119,10 @@ def parse_multiples(option: str, text: str) -> list[float]:
         return [int(number) if number.is_integer() else number]
 
     return parse_list(text, read, f"{option} '{text}' must be numbers above 0, separated by commas: 2,4.")
+
+
+def enumerate_words(words: Sequence[str], conjunction: str) -> str:
+    """Return words as a sentence lists them: `a, b or c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"

@@ -19,7 +19,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from limbeck.core.lists import enumerate_words
 from limbeck.errors import describe_error
+from limbeck.export.formats import OWN_FORMATS
 from limbeck.version import __version__
 
 Status: TypeAlias = Literal["ok", "absent", "warning", "failed"]
@@ -102,9 +104,10 @@ def _find(place: str, *arguments: str) -> Iterator[Finding]:
 
 
 NAME = "limbeck"
+_WITH_PACKAGES = [each.name for each in OWN_FORMATS if each.needs]
 USES = {
     "quickstart": "`limbeck quickstart`",
-    "export": "`limbeck export --format` onnx, onnx-int8, sentence-transformers and router",
+    "export": f"`limbeck export --format` {enumerate_words(_WITH_PACKAGES, 'and')}",
     "tensorboard": "training with `report_to: tensorboard`",
     "triton": "the fastest `relation_kl` on a GPU",
 }

@@ -10,7 +10,7 @@ from limbeck.core import import_when_used
 from limbeck.core.exports import Differences
 
 if TYPE_CHECKING:
-    from limbeck.export.batches import ExportMismatchError
+    from limbeck.export.differences import ExportMismatchError
     from limbeck.export.exporting import Export, export_model
     from limbeck.export.pushing import push_folder
     from limbeck.export.request import ExportRequest
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "batches": "ExportMismatchError",
+        "differences": "ExportMismatchError",
         "exporting": "Export export_model",
-        "formats": "write_sentence_transformers_files",
+        "small_files": "write_sentence_transformers_files",
         "pushing": "push_folder",
         "request": "ExportRequest",
     },

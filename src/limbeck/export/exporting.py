@@ -14,89 +14,32 @@ from typing import Any, TypeAlias
 
 import torch
 
-from limbeck.core import exports, folders, paths, process_pools, progress, records
+from limbeck.core import exports, folders, process_pools, progress, records
 from limbeck.core.exports import Differences
 from limbeck.core.files import atomic_folder
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.export import batches, formats
-from limbeck.export.batches import ExportMismatchError
-from limbeck.export.request import DEFAULT_OPSET, DTYPES, ExportRequest, default_output
+from limbeck.export.batches import make_batches, tokenise
+from limbeck.export.differences import ExportMismatchError, measure_differences
+from limbeck.export.format import Format, FormatOptions
+from limbeck.export.formats import FORMATS
+from limbeck.export.request import ExportRequest, default_output
+from limbeck.export.small_files import public_name
 from limbeck.export.source import OutputModule, safe_copy
-from limbeck.models import families, tokenizers
+from limbeck.models import families
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.locating import locate_model
-from limbeck.models.router import Pair
 from limbeck.models.sample_texts import Text, built_in_texts
-
-
-def compare_folder(
-    source: LoadedModel,
-    chosen: formats.Format,
-    folder: Path,
-    texts: Sequence[Text],
-    report: progress.Report = progress.no_progress,
-) -> Differences:
-    """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
-
-    Args:
-        source: The exported model, as the format opens it.
-        chosen: The format.
-        folder: Of the export.
-        texts: Sample text.
-        report: Receives progress.
-
-    Raises:
-        ExportMismatchError: if the tokenizer that was saved splits a text differently.
-        CorpusError: if no text has a token.
-    """
-    module = OutputModule(source)
-    both = (source.tokenizer, tokenizers.load_tokenizer(folder / chosen.tokenizer_folder))
-    read = (batches.tokenise(tokenizer, texts, module.inputs, source.longest) for tokenizer in both)
-    for text, ours, theirs in zip(texts, *read, strict=True):
-        if ours != theirs:
-            raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
-    sample = batches.make_batches(source.tokenizer, texts, module.inputs, source.longest, left=not chosen.reads_text)
-    if not sample:
-        raise CorpusError("The sample text has no tokens; give other text with --text FILE.")
-    runners = chosen.reference(source), chosen.runner(source, folder)
-    return batches.measure_differences(*runners, sample, source.head, report)
-
-
-def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Text]) -> Differences:
-    """Do what `compare_folder` does in a new process that loads source and export from disk.
-
-    Args:
-        name: The source, as it was located.
-        chosen: The format.
-        folder: Of the export.
-        texts: Sample text.
-
-    Raises:
-        ExportMismatchError: as in `compare_folder`, or if the process ends.
-    """
-    try:
-        with process_pools.process_pool(1, "spawn", torch.get_num_threads()) as pool:
-            return pool.submit(_compare, name, chosen, folder, list(texts)).result()
-    except BrokenProcessPool as error:
-        raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
-
-
-def _compare(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Text]) -> Differences:
-    return compare_folder(chosen.open(name), chosen, folder, texts)
-
-
-def list_files(folder: Path) -> dict[str, int]:
-    """Return the bytes of every file below a folder, by relative name in order."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-
+from limbeck.models.tokenizers import load_tokenizer
 
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
+"""Called with an export's folder and its record."""
 CHECKED_TEXTS = 32
 """Texts of the check that every export has; `verify` takes all."""
-# Shares of the progress.
+
+# Shares of the progress at the end of loading, writing and comparing.
 _LOADED, _WRITTEN, _COMPARED = 0.1, 0.7, 0.85
 _PACKAGES = ("limbeck", "torch", "transformers", "onnx", "onnxruntime", "sentence-transformers")
+"""Packages whose versions are in a record."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +63,7 @@ def export_model(
     """Write a student in another format, and compare it with the student before the folder appears.
 
     The largest difference of every output on sample text of several lengths and paddings is always measured and is
-    part of the record; one beyond the bound of the dtype (`limbeck.export.batches.BOUNDS`) is an error, and nothing
+    part of the record; one beyond the bound of the dtype (`limbeck.export.differences.BOUNDS`) is an error, and nothing
     is left. int8 has no such bound: its quality is measured, and only `verify` refuses too little.
 
     Args:
@@ -135,36 +78,108 @@ def export_model(
         ExportMismatchError: if the outputs of the export are not those of the student.
     """
     request.check()
-    chosen = formats.FORMATS[request.format] if request.documents is None else formats.Router(request.documents)
-    dtype = request.dtype or DTYPES[request.format][0]
-    check_packages(chosen.packages)
+    chosen = FORMATS[request.format]
+    check_packages(chosen.needs)
     located = locate_model(request.student)
     output = (request.output or default_output(located, chosen.name)).expanduser()
+    options = replace(request.format_options, report=progress.part_of(report, _LOADED, _WRITTEN))
+
     report(0.0, f"Loading {located}")
     with safe_copy(located, output) if request.read_pickled else nullcontext(located) as readable:
-        source = chosen.open(readable)
-        named = replace(source, name=located)
-        given, built_in = request.texts, built_in_texts(pairs=source.sentence is None)
-        texts, few = (built_in, built_in) if given is None else (list(given), list(given[:CHECKED_TEXTS]))
+        source = chosen.open(readable, options)
+        if request.texts is None:
+            texts = built_in_texts(pairs=source.sentence is None)
+            few = texts
+        else:
+            texts = list(request.texts)
+            few = texts[:CHECKED_TEXTS]
+        options = replace(options, texts=few)
         with folders.writing(output), atomic_folder(output, shared=True) as folder:
-            options = formats.Writing(
-                dtype, request.opset or DEFAULT_OPSET, few, request.seconds, progress.part_of(report, _LOADED, _WRITTEN)
-            )
             options.report(0.0, f"Writing {chosen.name}")
             facts = chosen.write(source, folder, options)
-            found = compare_folder(source, chosen, folder, few, progress.part_of(report, _WRITTEN, _COMPARED))
-            chosen.check(found, dtype, strict=False)
+            comparing = progress.part_of(report, _WRITTEN, _COMPARED)
+            differences = compare_folder(source, chosen, folder, few, comparing)
+            chosen.check(differences, options.dtype, strict=False)
             verified = None
             if request.verify:
                 report(_COMPARED, "Comparing again in a fresh process")
-                verified = compare_in_fresh_process(readable, chosen, folder, texts)
-                chosen.check(verified, dtype, strict=True)
-            saved = exports.Export.read(_describe(named, chosen, dtype, folder, found, verified) | facts)
+                verified = compare_in_fresh_process(readable, chosen, folder, replace(options, texts=texts))
+                chosen.check(verified, options.dtype, strict=True)
+
+            named = replace(source, name=located)
+            described = _describe(named, chosen, options.dtype, folder)
+            described |= {"differences": differences, "verified": verified}
+            saved = exports.Export.read(described | facts)
             records.save(saved, folder)
             record = saved.to_dict()
             if finish is not None:
                 finish(folder, record)
     return Export(output, record, list_files(output))
+
+
+def compare_folder(
+    source: LoadedModel,
+    chosen: Format,
+    folder: Path,
+    texts: Sequence[Text],
+    report: progress.Report = progress.no_progress,
+) -> Differences:
+    """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
+
+    Args:
+        source: The exported model, as the format opens it.
+        chosen: The format.
+        folder: The export's.
+        texts: Sample text.
+        report: Receives progress.
+
+    Raises:
+        ExportMismatchError: if the tokenizer that was saved splits a text differently.
+        CorpusError: if no text has a token.
+    """
+    inputs = OutputModule(source).inputs
+    source_rows = tokenise(source.tokenizer, texts, inputs, source.longest)
+    exported_tokenizer = load_tokenizer(folder / chosen.tokenizer_folder)
+    exported_rows = tokenise(exported_tokenizer, texts, inputs, source.longest)
+    for text, source_row, exported_row in zip(texts, source_rows, exported_rows, strict=True):
+        if source_row != exported_row:
+            raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
+
+    sample = make_batches(source.tokenizer, texts, inputs, source.longest, left=not chosen.reads_text)
+    if not sample:
+        raise CorpusError("The sample text has no tokens; give other text with --text FILE.")
+    return measure_differences(chosen.reference(source), chosen.runner(source, folder), sample, source.head, report)
+
+
+def compare_in_fresh_process(name: str, chosen: Format, folder: Path, options: FormatOptions) -> Differences:
+    """Do what `compare_folder` does in a new process that loads source and export from disk.
+
+    Args:
+        name: The source, as it was located.
+        chosen: The format.
+        folder: The export's.
+        options: Of the export, with all of the text.
+
+    Raises:
+        ExportMismatchError: as in `compare_folder`, or if the process ends.
+    """
+    options = replace(options, report=progress.no_progress)
+    try:
+        with process_pools.process_pool(1, "spawn", torch.get_num_threads()) as pool:
+            return pool.submit(_compare, name, chosen.name, folder, options).result()
+    except BrokenProcessPool as error:
+        raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
+
+
+def _compare(name: str, format_name: str, folder: Path, options: FormatOptions) -> Differences:
+    chosen = FORMATS[format_name]
+    return compare_folder(chosen.open(name, options), chosen, folder, options.texts)
+
+
+def list_files(folder: Path) -> dict[str, int]:
+    """Return the bytes of every file below a folder, by relative name in order."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
 
 def check_packages(names: Sequence[str]) -> None:
@@ -175,49 +190,29 @@ def check_packages(names: Sequence[str]) -> None:
     """
     missing = [name for name in names if not _is_installed(name)]
     if missing:
-        are = "is" if len(missing) == 1 else "are"
+        verb = "is" if len(missing) == 1 else "are"
         raise RecipeError(
-            f'This format needs {" and ".join(missing)}, which {are} not installed: pip install "limbeck[export]"'
+            f'This format needs {" and ".join(missing)}, which {verb} not installed: pip install "limbeck[export]"'
         )
 
 
-def _describe(
-    source: LoadedModel,
-    chosen: formats.Format,
-    dtype: str,
-    folder: Path,
-    found: Differences,
-    verified: Differences | None,
-) -> dict[str, Any]:
+def _describe(source: LoadedModel, chosen: Format, dtype: str, folder: Path) -> dict[str, Any]:
     """Return the part of the record that all formats have."""
     sentence = source.sentence
+    weights = sum(size for name, size in list_files(folder).items() if name.endswith(".safetensors"))
     return {
         "format": chosen.name,
-        "file": chosen.onnx_file or None,
         "dtype": dtype,
-        "source": _public_name(source.name),
-        **({"documents": _public_name(source.documents.name)} if isinstance(source, Pair) else {}),
+        "source": public_name(source.name),
         "shape": str(families.shape_of(source.model.config)),
         "head": source.head,
         "pooling": None if sentence is None else sentence.pooling,
         "normalize": None if sentence is None else sentence.normalize,
-        **({"prompts": sentence.said_prompts} if sentence is not None and chosen.onnx_file else {}),
         "longest": source.longest,
-        "megabytes": sum(size for name, size in list_files(folder).items() if name.endswith(".safetensors")) / 1e6,
-        "differences": found,
-        "verified": verified,
+        "megabytes": weights / 1e6,
         "created": records.timestamp(),
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES if _is_installed(name)},
     }
-
-
-def _public_name(located: str) -> str:
-    """Name the source without the folders of this machine: the record is made to be published."""
-    folder = Path(located).expanduser()
-    if not folder.is_dir():
-        return located
-    folder = folder.resolve()
-    return f"{folder.parent.name}/{folder.name}" if folder.name == paths.STUDENT else folder.name
 
 
 def _is_installed(name: str) -> bool:

@@ -20,7 +20,6 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import ModelError, shorten_error
 from limbeck.evaluation.latency import measure_latency
 from limbeck.export.batches import Batch, Runner
-from limbeck.export.request import DEFAULT_OPSET
 from limbeck.export.source import OutputModule, is_per_token
 from limbeck.models.loaded import LoadedModel
 
@@ -38,7 +37,7 @@ def write_onnx(
     example: Batch,
     path: Path,
     *,
-    opset: int = DEFAULT_OPSET,
+    opset: int,
     dtype: str = "float32",
     largest: int = LARGEST_FILE,
 ) -> None:

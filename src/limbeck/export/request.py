@@ -5,30 +5,19 @@ Nothing heavy is imported, so that a mistake is told at once; `limbeck.export.ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from limbeck.core import exports
 from limbeck.errors import OutputError, RecipeError, suggestion
+from limbeck.export.format import Format, FormatOptions
+from limbeck.export.formats import FORMATS
 from limbeck.models.locating import PACKAGE_PREFIX, check_there, locate_model
 
 if TYPE_CHECKING:
     from limbeck.models.sample_texts import Text
-
-ROUTER = "router"
-DEFAULT_OPSET, OPSETS = 17, range(14, 21)
-"""The operator set of ONNX: 17 has LayerNormalization; 20 is the last that PyTorch's tracer writes."""
-_ANY = ("float32", "float16", "bfloat16")
-DTYPES: Mapping[str, tuple[str, ...]] = {
-    "onnx": ("float32", "float16"),
-    "onnx-int8": ("int8",),
-    "sentence-transformers": _ANY,
-    ROUTER: ("float32",),
-    "safetensors": _ANY,
-}
-"""Number formats of the weights by the name of the format; the first is the default."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +26,10 @@ class ExportRequest:
 
     Attributes:
         student: A run's folder, a model's folder, `package:NAME` or a Hub name.
-        format: `"onnx"`, `"onnx-int8"`, `"sentence-transformers"`, `"router"` or `"safetensors"`.
+        format: A name of `FORMATS`.
         output: The folder; None is beside the model's, see `default_output`.
         dtype: Of the weights; None is the format's own.
-        opset: Operator set of ONNX; None is 17.
+        opset: Operator set of ONNX; None is the default.
         texts: Sample text to compare on; None is the built-in one.
         verify: Compare in a fresh process too, on all of the text.
         overwrite: Replace an earlier export.
@@ -61,6 +50,13 @@ class ExportRequest:
     read_pickled: bool = False
     documents: str | None = None
 
+    @property
+    def format_options(self) -> FormatOptions:
+        """The options as the format takes them."""
+        dtype = self.dtype or FORMATS[self.format].dtypes[0]
+        texts = () if self.texts is None else self.texts
+        return FormatOptions(dtype, texts, self.opset, self.documents, self.seconds)
+
     def check(self) -> None:
         """Refuse what is wrong whatever the model is: names and places; torch is not imported.
 
@@ -69,36 +65,33 @@ class ExportRequest:
             ModelError: for a model that is nowhere.
             OutputError: if the folder must not be written.
         """
-        if self.format not in DTYPES:
-            raise RecipeError(f"Unknown format '{self.format}'.{suggestion(self.format, DTYPES)}")
-        check_dtype(self.format, self.dtype)
-        if self.opset is not None and not self.format.startswith("onnx"):
-            raise RecipeError(f"--opset is for ONNX, not for --format {self.format}; leave it out.")
-        if self.opset is not None and self.opset not in OPSETS:
-            first, last = OPSETS[0], OPSETS[-1]
-            raise RecipeError(
-                f"--opset {self.opset} is not one of {first} to {last}; leave it out for {DEFAULT_OPSET}."
-            )
-        if self.documents is not None and self.format != ROUTER:
-            raise RecipeError(f"--documents is for --format router, not for --format {self.format}; leave it out.")
+        chosen = FORMATS[self.format]
+        check_dtype(chosen, self.dtype)
+        for name in ("opset", "documents"):
+            if getattr(self, name) is not None and name not in chosen.options:
+                takers = [each for each, candidate in FORMATS.items() if name in candidate.options]
+                raise RecipeError(
+                    f"--{name} is for --format {' or '.join(takers)}, not for --format {self.format}; leave it out."
+                )
+        chosen.check_options(self.format_options)
         located = locate_model(self.student)
         output = self.output or default_output(located, self.format)
         check_output(output.expanduser(), located, overwrite=self.overwrite)
         check_there(located, *(() if self.documents is None else (self.documents,)))
 
 
-def check_dtype(export_format: str, name: str | None) -> None:
+def check_dtype(chosen: Format, name: str | None) -> None:
     """Refuse a dtype that a format does not have.
 
     Raises:
         RecipeError: with the reason where it is not obvious.
     """
-    if name is None or name in DTYPES[export_format]:
+    if name is None or name in chosen.dtypes:
         return
-    if export_format == "onnx" and name == "bfloat16":
-        raise RecipeError("ONNX Runtime has no bfloat16 on a CPU, so it could not be checked; use --dtype float16.")
-    near = suggestion(name, DTYPES[export_format])
-    raise RecipeError(f"--dtype '{name}' does not go with --format {export_format}.{near}")
+    if name in chosen.refused_dtypes:
+        raise RecipeError(chosen.refused_dtypes[name])
+    near = suggestion(name, chosen.dtypes)
+    raise RecipeError(f"--dtype '{name}' does not go with --format {chosen.name}.{near}")
 
 
 def default_output(located: str, export_format: str) -> Path:

@@ -8,12 +8,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
 from limbeck.errors import ModelError
+from limbeck.export.batches import Batch, Runner
 from limbeck.models.heads import Head, has_head, model_class
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.loading import load_config, load_model
@@ -138,3 +140,14 @@ class OutputModule(nn.Module):
         if self.sentence is not None:
             made[SENTENCE] = self.sentence(made[HIDDEN], named["attention_mask"].bool())
         return tuple(made[name] for name in self.outputs)
+
+
+def module_runner(module: OutputModule) -> Runner:
+    """Return a function that runs a module on batches."""
+
+    def run(batch: Batch) -> dict[str, Tensor]:
+        with torch.inference_mode():
+            outputs = module(*(batch.inputs[name] for name in module.inputs))
+        return dict(zip(module.outputs, outputs, strict=True))
+
+    return run

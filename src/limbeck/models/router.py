@@ -15,8 +15,6 @@ from limbeck.models.loaded import LoadedModel, open_model
 from limbeck.models.locating import MODULES, locate_model
 from limbeck.models.sentence_heads import SentenceHead
 
-LARGEST_DIFFERENCE = 1e-5
-"""Of the folder's vectors from those of its two models, in float32, as a share of the largest value or of 1."""
 LEAST_FOUND = 0.5
 """Of the sample texts that find themselves, where no record says that the student was taught by the teacher."""
 _TIE = 1e-6
@@ -150,7 +148,7 @@ def _open_documents(name: str, documents: str | None, taught: Taught | None) -> 
         raise ModelError(f"The teacher of '{name}' cannot be loaded; give its folder as --documents. {error}") from None
 
 
-def share_found(pair: Pair, texts: Sequence[str]) -> float:
+def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
     """Return the share of texts whose vector as a query is nearest to that of the same text as a document.
 
     Args:
@@ -158,20 +156,21 @@ def share_found(pair: Pair, texts: Sequence[str]) -> float:
         texts: Sample text.
 
     Raises:
-        ModelError: where few are found, and no record says that the student learned from this model.
+        ModelError: for a low share, where no record says that the student learned from this model.
     """
     texts = list(dict.fromkeys(texts))
-    queries, documents = (
-        F.normalize(vector_check.own_vectors(model, [(text, role) for text in texts]), dim=-1)
-        for role, model in pair.by_role.items()
-    )
-    scores = queries @ documents.T
+    vectors = {}
+    for role, model in pair.by_role.items():
+        roles_and_texts = [(text, role) for text in texts]
+        vectors[role] = F.normalize(vector_check.own_vectors(model, roles_and_texts), dim=-1)
+    scores = vectors["query"] @ vectors["document"].T
     # Texts that are cut to the same tokens have the same vector.
-    found = float((scores.diagonal() >= scores.amax(1) - _TIE).float().mean())
-    if found < LEAST_FOUND and not pair.is_taught:
+    is_nearest = scores.diagonal() >= scores.amax(1) - _TIE
+    share = float(is_nearest.float().mean())
+    if share < LEAST_FOUND and not pair.is_taught:
         raise ModelError(
-            f"The queries of '{pair.name}' find {found:.0%} of {len(texts)} sample texts among the documents of "
+            f"The queries of '{pair.name}' find {share:.0%} of {len(texts)} sample texts among the documents of "
             f"'{pair.documents.name}', and no record says that it learned from that model; give its teacher as "
             "--documents."
         )
-    return found
+    return share

@@ -10,25 +10,20 @@ from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table,
 from limbeck.core.escaping import escape_markdown
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
 from limbeck.core.markdown import plain_table
+from limbeck.export.formats import FORMATS
 from limbeck.report.quality import speed_words
 
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
 _SLOWER = "int8 is slower"
 """Begins a line that warns."""
-_TITLES = {
-    "onnx": "ONNX",
-    "onnx-int8": "ONNX with int8 weights",
-    "sentence-transformers": "a sentence-transformers folder",
-    "router": "a sentence-transformers router",
-    "safetensors": "safetensors",
-}
 
 
 def export_title(record: ExportRecord) -> str:
     """Return an export in a few words: `ONNX in float32, operator set 17`."""
     export = Export.read(record)
-    title = _TITLES[export.format]
+    # A record may be of a plugin's format that is not here.
+    title = FORMATS[export.format].title if export.format in FORMATS else export.format
     if export.dtype != "int8":
         title += f" in {export.dtype}"
     if export.opset:
@@ -72,8 +67,9 @@ def _lines(export: Export) -> Iterator[str]:
         yield from _quality_lines(export.differences)
     if export.int8 is not None:
         yield from _int8_lines(export.int8, export.weight_bits)
-    if export.dtype == "float16" and export.format == "onnx":
-        yield "Meant for a GPU: on a CPU, ONNX Runtime computes many float16 operators in float32 with casts."
+    note = FORMATS[export.format].note(export.dtype) if export.format in FORMATS else None
+    if note is not None:
+        yield note
     if export.verified:
         verified = export.verified
         yield f"Verified in a fresh process on {verified.texts} texts in {verified.batches} batches."

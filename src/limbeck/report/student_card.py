@@ -18,6 +18,7 @@ from limbeck.core.paths import STAGES, STUDENT, run_of_student
 from limbeck.core.records import Run, Stage
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.retrieval import ROLES
+from limbeck.export.formats import FORMATS
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
 from limbeck.models.heads import head_of
@@ -442,9 +443,9 @@ def inherited_fields(run: Run) -> dict[str, Any]:
 
 def export_tags(export: Export | None) -> list[str]:
     """Return the tags of an export's format."""
-    if export is None or not export.file:
+    if export is None or export.format not in FORMATS:
         return []
-    return ["onnx", "int8"] if export.dtype == "int8" else ["onnx"]
+    return list(FORMATS[export.format].tags)
 
 
 def is_in_float32(export: Export | None) -> bool:

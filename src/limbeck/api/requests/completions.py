@@ -3,7 +3,7 @@
 A test compares them with the registries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from limbeck.api.requests.fields import Complete
@@ -25,12 +25,11 @@ STUDENTS = (
 TASK_GROUPS = ("glue", "glue_leaderboard", "qa", "cross_lingual", "chinese", "few_chinese", "similarity", "tagging")
 TASKS = _stems("evaluation/data/tasks", "*.yaml")
 PROTOCOLS = _stems("evaluation/data/protocols", "*.yaml")
-FORMATS = ("onnx", "onnx-int8", "sentence-transformers", "router", "safetensors")
 OBJECTIVES = ("relation_kl", "attention_score_mse", "soft_label_kl")
 DTYPES = ("float32", "bfloat16", "float16")
 
 
-def complete(names: Sequence[str]) -> Complete:
+def complete(names: Iterable[str]) -> Complete:
     """Return a function that completes one of `names`."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 

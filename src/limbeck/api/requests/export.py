@@ -12,8 +12,12 @@ from rich.console import Console
 from limbeck.api.requests import completions
 from limbeck.api.requests.fields import MEASURING, argument, option, request
 from limbeck.api.requests.shared import LONGEST_SECONDS, console_option
+from limbeck.core.lists import enumerate_words
+from limbeck.export.formats import FORMATS, OWN_FORMATS
 
 PUSHING = "Pushing to the Hub"
+_FORMAT_NAMES = [each.name for each in OWN_FORMATS]
+_QUOTED_NAMES = [f'`"{name}"`' for name in _FORMAT_NAMES]
 
 
 @request
@@ -27,9 +31,9 @@ class ExportRequest:
         cls=str,
     )
     format: str = option(
-        "onnx, onnx-int8, sentence-transformers, router or safetensors.",
-        python='`"onnx"`, `"onnx-int8"`, `"sentence-transformers"`, `"router"` or `"safetensors"`.',
-        complete=completions.complete(completions.FORMATS),
+        f"{enumerate_words(_FORMAT_NAMES, 'or')}.",
+        python=f"{enumerate_words(_QUOTED_NAMES, 'or')}.",
+        complete=completions.complete(FORMATS),
     )
     _: KW_ONLY
     documents: Any = option(

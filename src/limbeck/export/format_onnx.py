@@ -1,0 +1,164 @@
+"""The formats `onnx` and `onnx-int8`: a graph beside configuration and tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from limbeck.core.progress import part_of
+from limbeck.errors import ModelError, RecipeError
+from limbeck.export.format import Format, FormatOptions
+
+if TYPE_CHECKING:
+    from limbeck.core.exports import Differences
+    from limbeck.export.batches import Batch, Runner
+    from limbeck.export.source import OutputModule
+    from limbeck.models.loaded import LoadedModel
+
+DEFAULT_OPSET = 17
+"""The operator set of ONNX; this one has LayerNormalization."""
+OPSETS = range(14, 21)
+"""The last is the last that PyTorch's tracer writes."""
+
+_TRACED = 0.2
+"""Share of the progress of writing int8 when the graph is traced."""
+_QUANTISED = 0.4
+
+
+class Onnx(Format):
+    """An ONNX graph beside configuration and tokenizer.
+
+    Attributes:
+        file: The graph's place in the folder, where Optimum, sentence-transformers and transformers.js look for it.
+    """
+
+    name = "onnx"
+    title = "ONNX"
+    needs = ("onnx", "onnxruntime")
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")
+    refused_dtypes: ClassVar = {
+        "bfloat16": "ONNX Runtime has no bfloat16 on a CPU, so it could not be checked; use --dtype float16."
+    }
+    options = ("opset",)
+    tags: ClassVar[tuple[str, ...]] = ("onnx",)
+    file: ClassVar[str] = "onnx/model.onnx"
+
+    def check_options(self, options: FormatOptions) -> None:
+        """Refuse an operator set that PyTorch cannot write."""
+        if options.opset is not None and options.opset not in OPSETS:
+            raise RecipeError(
+                f"--opset {options.opset} is not one of {OPSETS[0]} to {OPSETS[-1]}; leave it out for {DEFAULT_OPSET}."
+            )
+
+    def write(self, source: LoadedModel, folder: Path, options: FormatOptions) -> dict[str, Any]:
+        """Write the folder.
+
+        Raises:
+            ModelError: for vectors without the tokens of their prompts, which the graph cannot tell from the text's.
+        """
+        from limbeck.export import onnx
+        from limbeck.export.batches import make_batches
+        from limbeck.export.small_files import write_small_files
+        from limbeck.export.source import OutputModule
+        from limbeck.models.sample_texts import built_in_texts
+
+        sentence = source.sentence
+        if sentence is not None and sentence.said_prompts and not sentence.include_prompt:
+            raise ModelError(
+                f"'{source.name}' leaves the tokens of its prompts out of its vectors (include_prompt), which a graph "
+                "cannot; export it with --format sentence-transformers."
+            )
+        path = folder / self.file
+        module = OutputModule(source)
+        write_small_files(source, folder)
+        path.parent.mkdir()
+        # Not of the user's texts, which may be one: a trace takes an axis of one entry for constant.
+        examples = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
+        example = max(examples, key=lambda batch: len(batch.texts))
+        opset = options.opset or DEFAULT_OPSET
+        facts = self.write_graph(source, module, example, path, options, opset)
+        facts |= {"file": self.file, "opset": opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
+        if sentence is not None:
+            facts["prompts"] = sentence.said_prompts
+        return {"megabytes": onnx.onnx_bytes(path) / 1e6} | facts
+
+    def write_graph(
+        self,
+        source: LoadedModel,
+        module: OutputModule,
+        example: Batch,
+        path: Path,
+        options: FormatOptions,
+        opset: int,
+    ) -> dict[str, Any]:
+        """Write the graph, and return further facts."""
+        from limbeck.export import onnx
+
+        onnx.write_onnx(module, example, path, opset=opset, dtype=options.dtype)
+        return {}
+
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
+        """Run the graph in ONNX Runtime."""
+        from limbeck.export import onnx
+
+        return onnx.session_runner(onnx.open_session(folder / self.file))
+
+    def note(self, dtype: str) -> str | None:
+        """Warn of float16 on a CPU."""
+        if dtype != "float16":
+            return None
+        return "Meant for a GPU: on a CPU, ONNX Runtime computes many float16 operators in float32 with casts."
+
+
+class OnnxInt8(Onnx):
+    """An ONNX graph with weights of 8 bits, whose gain is measured."""
+
+    name = "onnx-int8"
+    title = "ONNX with int8 weights"
+    dtypes = ("int8",)
+    refused_dtypes: ClassVar = {}
+    tags = ("onnx", "int8")
+    file = "onnx/model_quantized.onnx"
+
+    def write_graph(
+        self,
+        source: LoadedModel,
+        module: OutputModule,
+        example: Batch,
+        path: Path,
+        options: FormatOptions,
+        opset: int,
+    ) -> dict[str, Any]:
+        """Write the graph in float32, check it, and quantise it."""
+        from limbeck.export import onnx
+        from limbeck.export.batches import make_batches
+        from limbeck.export.differences import check_differences, measure_differences
+        from limbeck.export.source import module_runner
+
+        sample = make_batches(source.tokenizer, options.texts, module.inputs, source.longest)
+        with TemporaryDirectory(dir=path.parent.parent) as scratch:
+            full = Path(scratch) / "model.onnx"
+            onnx.write_onnx(module, example, full, opset=opset)
+            # A wrong graph must not pass as the error of 8 bits.
+            graph = onnx.session_runner(onnx.open_session(full))
+            differences = measure_differences(module_runner(module), graph, sample, source.head)
+            check_differences(differences, "float32")
+
+            reduced = onnx.needs_reduced_range()
+            options.report(_TRACED, "Quantising")
+            onnx.quantise(full, path, reduce_range=reduced)
+            measuring = part_of(options.report, _QUANTISED, 1.0)
+            measured = onnx.measure_int8(source, full, path, seconds=options.seconds, report=measuring)
+        return {"weight_bits": 7 if reduced else 8, "int8": measured}
+
+    def check(self, differences: Differences, dtype: str, *, strict: bool) -> None:
+        """Refuse too little quality, if strict."""
+        from limbeck.export.differences import check_int8_quality
+
+        if strict:
+            check_int8_quality(differences)
+
+    def note(self, dtype: str) -> str | None:
+        """Return nothing: its measurements say what it is worth."""
+        return None

@@ -1,0 +1,97 @@
+"""The format `router`: a folder of sentence-transformers with one model for queries and another for documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from limbeck.export.format import FormatOptions
+from limbeck.export.format_safetensors import Safetensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from limbeck.core.exports import Differences
+    from limbeck.export.batches import Batch, Runner
+    from limbeck.models.loaded import LoadedModel
+
+LARGEST_DIFFERENCE = 1e-5
+"""Of the folder's vectors from those of its two models, in float32, as a share of the largest value or of 1."""
+
+
+class Router(Safetensors):
+    """A folder of sentence-transformers whose queries go to a student, and whose documents to its teacher."""
+
+    name = "router"
+    title = "a sentence-transformers router"
+    needs = ("sentence_transformers",)
+    dtypes = ("float32",)
+    options = ("documents",)
+    reads_text = True
+    tokenizer_folder = "query"
+
+    def open(self, name: str, options: FormatOptions) -> LoadedModel:
+        """Load the student and the model for documents; see `limbeck.models.router.open_pair`.
+
+        Raises:
+            ModelError: for models whose vectors cannot be compared.
+        """
+        from limbeck.models.router import open_pair
+
+        return open_pair(name, options.documents)
+
+    def write(self, source: LoadedModel, folder: Path, options: FormatOptions) -> dict[str, Any]:
+        """Write both models, each a whole folder of sentence-transformers, and the files that join them."""
+        from limbeck.export.small_files import public_name
+        from limbeck.models.router import pair_of, share_of_own_documents
+        from limbeck.models.sentence_files import router_prompts, write_router_files
+
+        pair = pair_of(source)
+        texts = [text for text in options.texts if isinstance(text, str)]
+        share = share_of_own_documents(pair, texts)
+        for role, model in pair.by_role.items():
+            (folder / role).mkdir()
+            super().write(model, folder / role, options)
+        sentences = {role: model.sentence for role, model in pair.by_role.items() if model.sentence is not None}
+        write_router_files(folder, sentences)
+        return {"documents": public_name(pair.documents.name), "prompts": router_prompts(sentences), "found": share}
+
+    def reference(self, source: LoadedModel) -> Runner:
+        """Run both models by limbeck, with the prompt of each role."""
+        from limbeck.models.router import pair_of
+        from limbeck.models.vector_check import own_vectors
+
+        pair = pair_of(source)
+        return _role_runner({role: partial(own_vectors, model) for role, model in pair.by_role.items()})
+
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
+        """Run both models by `encode_query` and `encode_document` of sentence-transformers."""
+        from limbeck.models.vector_check import library_vectors, load_in_library
+
+        vectors = partial(library_vectors, load_in_library(folder))
+        return _role_runner(dict.fromkeys(("query", "document"), vectors))
+
+    def check(self, differences: Differences, dtype: str, *, strict: bool) -> None:
+        """Refuse vectors that are not those of the two models."""
+        from limbeck.export.differences import check_differences
+
+        check_differences(differences, dtype, bound=LARGEST_DIFFERENCE)
+
+
+def _role_runner(vectors: Mapping[str, Callable[[Sequence[tuple[str, str | None]]], Tensor]]) -> Runner:
+    """Return a function that runs both models on the texts of batches, with an output for each role.
+
+    Args:
+        vectors: By role a function that makes vectors of texts with roles.
+    """
+
+    def run(batch: Batch) -> dict[str, Tensor]:
+        outputs = {}
+        for role, encode in vectors.items():
+            outputs[role] = encode([(str(text), role) for text in batch.texts])
+        return outputs
+
+    return run

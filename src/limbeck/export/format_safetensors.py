@@ -1,0 +1,44 @@
+"""The format `safetensors`: a folder of transformers, in a number format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from limbeck.export.format import Format, FormatOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from limbeck.export.batches import Runner
+    from limbeck.models.loaded import LoadedModel
+
+
+class Safetensors(Format):
+    """A folder of transformers: configuration, safetensors in a dtype, and tokenizer."""
+
+    name = "safetensors"
+    title = "safetensors"
+
+    def write(self, source: LoadedModel, folder: Path, options: FormatOptions) -> dict[str, Any]:
+        """Write the folder, with the files that make sentence vectors if the source makes any."""
+        from limbeck.core.permissions import give_ordinary_mode
+        from limbeck.export.small_files import write_small_files
+        from limbeck.models.loading import load_model
+        from limbeck.models.quiet import quiet
+
+        model = load_model(source.name, revision=source.revision, dtype=options.dtype, head=source.head, pooler=True)
+        with quiet():
+            model.save_pretrained(str(folder))
+        give_ordinary_mode(folder.glob("*.safetensors"))
+        write_small_files(source, folder, config=False)
+        return {}
+
+    def runner(self, source: LoadedModel, folder: Path) -> Runner:
+        """Run the model with transformers."""
+        from limbeck.export.source import OutputModule, module_runner
+        from limbeck.models.loading import load_config, load_model
+
+        # AutoModel's default; `load_model` takes float32 where nothing is asked for.
+        model = load_model(folder, dtype=load_config(folder).dtype, head=source.head)
+        return module_runner(OutputModule(replace(source, model=model)))

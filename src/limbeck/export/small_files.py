@@ -1,0 +1,43 @@
+"""The small files of an export beside its weights, and the names of models in its record."""
+
+from pathlib import Path
+
+from limbeck.core import paths
+from limbeck.models.families import shape_of
+from limbeck.models.loaded import LoadedModel
+from limbeck.models.quiet import quiet
+from limbeck.models.sentence_files import write_sentence_transformers_files
+from limbeck.models.tokenizers import save_tokenizer
+
+
+def write_small_files(source: LoadedModel, folder: Path, *, config: bool = True) -> None:
+    """Write the tokenizer and the files of sentence-transformers.
+
+    Args:
+        source: The exported model.
+        folder: The export's folder.
+        config: Whether to write `config.json` too, where nothing else does.
+    """
+    if config:
+        with quiet():
+            source.model.config.save_pretrained(str(folder))
+    save_tokenizer(folder, source.tokenizer, source.model, source.longest)
+    sentence = source.sentence
+    if sentence is not None:
+        write_sentence_transformers_files(
+            folder,
+            width=shape_of(source.model.config).hidden,
+            pooling=sentence.pooling,
+            normalize=sentence.normalize,
+            max_length=source.longest,
+            like=sentence,
+        )
+
+
+def public_name(located: str) -> str:
+    """Return a model's name without the folders of this machine: records of exports are made to be published."""
+    folder = Path(located).expanduser()
+    if not folder.is_dir():
+        return located
+    folder = folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if folder.name == paths.STUDENT else folder.name
