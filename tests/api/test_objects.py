@@ -9,7 +9,8 @@ import yaml
 from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments, pipeline
 
 import limbeck
-from limbeck.api.objects import Objects, training_of
+from limbeck.api.objects import Objects
+from limbeck.api.training_objects import training_of
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import open_source
 from limbeck.errors import OutputError, RecipeError

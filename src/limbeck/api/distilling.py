@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from limbeck.api.calls import python_call
-from limbeck.api.objects import Objects, callbacks_of, method_of, note_of_callbacks, training_of
+from limbeck.api.objects import Objects
 from limbeck.api.progress import progress_console
 from limbeck.api.requests.distil import DistilRequest, ValidateRequest
 from limbeck.api.results import ModelResult
+from limbeck.api.training_objects import callbacks_of, method_of, note_of_callbacks, training_of
 from limbeck.core import records
 from limbeck.core.blocks import Block
 from limbeck.core.ranks import connect, on_all_ranks, on_main_rank

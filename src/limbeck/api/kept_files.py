@@ -1,0 +1,212 @@
+"""Files of objects: models, texts and tables that a call is given are kept in a folder, known by their content."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from limbeck.api.classes import class_name
+from limbeck.core.files import atomic_folder, remove
+from limbeck.core.folders import writing
+from limbeck.core.paths import INPUTS, default_cache_dir
+from limbeck.errors import RecipeError, shorten_error
+
+_SHORT = 12
+"""Characters of a hash in the name of a file."""
+
+
+class KeptFiles:
+    """A folder of files that are made of objects, each under a name that follows from its content.
+
+    Args:
+        output: The folder of a run or evaluation, where they are kept in `inputs`; None is a folder of limbeck's cache.
+        before: Called before something is kept; it may refuse to write into the folder.
+
+    Attributes:
+        notes: A sentence for every object, by the key of the recipe whose value it is.
+    """
+
+    def __init__(self, output: str | Path | None, before: Callable[[], object]) -> None:
+        parent = default_cache_dir() if output is None else Path(output).expanduser()
+        self._folder = parent / INPUTS
+        self._before = before
+        self.notes: dict[str, str] = {}
+
+    def keep_model(self, cls: str, save: Callable[[Path], None], place: str) -> Path:
+        """Keep a model.
+
+        Args:
+            cls: Name of its class.
+            save: Saves it to a folder.
+            place: Key of the recipe, for messages.
+
+        Returns:
+            The model's folder.
+
+        Raises:
+            RecipeError: for a model that cannot be saved.
+        """
+        from limbeck.models.fingerprint import model_fingerprint
+        from limbeck.models.quiet import quiet
+
+        with self._writing(), quiet():
+            unnamed = self._folder / f"{cls}.{os.getpid()}"
+            try:
+                with atomic_folder(unnamed) as partial:
+                    try:
+                        save(partial)
+                    except (RuntimeError, TypeError, ValueError) as error:
+                        # The class of the model may be anyone's, and fail in any way.
+                        raise RecipeError(f"{place}: the {cls} cannot be saved ({shorten_error(error)}).") from error
+                fingerprint = model_fingerprint(str(unnamed))
+                folder = self._folder / f"{cls}-{fingerprint[:_SHORT]}"
+                if not folder.is_dir():
+                    unnamed.rename(folder)
+            finally:
+                remove(unnamed)
+        self._note(place, f"a {cls}, given as an object", folder, fingerprint)
+        return folder
+
+    def keep_lines(self, values: Iterable[Any], place: str) -> str:
+        """Keep texts or rows as a file of JSON, a line each.
+
+        Args:
+            values: Texts, or mappings of columns; all of one type.
+            place: Key of the recipe, for messages.
+
+        Returns:
+            The file.
+
+        Raises:
+            RecipeError: for no value, values of several types, and rows that JSON cannot hold.
+        """
+        iterator = iter(values)
+        first = next(iterator, None)
+        if first is None:
+            raise RecipeError(f"{place} is empty: give a file, folder, texts or a data set.")
+        lines = _Lines(chain([first], iterator), place, are_rows=isinstance(first, Mapping))
+        path, digest = self._keep_file(lines, lines.what, ".jsonl")
+        self._note(place, f"{lines.count:,} {lines.what}, given as objects", path, digest)
+        return str(path)
+
+    def keep_table(self, tables: Iterable[Any], place: str) -> str:
+        """Keep tables of Arrow, one behind the other, as a file of Parquet.
+
+        Args:
+            tables: With the columns of the first.
+            place: Key of the recipe, for messages.
+
+        Returns:
+            The file.
+
+        Raises:
+            RecipeError: for tables without any row.
+        """
+        pieces = _ParquetPieces(tables, place)
+        path, digest = self._keep_file(pieces, "rows", ".parquet")
+        self._note(place, f"{pieces.count:,} rows, given as an object", path, digest)
+        return str(path)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write into the folder, which is made if that is allowed."""
+        self._before()
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            yield
+
+    def _keep_file(self, pieces: Iterable[bytes], what: str, suffix: str) -> tuple[Path, str]:
+        """Write a file, and return it with the hash of its content."""
+        digest = hashlib.blake2b(digest_size=12)
+        with self._writing():
+            unnamed = self._folder / f"{what}.{os.getpid()}.partial"
+            try:
+                with unnamed.open("wb") as file:
+                    for piece in pieces:
+                        digest.update(piece)
+                        file.write(piece)
+                path = self._folder / f"{what}-{digest.hexdigest()[:_SHORT]}{suffix}"
+                unnamed.replace(path)
+            finally:
+                unnamed.unlink(missing_ok=True)
+        return path, digest.hexdigest()
+
+    def _note(self, place: str, what: str, path: Path, digest: str) -> None:
+        self.notes[place] = f"{what}, kept as '{path}' (hash of its content: {digest})"
+
+
+class _Lines:
+    """Texts or rows as lines of JSON, which are counted while they are written.
+
+    Args:
+        values: The texts or rows.
+        place: Key of the recipe, for messages.
+        are_rows: Whether they are rows.
+    """
+
+    def __init__(self, values: Iterable[Any], place: str, *, are_rows: bool) -> None:
+        self._values = values
+        self._place = place
+        self._are_rows = are_rows
+        self.what = "rows" if are_rows else "texts"
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for value in self._values:
+            self.count += 1
+            self._check(value)
+            row = value if self._are_rows else {"text": value}
+            try:
+                line = json.dumps(row, ensure_ascii=False, default=_plain_value)
+            except (TypeError, ValueError) as error:
+                reason = shorten_error(error)
+                raise RecipeError(f"{self._place}: row {self.count} cannot be written ({reason}).") from error
+            yield line.encode("utf-8", "replace") + b"\n"
+
+    def _check(self, value: Any) -> None:
+        """Refuse a value of another type than the first."""
+        if isinstance(value, Mapping if self._are_rows else str):
+            return
+        wanted = "mappings of columns" if self._are_rows else "text"
+        actual = "None" if value is None else f"of the type {class_name(value)}"
+        raise RecipeError(f"{self._place}: item {self.count} is {actual} among {wanted}; give values of one kind.")
+
+
+class _ParquetPieces:
+    """Tables of Arrow as the bytes of one Parquet file, whose rows are counted while they are written."""
+
+    def __init__(self, tables: Iterable[Any], place: str) -> None:
+        self._tables = tables
+        self._place = place
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        from pyarrow.parquet import ParquetWriter
+
+        buffer = BytesIO()
+        writer = None
+        for table in self._tables:
+            plain = table.replace_schema_metadata(None)
+            if writer is None:
+                writer = ParquetWriter(buffer, plain.schema)
+            writer.write_table(plain.cast(writer.schema))
+            self.count += plain.num_rows
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+        if writer is None or not self.count:
+            raise RecipeError(f"{self._place} has no rows: give a data set that has some.")
+        writer.close()
+        yield buffer.getvalue()
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a number or list of another library as Python has it, for JSON."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{class_name(value)} among its values")
