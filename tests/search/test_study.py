@@ -16,7 +16,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import generation_rows, open_study, run_search
 from limbeck.search import study as study_room
-from limbeck.search.engine import proxy_identity
+from limbeck.search.identity import proxy_identity
 from limbeck.search.study import open_storage
 from limbeck.training.corpora import build_corpora
 from tests.support.comparisons import write_teacher

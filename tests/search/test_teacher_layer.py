@@ -11,9 +11,9 @@ from rich.console import Console
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search import engine, teacher_layer
-from limbeck.search.engine import with_option
+from limbeck.search import teacher_layer, work
 from limbeck.search.scores import LAYER_SCORES, HeldOutScores
+from limbeck.search.searched_recipe import with_option
 from limbeck.search.workers import worker_key
 from limbeck.training.proxy import Proxy
 from tests.support import teacher_layer_search as searched
@@ -60,7 +60,7 @@ def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypa
     trial.set_user_attr("worker", "alive")
     shared.set_user_attr(worker_key("alive"), sign_of_life())
     waits = []
-    sleep = engine.time.sleep
+    sleep = work.time.sleep
 
     def wait(seconds):
         if seconds == 0.25:
@@ -71,7 +71,7 @@ def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypa
             result = {"layers": [{"layer": 2, "steps": 6, "scores": []}], "seconds": 1.0, "created": "then"}
             shared.set_user_attr("result", result)
 
-    monkeypatch.setattr(engine.time, "sleep", wait)
+    monkeypatch.setattr(work.time, "sleep", wait)
     record = teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"), poll_seconds=0.25)
     assert waits == [0.25] * 3 and not asked.batches
     assert record["best"]["layer"] == 2 and record["created"] == "then"

@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from limbeck.search.generations import Candidate, GenerationRow, generation_rows, run_search
     from limbeck.search.genetic import default_population
     from limbeck.search.genetic_sampler import GeneticSampler
-    from limbeck.search.mapping import Candidate, GenerationRow, generation_rows, run_search
     from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space
     from limbeck.search.pareto import pareto_front
     from limbeck.search.requests import GeneticSettings
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _HOMES = (
-    "requests", "mapping_space", "pareto", "genetic", "genetic_sampler", "study", "shape_space", "mapping",
+    "requests", "mapping_space", "pareto", "genetic", "genetic_sampler", "study", "shape_space", "generations",
     "teacher_layer",
 )  # fmt: skip
 

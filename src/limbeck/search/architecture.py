@@ -23,14 +23,15 @@ from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine, requests, shape_space
-from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.pareto import pareto_front
 from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy, taught_layers
+from limbeck.search.searched_recipe import check_text_only, steps_of_only_stage
 from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
+from limbeck.search.work import TRAINING_SECONDS, Ask, Outcome
 from limbeck.training.cohort_trainer import Cut
 from limbeck.training.proxy import Trained
 from limbeck.training.student_maker import make_student
@@ -141,9 +142,9 @@ class ArchitectureSearch(engine.SharedSearch):
         self.space = shape_space.divide_shapes(request.proxy.proxy_recipe, request.sizes)
         shape_space.check_some_small_enough(request.limits, self.space.shapes.values())
         self.plan = next(iter(self.space.shapes.values())).plan
-        engine.check_text_only(self.plan)
+        check_text_only(self.plan)
         self.latency = LatencySetting.of(request.measuring, self.plan.teacher)
-        steps = engine.steps_of_only_stage(self.plan, "--no-prune") if request.prune else 0
+        steps = steps_of_only_stage(self.plan, "--no-prune") if request.prune else 0
         self.cuts = sorted({round(share * steps) for share in CUT_SHARES} - {0, steps})
         self.loss = loss_kind(self.plan) if request.loss == "normalised" else request.loss
 
@@ -339,7 +340,7 @@ class ArchitectureSearch(engine.SharedSearch):
         done, trials = len(trained_shapes(read_shapes(study))), self.request.trials
         return min(1.0, done / trials), f"{done} of {trials} shapes", Count(done, "shapes")
 
-    def found(self, study: Study) -> dict[str, Any]:
+    def results(self, study: Study) -> dict[str, Any]:
         """Return every shape that was tried, the best, the front of loss and latency, and the best one's recipe.
 
         Raises:
@@ -387,7 +388,7 @@ def search_architecture(request: requests.ArchitectureRequest, console: Console 
         console: Where progress goes; nowhere by default.
 
     Returns:
-        The record, as plain values: see `ArchitectureSearch.found`. Nothing but the study is on disk yet: the command
+        The record, as plain values: see `ArchitectureSearch.results`. Nothing but the study is on disk yet: the command
         writes tables, figures and the recipe. Under a launcher of several processes it is empty in all but the main
         one.
 

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from limbeck.core import blocks, records, studies
 from limbeck.errors import OutputError
 from limbeck.search import architecture, mapping_space, teacher_layer
-from limbeck.search.mapping import candidates_of, generation_rows
+from limbeck.search.generations import candidates_of, generation_rows
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES
 from limbeck.search.study import DIVERGED, IDENTITY

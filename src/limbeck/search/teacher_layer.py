@@ -29,12 +29,14 @@ from limbeck.recipe.schema import Recipe
 from limbeck.search import engine
 from limbeck.search import scores as scoring
 from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
+from limbeck.search.searched_recipe import check_text_only, searched_stages, steps_of_only_stage, with_option
 from limbeck.search.study import shown
+from limbeck.search.work import POLL_SECONDS, Ask, Outcome
 from limbeck.training import cohort_trainer, proxy
 
 OPTION = "teacher_layer"
 RESULT = "result"
-"""Study attribute: the rows of a finished search; see `TeacherLayerSearch.found`."""
+"""Study attribute: the rows of a finished search; see `TeacherLayerSearch.results`."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class TeacherLayerSearch(engine.Search):
         recipe = request.proxy.proxy_recipe
         _check_stages(recipe)
         plan = plan_run(recipe)
-        engine.check_text_only(plan)
+        check_text_only(plan)
         student, teacher = plan.student.layers, plan.teacher.layers
         if student > teacher:
             raise RecipeError(
@@ -169,7 +171,7 @@ class TeacherLayerSearch(engine.Search):
         self.rounds = self._rounds(plan)
         if self.rounds:
             recipe = replace(request.proxy, steps=self.rounds[-1][1]).proxy_recipe
-        self.plans = {layer: plan_run(engine.with_option(recipe, OPTION, layer)) for layer in self.layers}
+        self.plans = {layer: plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers}
         self.plan = self.plans[self.layers[0]]
 
     def _rounds(self, plan: RunPlan) -> list[tuple[int, int]]:
@@ -183,9 +185,9 @@ class TeacherLayerSearch(engine.Search):
                 )
             return [(count, total // count)]
         if total is None:
-            return rounds_of_training(count, engine.steps_of_only_stage(plan, "--no-halving"), halving)
+            return rounds_of_training(count, steps_of_only_stage(plan, "--no-halving"), halving)
         if len(plan.stages) > 1:
-            engine.steps_of_only_stage(plan, "--no-halving")
+            steps_of_only_stage(plan, "--no-halving")
         rungs = halving_rungs(count, total, halving)
         ends = accumulate(rung.steps for rung in rungs)
         return [(rung.candidates, end) for rung, end in zip(rungs, ends, strict=True)]
@@ -219,7 +221,7 @@ class TeacherLayerSearch(engine.Search):
         """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
         self._study = study
 
-    def propose(self, study: Study, ask: engine.Ask) -> list[LayerCandidate]:
+    def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
         """Take all candidates, each a trial, unless another process trains them."""
         if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             return [self._candidate(layer, ask()) for layer in self.layers]
@@ -261,7 +263,7 @@ class TeacherLayerSearch(engine.Search):
         parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
         return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
 
-    def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[engine.Outcome, str]:
+    def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
         """Return the last score of a candidate."""
         row = candidate.row
         row.steps, row.own_loss = trained.steps, trained.held_out.get("loss")
@@ -272,9 +274,9 @@ class TeacherLayerSearch(engine.Search):
             line = self._measure(candidate, trained.steps, trained.student)
             row.state = "diverged" if math.isnan(candidate.score) else "trained"
         value = math.nan if row.state == "diverged" else candidate.score
-        return engine.Outcome(value, cut=row.state == "cut"), line
+        return Outcome(value, cut=row.state == "cut"), line
 
-    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[engine.Outcome]:
+    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
         started = time.monotonic()
         self._scores = scoring.HeldOutScores(self.proxy, scoring.LAYER_SCORES)
@@ -290,7 +292,7 @@ class TeacherLayerSearch(engine.Search):
         seconds = round(time.monotonic() - started, 1)
         self._study.set_user_attr(RESULT, {"layers": plain(ranked), "seconds": seconds, "created": timestamp()})
 
-    def found(self, study: Study) -> dict[str, Any]:
+    def results(self, study: Study) -> dict[str, Any]:
         """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
         plan, result = self.plan, study.user_attrs[RESULT]
         best = result["layers"][0]
@@ -303,13 +305,13 @@ class TeacherLayerSearch(engine.Search):
             "rungs": [{"candidates": candidates, "end": end} for candidates, end in self.rounds],
             "layers": result["layers"],
             "best": best,
-            "recipe": engine.with_option(self.request.proxy.recipe, OPTION, best["layer"]),
+            "recipe": with_option(self.request.proxy.recipe, OPTION, best["layer"]),
             "cost": {"steps": sum(row["steps"] for row in result["layers"]), "seconds": result["seconds"]},
         }
 
 
 def search_teacher_layer(
-    request: TeacherLayerRequest, console: Console | None = None, *, poll_seconds: float = engine.POLL_SECONDS
+    request: TeacherLayerRequest, console: Console | None = None, *, poll_seconds: float = POLL_SECONDS
 ) -> dict[str, Any]:
     """Rank the layers of a teacher by the students that learn from them, and recommend one.
 
@@ -326,7 +328,7 @@ def search_teacher_layer(
         poll_seconds: Between looks at what another process does.
 
     Returns:
-        The record, as plain values: see `TeacherLayerSearch.found`. Nothing but the study is on disk yet: the command
+        The record, as plain values: see `TeacherLayerSearch.results`. Nothing but the study is on disk yet: the command
         writes tables, figures and the recipe. Under a launcher of several processes it is empty in all but the main
         one.
 
@@ -341,7 +343,7 @@ def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
         raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
-    found = engine.searched_stages(recipe, OPTION, "reads no teacher layer by number")
+    found = searched_stages(recipe, OPTION, "reads no teacher layer by number")
     if len(found) > 1:
         titles = ", ".join(recipe.stages[index].title for index in found)
         raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")

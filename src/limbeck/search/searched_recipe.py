@@ -1,0 +1,73 @@
+"""The recipes that can be searched, and their variants with another value of an option."""
+
+from typing import Any
+
+from limbeck.errors import RecipeError
+from limbeck.methods.registry import METHODS
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.schema import Recipe
+
+
+def searched_stages(recipe: Recipe, option: str, lack: str = "") -> list[int]:
+    """Return the stages whose method has an option, counted from 0.
+
+    Raises:
+        RecipeError: where there is none and `lack` says it of the methods.
+    """
+    found = [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
+    if lack and not found:
+        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
+        raise RecipeError(f"{used} {lack}; methods that do are {', '.join(methods_with(option))}.")
+    return found
+
+
+def methods_with(option: str) -> list[str]:
+    """Return the methods that have an option."""
+    return [name for name, method in METHODS.items() if option in method.options.model_fields]
+
+
+def with_option(recipe: Recipe, option: str, value: Any) -> Recipe:
+    """Return a recipe with another value of an option, wherever a method has it; nothing else is changed."""
+    return load_recipe(recipe, [f"stages.{index}.method.{option}={value}" for index in searched_stages(recipe, option)])
+
+
+def check_text_only(plan: RunPlan) -> None:
+    """Refuse recipes whose students cannot be compared on held-out text.
+
+    Raises:
+        RecipeError: for one without stages, or with a stage that learns from labelled rows.
+    """
+    if not plan.stages:
+        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+    for choice in plan.stages:
+        if choice.pairing.task != "text":
+            raise RecipeError(
+                f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), but candidates "
+                "are compared on text; leave corpus.task out for the search, and use its result in this recipe."
+            )
+
+
+def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
+    """Return the steps of a recipe of one stage, which candidates can be stopped on the way through.
+
+    Args:
+        plan: Of a candidate's recipe.
+        way_out: What to do where they cannot, for the message: an option.
+
+    Raises:
+        RecipeError: for several stages, or a stage that counts epochs.
+    """
+    if len(plan.stages) > 1:
+        raise RecipeError(
+            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has "
+            "one; give "
+            f"{way_out}, or a recipe of one stage."
+        )
+    steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
+    if steps < 1:
+        raise RecipeError(
+            f"The recipe counts epochs, but candidates are stopped early after a number of steps; give --steps, or "
+            f"{way_out}."
+        )
+    return steps

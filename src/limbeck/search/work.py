@@ -1,0 +1,130 @@
+"""The work of one worker on a study: candidates are proposed, trained, and their outcomes told to the study."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from limbeck.search.study import DIVERGED
+from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, sign_of_life
+
+TRAINING_SECONDS = "training_seconds"
+"""User attribute of a trial: its part of the time that the candidates which were trained together took."""
+POLL_SECONDS = 1.0
+"""Between looks at the trials of other workers."""
+
+Ask: TypeAlias = Callable[[], Trial]
+"""Returns a new trial, which the worker that asks has from now on."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a candidate's trial.
+
+    Args:
+        value: Of the trial; a candidate without a finite one has diverged, unless it was cut.
+        notes: User attributes of the trial.
+        cut: Its training was not finished.
+    """
+
+    value: float = math.nan
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    cut: bool = False
+
+
+class Work(ABC):
+    """The work of one worker on a study; a candidate is anything that has a `trial`.
+
+    Attributes:
+        queues_again: Whether candidates of failed trials are queued, where the sampler does not propose them again.
+    """
+
+    queues_again = False
+
+    @abstractmethod
+    def is_finished(self, study: Study) -> bool:
+        """Return whether all that was asked for is in the study."""
+
+    @abstractmethod
+    def propose(self, study: Study, ask: Ask) -> Sequence[Any]:
+        """Take candidates; none where other workers have all that is left."""
+
+    @abstractmethod
+    def train(self, candidates: Sequence[Any]) -> Iterable[Outcome]:
+        """Train candidates and yield the outcome of each in order; it is in the study before the next is asked for."""
+
+
+def work_on(
+    study: Study, work: Work, *, beat_seconds: float = BEAT_SECONDS, poll_seconds: float = POLL_SECONDS
+) -> None:
+    """Work on a study until all that was asked for is in it, beside any number of other workers.
+
+    If training raises, or the program is interrupted, the trials that are left fail and their candidates are open
+    again; the same goes, seen by the other workers or the next run, for a worker that is killed.
+    """
+    lost = LostTrials(study)
+    with sign_of_life(study, beat_seconds) as worker:
+        while True:
+            _give_back(study, work, lost.fail(worker))
+            if work.is_finished(study):
+                return
+            if not _work_once(study, work, worker):
+                time.sleep(poll_seconds)
+
+
+def _work_once(study: Study, work: Work, worker: str) -> bool:
+    """Take candidates and train them; return whether there was anything to do."""
+    asked: list[Trial] = []
+
+    def ask() -> Trial:
+        trial = study.ask()
+        asked.append(trial)
+        trial.set_user_attr(WORKER, worker)
+        return trial
+
+    try:
+        candidates = work.propose(study, ask)
+        outcomes = work.train(candidates) if candidates else ()
+        for candidate, outcome in zip(candidates, outcomes, strict=True):
+            _tell(study, candidate.trial, outcome)
+    except BaseException:
+        _fail_running(study, work, asked)
+        raise
+    return bool(asked)
+
+
+def _fail_running(study: Study, work: Work, asked: Sequence[Trial]) -> None:
+    """Fail the trials of this worker that are still running, so that their candidates are open again."""
+    running = {trial.number: trial for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))}
+    left = [running[trial.number] for trial in asked if trial.number in running]
+    for trial in left:
+        study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+    _give_back(study, work, left)
+
+
+def _give_back(study: Study, work: Work, failed: Sequence[FrozenTrial]) -> None:
+    """Queue the candidates of failed trials again, where the sampler does not propose them by itself."""
+    for trial in failed:
+        if work.queues_again and trial.params:
+            study.enqueue_trial(trial.params)
+
+
+def _tell(study: Study, trial: Trial, outcome: Outcome) -> None:
+    # A worker that was taken for dead cannot tell any more: the candidate went to another.
+    with suppress(UpdateFinishedTrialError):
+        for name, value in outcome.notes.items():
+            trial.set_user_attr(name, value)
+        if outcome.cut:
+            study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
+        elif math.isfinite(outcome.value):
+            study.tell(trial, outcome.value, skip_if_finished=True)
+        else:
+            trial.set_user_attr(DIVERGED, True)
+            study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
