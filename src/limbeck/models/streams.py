@@ -34,13 +34,15 @@ OF_OUTPUT = (*SENTENCE_KINDS, "logits")
 
 
 class StreamKey(NamedTuple):
-    """Names one stream: its kind and its layer."""
+    """Names one stream: its kind, its layer and, where several teach, whose it is."""
 
     kind: str
     layer: int
+    of: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}@{self.layer}"
+        owner = f"{self.of}:" if self.of else ""
+        return f"{owner}{self.kind}@{self.layer}"
 
 
 Streams: TypeAlias = "Mapping[StreamKey, Tensor]"

@@ -80,7 +80,7 @@ class Recorder:
 
     def wants(self, kind: str, layer: int) -> bool:
         """Whether a stream of the running forward is to be kept."""
-        return self.active and (kind, layer) in self.wanted
+        return self.active and StreamKey(kind, layer) in self.wanted
 
     def record(self, kind: str, layer: int, tensor: Tensor) -> None:
         """Keep `tensor` if it was asked for."""
