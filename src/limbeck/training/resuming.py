@@ -1,0 +1,138 @@
+"""What a run goes on with: the teachers and the text that it began with, wherever they lie now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from limbeck.core import records
+from limbeck.corpus import CorpusSettings, LabelledSettings
+from limbeck.errors import OutputError
+from limbeck.models.fingerprint import fingerprint_beside
+from limbeck.recipe.model_plans import TeacherInfo
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StagePlan
+
+
+@dataclass(frozen=True)
+class TeacherHashes:
+    """Hashes of the models that teach a run: of weights, configuration and tokenizer.
+
+    Args:
+        recipe: Of the recipe's teacher; None where a record does not say it.
+        by_stage: Of the teachers that stages name, by the stage's title.
+    """
+
+    recipe: str | None
+    by_stage: Mapping[str, str]
+
+    @classmethod
+    def of_record(cls, run: records.Run) -> "TeacherHashes":
+        """Return the hashes with which a run was begun."""
+        return cls(run.teacher.weights, run.stage_teachers)
+
+    @classmethod
+    def of_plan(cls, plan: RunPlan, before: "TeacherHashes") -> "TeacherHashes":
+        """Hash the teachers of a plan.
+
+        Args:
+            plan: The plan.
+            before: The hashes with which the run was begun; a hash of an older form is made again in that form.
+        """
+        by_stage: dict[str, str] = {}
+        for stage in plan.stages:
+            if stage.spec.teacher is not None and stage.teacher.stage is None:
+                title = stage.spec.title
+                by_stage[title] = _hash_of(stage.teacher, before.by_stage.get(title))
+        return cls(_hash_of(plan.teacher_info, before.recipe), by_stage)
+
+
+def _hash_of(teacher: TeacherInfo, before: str | None) -> str:
+    weights = fingerprint_beside(before, teacher.spec.model, teacher.spec.revision)
+    identity = teacher.facts.identity
+    return f"{weights} {identity}" if identity else weights
+
+
+def check_same_teachers(folder: Path, plan: RunPlan, before: TeacherHashes, now: TeacherHashes) -> None:
+    """Refuse to go on with a run under another teacher than it began with.
+
+    Args:
+        folder: The run's folder, for the message.
+        plan: The plan.
+        before: The hashes with which the run was begun.
+        now: The hashes of the plan's teachers.
+
+    Raises:
+        OutputError: naming the first teacher that differs.
+    """
+    if before.recipe not in (None, now.recipe):
+        raise _other_teacher(folder, "", "")
+    titles = [stage.spec.title for stage in plan.stages]
+    for title, weights in now.by_stage.items():
+        if before.by_stage.get(title) not in (None, weights):
+            raise _other_teacher(folder, f" of stage {title!r}", f"stages.{titles.index(title)}.")
+
+
+def _other_teacher(folder: Path, of_stage: str, key: str) -> OutputError:
+    return OutputError(
+        f"The teacher{of_stage} is not the one with which the run in '{folder}' was started: its weights, "
+        f"configuration or tokenizer differ. Give that one with --set {key}teacher.model=PLACE, or start again with "
+        "--overwrite."
+    )
+
+
+def check_same_text(
+    folder: Path, plan: RunPlan, before: records.CorpusText | None, now: records.CorpusText | None
+) -> None:
+    """Refuse to go on with a run on other text than it began with.
+
+    Args:
+        folder: The run's folder, for the message.
+        plan: The plan.
+        before: The text with which the run was begun; None where its record does not say it.
+        now: The text of the plan.
+
+    Raises:
+        OutputError: naming the first text that differs.
+    """
+    if before is None or now is None:
+        return
+    views = [(stage, settings) for stage in plan.stages for settings in stage.corpora]
+    for old, new, (stage, settings) in zip(before.views, now.views, views, strict=False):
+        if old.content:
+            changed = _changed_text(old, new, stage, settings)
+            way_out = f"put it back, give its place with --set {_key_of_text(plan, stage, settings)}"
+        else:
+            # An earlier version wrote down no more than this.
+            changed = "The text, or its path or date," if old.fingerprint != new.fingerprint else None
+            way_out = "put it back where it was, with its dates"
+        if changed is not None:
+            raise OutputError(
+                f"{changed} has changed since the run in '{folder}' was started, so it cannot be resumed to the same "
+                f"result; {way_out}, or start again with --overwrite."
+            )
+
+
+def _changed_text(
+    old: records.CorpusView, new: records.CorpusView, stage: StagePlan, settings: CorpusSettings | LabelledSettings
+) -> str | None:
+    """Return the name of the first text whose hash differs; None where all are the same."""
+    names = [f"The text of the source '{source}'" for source in settings.places]
+    if stage.development is not None:
+        names.append(f"The text of the development rows '{stage.development.title}'")
+    names.append("The tokenizer's output for the text")
+    for name, old_hash, new_hash in zip_longest(names, old.content, new.content):
+        if old_hash != new_hash:
+            return name or "The text"
+    return None
+
+
+def _key_of_text(plan: RunPlan, stage: StagePlan, settings: CorpusSettings | LabelledSettings) -> str:
+    """Return the key of the recipe that says where a text lies, with a placeholder for its value."""
+    corpus = stage.spec.corpus or plan.recipe.corpus
+    owner = "" if stage.spec.corpus is None else f"stages.{plan.stages.index(stage)}."
+    if isinstance(settings, LabelledSettings) and settings.rows is not None:
+        return f"{owner}corpus.data=DIR"
+    if corpus is None or corpus.sources:
+        return f"{owner}corpus.sources=[PLACE]"
+    return f"{owner}corpus.mix.by=PATTERN"
