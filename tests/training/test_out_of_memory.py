@@ -87,7 +87,7 @@ def small_device(monkeypatch):
             too_many = self.training and len(input_ids) > rows
             if too_many and where == "forward":
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-            found = original(self, input_ids, attention_mask, **inputs)
+            found = original(self, input_ids=input_ids, attention_mask=attention_mask, **inputs)
             if too_many:
                 name = next(iter(found))
                 parameter = next(p for p in self.parameters() if p.requires_grad)
