@@ -10,7 +10,16 @@ import torch
 from pydantic import ValidationError
 
 from limbeck.core.mistakes import explain
-from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, augmentation, store, word_vectors
+from limbeck.corpus import (
+    Augmentation,
+    LabelledSettings,
+    SourceReport,
+    augmentation,
+    augmented_rows,
+    masked_words,
+    store,
+    word_vectors,
+)
 from limbeck.corpus import build as building
 from limbeck.corpus.labelled import LabelledRow
 from limbeck.corpus.settings import CorpusSpec
@@ -43,7 +52,7 @@ def reference(row, settings, model, tokenizer):
     texts = [text for text in (row.text, row.pair) if text is not None]
     words = [[word.strip(",!.-") for word in text.split()] for text in texts]
     flat = [(part, word) for part, of_text in enumerate(words) for word in of_text if word]
-    draws = augmentation._generator(settings.seed, texts).random((settings.copies, len(flat), 2))
+    draws = augmentation.row_generator(settings.seed, texts).random((settings.copies, len(flat), 2))
     copies = []
     for draw in draws:
         made = [[[word, place] for place, word in enumerate(text.split())] for text in texts]
@@ -78,7 +87,7 @@ def reference(row, settings, model, tokenizer):
 @pytest.mark.parametrize("context", ["copy", "row"])
 def test_copies_are_those_of_the_algorithm(masked_lm, context):
     settings = Augmentation(copies=6, candidates=4, masked_lm=(masked_lm, None), context=context, seed=5)
-    propose = augmentation.MaskedLanguageModel((masked_lm, None), 64, settings.candidates)
+    propose = masked_words.MaskedLanguageModel((masked_lm, None), 64, settings.candidates)
     model, tokenizer = load_model(masked_lm, head="masked_lm"), load_tokenizer(masked_lm)
     with torch.inference_mode():
         expected = [reference(row, settings, model, tokenizer) for row in ROWS]
@@ -93,7 +102,7 @@ def test_words_are_replaced_with_the_chance_that_is_asked_for():
     near = {word: [f"{word}x{place}" for place in range(5)] for word in words}
     settings = Augmentation(copies=25, probability=0.4, word_vectors="unread", seed=3)
     (copies,) = augmentation.augment_rows(
-        [LabelledRow("", " ".join(words), None, 0)], settings, near, augmentation._nothing
+        [LabelledRow("", " ".join(words), None, 0)], settings, near, augmentation.propose_nothing
     )
     new = [word for copy in copies for word, old in zip(copy.text.split(), words, strict=True) if word != old]
     # 10,000 draws: five standard deviations are 0.025.
@@ -107,12 +116,12 @@ def test_of_questions_only_the_question_changes():
     near = {word: ["other"] for word in ("who", "ran", "fox")}
     settings = Augmentation(copies=2, probability=1.0, word_vectors="unread")
     row = LabelledRow("", "The fox ran.", "who ran?", (4, 7))
-    (copies,) = augmentation.augment_rows([row], settings, near, augmentation._nothing, answers=True)
+    (copies,) = augmentation.augment_rows([row], settings, near, augmentation.propose_nothing, answers=True)
     assert copies == [replace(row, pair="other other?")] * 2
 
 
 def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
-    propose = augmentation.MaskedLanguageModel((masked_lm, None), 6, 3)
+    propose = masked_words.MaskedLanguageModel((masked_lm, None), 6, 3)
     text = "the of and to in is"
     first, last = propose(
         [augmentation.MaskedWord(text, None, 0, 0, 3), augmentation.MaskedWord(text, None, 0, 17, 19)]
@@ -123,7 +132,7 @@ def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "distilbert", "electra", "modernbert", "albert", "mpnet"])
 def test_models_of_every_kind_of_head_propose_words(tmp_path, family):
     folder = make_teacher(tmp_path, family, head="masked_lm")
-    propose = augmentation.MaskedLanguageModel((str(folder), None), 32, 3)
+    propose = masked_words.MaskedLanguageModel((str(folder), None), 32, 3)
     (found,) = propose([augmentation.MaskedWord("the text is", "of a model", 0, 4, 8)])
     model, tokenizer = load_model(folder, head="masked_lm"), load_tokenizer(folder)
     ids = tokenizer(f"the {tokenizer.mask_token} is", "of a model", return_tensors="pt")
@@ -250,7 +259,7 @@ def copies_of(cache):
 
 
 def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, masked_lm, monkeypatch):
-    monkeypatch.setattr(augmentation, "_ROWS_A_PIECE", 7)
+    monkeypatch.setattr(augmented_rows, "_ROWS_A_PIECE", 7)
     found = []
     for number, (name, workers) in enumerate([("rows.tsv", 1), ("rows.tsv", 2), ("backwards.tsv", 1)]):
         cache = table / f"cache-{number}"
@@ -262,14 +271,14 @@ def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, 
 
 
 def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_lm, monkeypatch):
-    monkeypatch.setattr(augmentation, "_ROWS_A_PIECE", 7)
+    monkeypatch.setattr(augmented_rows, "_ROWS_A_PIECE", 7)
     settings = settings_of(table, masked_lm=(masked_lm, None))
 
     def build(cache):
         kind = KINDS[settings.task]
         return building.build_labelled_corpus(settings, TOKENIZER, kind, cache_dir=table / cache, workers=1)
 
-    whole, finish = build("whole"), augmentation.finish_piece
+    whole, finish = build("whole"), augmented_rows.finish_piece
     for last in (1, 2, 4):
         done = []
 
@@ -280,16 +289,16 @@ def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(augmentation, "finish_piece", dying)
+            patch.setattr(augmented_rows, "finish_piece", dying)
             with pytest.raises(KeyboardInterrupt):
                 build(f"stopped-{last}")
             again = []
-            patch.setattr(augmentation, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
+            patch.setattr(augmented_rows, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
             resumed = build(f"stopped-{last}")
         assert not {*done} & {*again} and len(done) + len(again) == 7
         assert copies_of(table / f"stopped-{last}") == copies_of(table / "whole")
         assert resumed.content == whole.content
-    monkeypatch.setattr(augmentation, "store_copies", None)  # What is cached needs no model and no vectors.
+    monkeypatch.setattr(augmented_rows, "store_copies", None)  # What is cached needs no model and no vectors.
     assert build("whole").path == whole.path
 
 
@@ -297,10 +306,10 @@ def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_p
     base = Augmentation(masked_lm=(masked_lm, None), word_vectors=str(table / "v.txt"))
     changes = [{"copies": 2}, {"probability": 0.5}, {"candidates": 3}, {"seed": 1}, {"context": "row"}]
     changes += [{"masked_lm": None}, {"word_vectors": None}, {"word_vectors": (masked_lm, None)}]
-    found = [json.dumps(augmentation.identity(dataclasses.replace(base, **change))) for change in [{}, *changes]]
+    found = [json.dumps(augmented_rows.identity(dataclasses.replace(base, **change))) for change in [{}, *changes]]
     assert len({*found}) == len(found)
     moved = write_packed(tmp_path / "elsewhere" / "v.txt", (table / "v.txt").read_text())
-    assert json.dumps(augmentation.identity(dataclasses.replace(base, word_vectors=str(moved)))) == found[0]
+    assert json.dumps(augmented_rows.identity(dataclasses.replace(base, word_vectors=str(moved)))) == found[0]
 
 
 @pytest.mark.parametrize(

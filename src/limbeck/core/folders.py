@@ -80,8 +80,9 @@ class FolderKind:
         if self.read is not None:
             return self.read(folder)
         path = folder / self.record
-        if found := read_json(path):
-            return found
+        record = read_json(path)
+        if record:
+            return record
         if path not in folder.iterdir():
             raise OutputError(f"Output folder '{folder}' holds no {self.name}; choose an empty or new folder.")
         raise OutputError(f"'{path}' cannot be read; {self.way_out}.")
@@ -136,10 +137,11 @@ def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
         pairs = list(zip(range(len(old)), old, new, strict=True))
     elif old != new:
         return Difference(place, old, new)
-    for key, one, other in pairs:
-        below = first_difference(one, other, f"{place}.{key}" if place else str(key))
-        if below is not None:
-            return below
+    for key, old_value, new_value in pairs:
+        place_below = f"{place}.{key}" if place else str(key)
+        difference = first_difference(old_value, new_value, place_below)
+        if difference is not None:
+            return difference
     return None
 
 
@@ -191,10 +193,10 @@ def _lock(descriptor: int, path: Path) -> bool:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _refusal(folder: Path, found: dict[str, Any]) -> OutputError:
-    who = f"process {found.get('pid', 'unknown')} on {found.get('host', 'an unknown host')}"
+def _refusal(folder: Path, lock: dict[str, Any]) -> OutputError:
+    process = f"process {lock.get('pid', 'unknown')} on {lock.get('host', 'an unknown host')}"
     return OutputError(
-        f"Output folder '{folder}' is in use by another run ({who}, since {found.get('since', 'unknown')}); "
+        f"Output folder '{folder}' is in use by another run ({process}, since {lock.get('since', 'unknown')}); "
         "wait for it or stop it, or choose another folder."
     )
 
@@ -221,14 +223,19 @@ def is_locked(folder: Path) -> bool | None:
     return False
 
 
-def holder_lives(found: dict[str, Any]) -> bool:
-    """Whether the process that last had a folder is alive, as far as this host can know."""
-    if found.get("host") != socket.gethostname():
+def holder_lives(lock: dict[str, Any]) -> bool:
+    """Whether the process that last had a folder is alive, as far as this host can know.
+
+    Args:
+        lock: Its note in the lock, see `holder`.
+    """
+    if lock.get("host") != socket.gethostname():
         return False
     with suppress(psutil.Error, TypeError, ValueError):
-        process = psutil.Process(int(found["pid"]))
-        same = abs(process.create_time() - float(found["started"])) < 1.0  # Numbers of processes are used again.
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        process = psutil.Process(int(lock["pid"]))
+        # Numbers of processes are used again.
+        is_same = abs(process.create_time() - float(lock["started"])) < 1.0
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 

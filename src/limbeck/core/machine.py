@@ -19,13 +19,13 @@ _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "s
 
 def versions() -> dict[str, str]:
     """Versions of limbeck, Python and the packages that results depend on."""
-    found = {"limbeck": __version__, "python": platform.python_version()}
+    versions_by_name = {"limbeck": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions_by_name[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_by_name
 
 
 @cache
@@ -44,7 +44,10 @@ def git_commit() -> str | None:
     if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit = git("rev-parse", "HEAD")
-    return None if commit is None else commit + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+    if commit is None:
+        return None
+    has_changes = bool(git("status", "--porcelain", "-uno"))
+    return f"{commit}-dirty" if has_changes else commit
 
 
 def hardware() -> dict[str, Any]:

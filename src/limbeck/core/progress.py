@@ -5,13 +5,15 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self, TextIO
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self, TextIO, TypeAlias
 
 from rich import progress
 from rich.console import Console
 from rich.filesize import decimal
 
-_SPANS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
+_SPANS = ((1, "s"), (60, "min"), (3600, "h"))
+"""Seconds of the spans that rates are given in."""
 
 
 class Count(NamedTuple):
@@ -40,38 +42,52 @@ def no_progress(share: float, what: str, count: Count | None = None, /) -> None:
 def part_of(report: Report, start: float, end: float) -> Report:
     """Return a report for a part of the whole, from `start` to `end`."""
 
-    def tell(share: float, what: str, count: Count | None = None, /) -> None:
+    def report_part(share: float, what: str, count: Count | None = None, /) -> None:
         report(start + (end - start) * share, what, count)
 
-    return tell
+    return report_part
 
 
 class Rate:
     """Things done in a time, on average since their count began."""
 
     def __init__(self) -> None:
-        self._first = self._last = Count(0, "")
+        self._first = Count(0, "")
+        self._last = Count(0, "")
         self._began = 0.0
 
     def per_time(self, count: Count | None, now: float) -> str:
         """Return for example `12 cells/min`; nothing as long as the rate is unknown."""
         if count is None:
             return ""
-        if count.unit != self._last.unit or count.done < self._last.done:
-            self._first, self._began = count, now
+        is_new_count = count.unit != self._last.unit or count.done < self._last.done
+        if is_new_count:
+            self._first = count
+            self._began = now
         self._last = count
-        done, seconds = count.done - self._first.done, now - self._began
-        return describe_rate(done / seconds, count.unit) if done > 0 and seconds > 0 else ""
+        done = count.done - self._first.done
+        seconds = now - self._began
+        if done <= 0 or seconds <= 0:
+            return ""
+        return describe_rate(done / seconds, count.unit)
 
 
 def describe_rate(per_second: float, unit: str) -> str:
     """Return a rate, above 0, by the second, minute or hour: whichever is the first with at least one."""
     if unit == "bytes":
-        per_second, unit = per_second / 1e6, "MB"
-    seconds, span = next((pair for pair in _SPANS if per_second * pair[0] >= 1), _SPANS[-1])
+        per_second = per_second / 1e6
+        unit = "MB"
+    seconds, span = _SPANS[-1]
+    for candidate in _SPANS:
+        if per_second * candidate[0] >= 1:
+            seconds, span = candidate
+            break
     value = per_second * seconds
-    digits = ",.0f" if value >= 10 else ".1f" if value >= 1 else ".2g"
-    return f"{value:{digits}} {unit}/{span}"
+    if value >= 10:
+        return f"{value:,.0f} {unit}/{span}"
+    if value >= 1:
+        return f"{value:.1f} {unit}/{span}"
+    return f"{value:.2g} {unit}/{span}"
 
 
 _RATE = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
@@ -182,7 +198,10 @@ class ProgressBar(Bars):
         super().__init__(console, *columns, seconds=15.0, at_once=at_once, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
         self._rate = Rate()
-        self._unit, self._base = "", (0.0, time.monotonic())
+        # The share and the time at which the present work began, by which the time left is estimated.
+        self._unit = ""
+        self._base_share = 0.0
+        self._base_time = time.monotonic()
         self._standard_error: TextIO | None = None
 
     def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
@@ -191,13 +210,19 @@ class ProgressBar(Bars):
         rate = self._rate.per_time(count, now)
         if count is not None and count.unit != self._unit:
             # Reading tasks says nothing of how long cells take: the time left is told by the work that is going on.
-            self._unit, self._base = count.unit, (share, now)
+            self._unit = count.unit
+            self._base_share = share
+            self._base_time = now
             self.bars.reset(self._task, total=1.0)
         self.bars.update(self._task, completed=share, description=what, rate=rate)
         if self.console.is_terminal:
             self.bars.start()  # It has stepped aside if another library had something to show.
-        done, begun = share - self._base[0], self._base[1]
-        left = f"about {(now - begun) * (1 - share) / done:.0f} s left" if done > 0 and share < 1 else ""
+
+        left = ""
+        done = share - self._base_share
+        if done > 0 and share < 1:
+            seconds_left = (now - self._base_time) * (1 - share) / done
+            left = f"about {seconds_left:.0f} s left"
         self.line(f"{share:.0%}: {what}", rate, left)
 
     def __enter__(self) -> Self:
@@ -217,14 +242,14 @@ def line_by_line(report: Report, console: Console) -> Report:
     """Return a report that also prints a line when something else begins, where there is no bar to show it."""
     last = ""
 
-    def tell(share: float, what: str, count: Count | None = None, /) -> None:
+    def report_line(share: float, what: str, count: Count | None = None, /) -> None:
         nonlocal last
         if what != last and not (console.is_terminal or console.is_jupyter):
             print_plain(console, f"{what} …")
         last = what
         report(share, what, count)
 
-    return tell
+    return report_line
 
 
 class _StandardError:
@@ -248,8 +273,17 @@ class _StandardError:
         return getattr(self._stream, name)
 
 
-Told = Callable[[str, int, int | None], None]
+StepListener: TypeAlias = Callable[[str, int, int | None], None]
 """Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
+
+
+@dataclass
+class _StepBar:
+    """The bar of a step, its rate, and when it began."""
+
+    task: progress.TaskID
+    rate: Rate
+    began: float
 
 
 class CorpusProgress(Bars):
@@ -257,31 +291,37 @@ class CorpusProgress(Bars):
 
     Args:
         console: The console.
-        told: Receives the progress too.
+        listener: Receives the progress too.
     """
 
-    def __init__(self, console: Console, told: Told | None = None) -> None:
+    def __init__(self, console: Console, listener: StepListener | None = None) -> None:
         amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
         super().__init__(console, amount, _RATE, progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True))
-        self._told = told
-        self._tasks: dict[str, tuple[progress.TaskID, Rate, float]] = {}
+        self._listener = listener
+        self._step_bars: dict[str, _StepBar] = {}
 
     def __call__(self, step: str, done: int, total: int | None, unit: str, /) -> None:
         """Report how much of a step is done, of how much, if that is known, and in which unit."""
         now = time.monotonic()
-        if step not in self._tasks:
-            self._tasks[step] = (self.bars.add_task(step, total=total, amount="", rate=""), Rate(), now)
+        if step not in self._step_bars:
+            task = self.bars.add_task(step, total=total, amount="", rate="")
+            self._step_bars[step] = _StepBar(task, Rate(), now)
             if not self._are_shown:
                 print_plain(self.console, f"{step} …")
-        task, rate, begun = self._tasks[step]
+        bar = self._step_bars[step]
+
+        # A step without a unit has an end and no amount, such as waiting for another process.
         amount = describe_amount(done, total, unit) if unit else ""
-        speed = rate.per_time(Count(done, unit) if unit else None, now)
-        self.bars.update(task, completed=done, total=total, amount=amount, rate=speed)
+        rate = bar.rate.per_time(Count(done, unit) if unit else None, now)
+        self.bars.update(bar.task, completed=done, total=total, amount=amount, rate=rate)
         if done:
-            left = "" if total is None else f"about {(now - begun) * (total - done) / done:.0f} s left"
-            self.line(f"{step}: {amount}", speed, left)
-        if self._told is not None:
-            self._told(step, done, total)
+            left = ""
+            if total is not None:
+                seconds_left = (now - bar.began) * (total - done) / done
+                left = f"about {seconds_left:.0f} s left"
+            self.line(f"{step}: {amount}", rate, left)
+        if self._listener is not None:
+            self._listener(step, done, total)
 
 
 def describe_amount(done: int, total: int | None, unit: str) -> str:

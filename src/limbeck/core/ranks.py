@@ -92,12 +92,12 @@ def on_all_ranks(function: Callable[[], Result]) -> Result:
         value = function()
     except LimbeckError as error:
         problem = error
-    found = [(index, error) for index, error in enumerate(gather(problem)) if error is not None]
-    if found:
-        index, first = found[0]
-        if index > 0:
-            first.args = (f"Process {index}: {first}",)
-        raise raised_on_all_ranks(first)
+    for rank, raised in enumerate(gather(problem)):
+        if raised is None:
+            continue
+        if rank > 0:
+            raised.args = (f"Process {rank}: {raised}",)
+        raise raised_on_all_ranks(raised)
     return value
 
 
@@ -148,13 +148,14 @@ def gather(value: Result) -> list[Result]:
 
 def main_rank_first(function: Callable[[], Result]) -> Result:
     """Call a function on the main rank, then on the others, which find its files on disk; return each rank's result."""
-    own = on_all_ranks(lambda: function() if is_main() else None)
-    return on_all_ranks(lambda: function() if own is None else own)
+    result_of_main = on_all_ranks(lambda: function() if is_main() else None)
+    return on_all_ranks(lambda: function() if result_of_main is None else result_of_main)
 
 
 def raised_on_all_ranks(error: LimbeckError) -> LimbeckError:
     """Mark an error that every rank raises, so that only the main one prints it."""
-    error.on_all_ranks, error.printed_by_other_rank = True, not is_main()
+    error.on_all_ranks = True
+    error.printed_by_other_rank = not is_main()
     return error
 
 

@@ -68,8 +68,9 @@ def load_plugins() -> None:
                 # A file that reads a registry while it runs comes here again.
                 _files[name] = ""
                 _files[name] = _run(Path(name))
-            if isinstance(failed := _files[name], PluginError):
-                raise failed
+            failure = _files[name]
+            if isinstance(failure, PluginError):
+                raise failure
 
 
 def note_distribution(entry_point: EntryPoint) -> None:
@@ -88,7 +89,8 @@ def describe_entry_point(entry_point: EntryPoint) -> str:
 def plugins_in_use() -> list[dict[str, str]]:
     """Return what this process took from outside, for a run's record: files by their hash, distributions by version."""
     files = [{"file": name, "sha256": digest} for name, digest in _files.items() if isinstance(digest, str)]
-    return [*files, *({"distribution": name, "version": version} for name, version in _distributions.items())]
+    distributions = [{"distribution": name, "version": version} for name, version in _distributions.items()]
+    return files + distributions
 
 
 def _named() -> list[str]:
@@ -109,9 +111,9 @@ def _run(path: Path) -> str | PluginError:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        failed = PluginError(f"The plugin '{path}' cannot be loaded{_line(path, error)}: {_reason(error)}.")
-        failed.__cause__ = error
-        return failed
+        failure = PluginError(f"The plugin '{path}' cannot be loaded{_line(path, error)}: {_reason(error)}.")
+        failure.__cause__ = error
+        return failure
     return digest
 
 
@@ -119,13 +121,16 @@ def _line(path: Path, error: Exception) -> str:
     """Where in the file it went wrong, if it was there."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f", line {error.lineno}"
-    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f", line {frames[-1]}" if frames else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f", line {lines[-1]}" if lines else ""
 
 
 def _reason(error: Exception) -> str:
-    said = str(error.msg if isinstance(error, SyntaxError) else error).rstrip(".")
-    return said if isinstance(error, LimbeckError) else f"{type(error).__name__}: {said}"
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    message = message.rstrip(".")
+    if isinstance(error, LimbeckError):
+        return message
+    return f"{type(error).__name__}: {message}"
 
 
 T = TypeVar("T")
@@ -159,15 +164,16 @@ class PluginPoint(Generic[T]):
             hint = f" For a function, put @{self.decorator} above it." if callable(item) else ""
             expected = f"limbeck.{kind}s.{self.expected.__name__}"
             raise PluginError(f"'{name}' is a {type(item).__name__}, not {expected}.{hint}")
-        own: object = getattr(item, "name", None)
-        if own != name:
-            found: str | None = f"its own name is '{own}'; use the same name in both places"
+        item_name: object = getattr(item, "name", None)
+        problem: str | None = None
+        if item_name != name:
+            problem = f"its own name is '{item_name}'; use the same name in both places"
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            found = "a name consists of lower-case letters, digits and _, and starts with a letter"
+            problem = "a name consists of lower-case letters, digits and _, and starts with a letter"
         else:
-            found = self.problem(item)
-        if found is not None:
-            raise PluginError(f"The {kind} '{name}' cannot be added: {found}.")
+            problem = self.problem(item)
+        if problem is not None:
+            raise PluginError(f"The {kind} '{name}' cannot be added: {problem}.")
         return item
 
 
@@ -269,7 +275,7 @@ class Registry(Generic[T]):
             return item
         assert self._plugins is not None
         try:
-            found: object = item.load()
+            loaded: object = item.load()
         except Exception as error:
             reason = f"{_reason(error)}; repair the distribution, or uninstall it."
             raise PluginError(f"{describe_entry_point(item)} cannot be loaded: {reason}") from error
@@ -278,7 +284,7 @@ class Registry(Generic[T]):
         if not isinstance(registered, EntryPoint):
             return registered
         try:
-            checked = self._plugins.check(self.kind, name, found)
+            checked = self._plugins.check(self.kind, name, loaded)
         except PluginError as error:
             raise PluginError(f"{describe_entry_point(item)}: {error}") from None
         self._items[name] = checked
@@ -287,7 +293,8 @@ class Registry(Generic[T]):
     def _read_plugins(self) -> None:
         """Take up what is in files or outside, before the first answer."""
         if self._source is not None:
-            source, self._source = self._source, None
+            source = self._source
+            self._source = None
             for name, item in source():
                 self.register(name, item)
         if self._plugins is not None:
@@ -298,16 +305,16 @@ class Registry(Generic[T]):
         """Note the names that installed distributions add; importing them waits until they are asked for."""
         if self._is_discovered or self._plugins is None:
             return
-        found: dict[str, EntryPoint] = {}
-        for entry_point in sorted(entry_points(group=self._plugins.group), key=lambda one: one.name):
-            if entry_point.name in self._items or entry_point.name in found:
+        discovered: dict[str, EntryPoint] = {}
+        for entry_point in sorted(entry_points(group=self._plugins.group), key=lambda point: point.name):
+            if entry_point.name in self._items or entry_point.name in discovered:
                 raise PluginError(
                     f"{describe_entry_point(entry_point)} adds a {self.kind} that already exists; uninstall one of "
                     "the two, or give it another name."
                 )
-            found[entry_point.name] = entry_point
-        self._items |= found
-        self._outside |= set(found)
+            discovered[entry_point.name] = entry_point
+        self._items |= discovered
+        self._outside |= set(discovered)
         self._is_discovered = True
 
 

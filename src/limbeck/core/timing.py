@@ -67,18 +67,25 @@ def take_turns(
     for _ in range(warmup):
         for run in variants.values():
             run()
-    found: dict[str, list[T]] = {name: [] for name in variants}
+    results: dict[str, list[T]] = {name: [] for name in variants}
     for turn in range(most):
         elapsed = time.perf_counter() - start
         if turn >= fewest and elapsed >= seconds:
             break
         if tell is not None:
-            tell(min(1.0, elapsed / max(seconds, 1e-9), turn / fewest if turn < fewest else 1.0), turn)
-        for name in list(variants) if turn % 2 == 0 else reversed(list(variants)):
-            found[name].append(variants[name]())
+            share_of_time = elapsed / max(seconds, 1e-9)
+            share_of_rounds = turn / fewest if turn < fewest else 1.0
+            tell(min(1.0, share_of_time, share_of_rounds), turn)
+        # Every other round runs in the other direction.
+        names = list(variants)
+        if turn % 2 == 1:
+            names.reverse()
+        for name in names:
+            results[name].append(variants[name]())
     if tell is not None:
-        tell(1.0, len(next(iter(found.values()), [])))
-    return found
+        rounds = len(next(iter(results.values()), []))
+        tell(1.0, rounds)
+    return results
 
 
 def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
@@ -105,5 +112,5 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
         return True
     if not first or not second or not ratio:
         return False
-    apart = ratio * second / first
-    return not 1 / _MOST_APART <= apart <= _MOST_APART
+    difference = ratio * second / first
+    return not 1 / _MOST_APART <= difference <= _MOST_APART

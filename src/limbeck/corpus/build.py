@@ -141,9 +141,9 @@ def build_labelled_corpus(
         development, scored = store.store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
         cut.append(development.name)
     if settings.augment is not None:
-        from limbeck.corpus import augmentation  # It imports models, which take seconds that no other corpus needs.
+        from limbeck.corpus import augmented_rows  # It imports models, which take seconds that no other corpus needs.
 
-        cut.append(augmentation.identity(settings.augment))
+        cut.append(augmented_rows.identity(settings.augment))
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_facts, cut])
 
     def build(aside: Path) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def build_labelled_corpus(
         counts: dict[str, int] = {}
         read = SourceReport.from_dict(stored["report"])
         if settings.augment is not None:
-            made, copied = augmentation.store_copies(settings, rows, roles, cache, workers=workers, progress=progress)
+            made, copied = augmented_rows.store_copies(settings, rows, roles, cache, workers=workers, progress=progress)
             counts = {"augmented": copied["rows"]}
             roles = {**roles, **splitting.all_trained(store.stored_files(made, "rows"))}
             read.merge(SourceReport.from_dict(copied["report"]))

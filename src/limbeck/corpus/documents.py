@@ -1,14 +1,10 @@
-"""Documents: the cleaned texts of a corpus, their units, positions between them, and the report of all repairs.
-
-Limits bound memory when untrusted files are read. Everything beyond them is counted in `SourceReport`.
-"""
+"""Documents: the cleaned texts of a corpus."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from limbeck.corpus import limits
@@ -17,7 +13,11 @@ from limbeck.corpus.source_report import SourceReport
 
 Item = TypeVar("Item")
 Step: TypeAlias = Callable[[int, int | None, str], None]
-"""Called with the amount done, the total or `None` if it is not known, and what is counted."""
+"""Called with the amount done, the total or `None` if it is not known, and the unit of both."""
+
+OTHER_COLUMN = "row without the column"
+"""How the problem of a row begins that has no column of the text."""
+CUT_DOCUMENT = f"document longer than {limits.LONGEST_DOCUMENT:,} characters, cut"
 
 # C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
@@ -44,7 +44,8 @@ class Document(NamedTuple):
     @property
     def key(self) -> int:
         """A 64-bit hash of the text: equal texts, in any corpus and any process, have equal keys."""
-        return int.from_bytes(hashlib.blake2b(self.text.encode(), digest_size=8).digest(), "little")
+        digest = hashlib.blake2b(self.text.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
 
 
 def clean_text(text: str) -> str:
@@ -52,7 +53,8 @@ def clean_text(text: str) -> str:
 
     Lone surrogates (legal in JSON escapes and Python literals, illegal in UTF-8) become U+FFFD.
     """
-    return clean_and_count(text)[0]
+    cleaned, _ = clean_and_count(text)
+    return cleaned
 
 
 def clean_and_count(text: str) -> tuple[str, int]:
@@ -72,8 +74,10 @@ def cut_text(text: str, longest: int) -> Iterator[str]:
     """
     start = 0
     while len(text) - start > longest:
+        # A space in the second half of a part is looked for; without one the part has its full length.
         end = text.rfind(" ", start + longest // 2, start + longest)
-        end = start + longest if end < 0 else end
+        if end < 0:
+            end = start + longest
         yield text[start:end]
         start = end
     yield text[start:]
@@ -81,25 +85,14 @@ def cut_text(text: str, longest: int) -> Iterator[str]:
 
 def next_batch(items: Iterator[Item], most: int, characters: int, length: Callable[[Item], int]) -> list[Item]:
     """Return the next items, until they are `most` or have so many characters; empty at the end."""
-    batch, size = [], 0
+    batch: list[Item] = []
+    size = 0
     for item in items:
         batch.append(item)
         size += length(item)
         if len(batch) == most or size >= characters:
             break
     return batch
-
-
-def _replacement(match: re.Match[str]) -> str:
-    character = match.group()
-    if character == "\ufeff":
-        return ""
-    return "\ufffd" if "\ud800" <= character <= "\udfff" else " "
-
-
-OTHER_COLUMN = "row without the column"
-"""How the problem of a row begins that has no column of the text."""
-CUT_DOCUMENT = f"document longer than {limits.LONGEST_DOCUMENT:,} characters, cut"
 
 
 def split_documents(found: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
@@ -111,23 +104,29 @@ def split_documents(found: FoundText, where: str, cursor: Cursor, report: Source
         cursor: Moved behind every document before it is given.
         report: Receives repairs; muted until now if the text was begun before.
     """
-    report.muted = report.muted and cursor.within > 0
+    was_begun = cursor.within > 0
+    report.muted = report.muted and was_begun
     cleaned, replaced = clean_and_count(found.text)
     if not cleaned:
         report.note("empty document", where)
         return
     if replaced:
         report.note("document whose control characters were replaced", where)
+
     parts = [cleaned]
     if len(cleaned) > limits.LONGEST_DOCUMENT:
-        parts = [part for piece in cut_text(cleaned, limits.LONGEST_DOCUMENT) if (part := piece.strip())]
+        stripped = [part.strip() for part in cut_text(cleaned, limits.LONGEST_DOCUMENT)]
+        parts = [part for part in stripped if part]
         report.note(CUT_DOCUMENT, where)
     report.muted = False
-    for number, part in islice(enumerate(parts, start=1), cursor.within, None):
-        if number < len(parts):
-            cursor.within = number
-        else:
+
+    done = cursor.within
+    for number, part in enumerate(parts[done:], start=done + 1):
+        is_last = number == len(parts)
+        if is_last:
             cursor.move(cursor.shard, found.position, found.line)
+        else:
+            cursor.within = number
         yield Document(part)
 
 
@@ -137,3 +136,11 @@ def text_value(value: Any, where: str, column: str, report: SourceReport) -> str
         return value
     report.note("empty document" if value is None else f"column '{column}' that is not text", where)
     return None
+
+
+def _replacement(match: re.Match[str]) -> str:
+    character = match.group()
+    if character == "\ufeff":
+        return ""
+    is_surrogate = "\ud800" <= character <= "\udfff"
+    return "\ufffd" if is_surrogate else " "

@@ -28,11 +28,12 @@ def match_pattern(pattern: Path) -> list[Path]:
         matches = sorted(start.glob(str(pattern.relative_to(start))))
     except (ValueError, OSError) as error:
         raise CorpusError(f"Cannot read the pattern '{safe_name(pattern)}': {safe_name(error)}.") from error
-    named = set(pattern.parts)  # Hidden files and folders count only where they are named.
-    matches = [path for path in matches if not any(part[0] == "." and part not in named for part in path.parts)]
-    if not matches:
+    # Hidden files and folders count only where the pattern names them.
+    named = set(pattern.parts)
+    visible = [path for path in matches if all(part in named or not part.startswith(".") for part in path.parts)]
+    if not visible:
         raise CorpusError(f"No file matches '{safe_name(pattern)}': check the pattern, and the folder it starts from.")
-    return matches
+    return visible
 
 
 def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[Path], list[str], list[Path]]:
@@ -40,7 +41,7 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
 
     Args:
         paths: At least one.
-        text: What named them, for messages.
+        text: The string that named them, for messages.
         suffixes: Of supported types.
 
     Returns:
@@ -52,29 +53,33 @@ def list_files(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple
     files: list[_Member] = []
     ignored: list[Path] = []
     for path in paths:
-        for member in _walk(path) if path.is_dir() else [_Member(path, _is(path.is_file), path.is_symlink())]:
+        members = _walk(path) if path.is_dir() else [_Member(path, _ask(path.is_file), path.is_symlink())]
+        for member in members:
             if member.is_file and suffix_of(member.path) in suffixes:
                 files.append(member)
             else:
                 ignored.append(member.path)
     if not files:
-        if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
-            raise CorpusError(f"'{safe_name(text)}' is not a regular file: give a file with text.")
-        said = supported_types(suffixes, next(iter(ignored), paths[0]))
-        if paths[0].is_dir():
-            raise CorpusError(f"The folder '{safe_name(text)}' holds no file of a supported type: {said}")
-        raise CorpusError(f"'{safe_name(text)}' has an unsupported file type; supported: {said}")
-    # Links, and patterns that match a folder and its files, name a file more than once.
-    files.reverse()  # The first of several names stays, in the place of the last.
-    unique = {place: file.path for place, file in zip(_without_links(files), files, strict=True)}
-    return list(unique.values())[::-1], list(unique)[::-1], ignored
+        raise _no_files_error(paths, text, suffixes, ignored)
+
+    # Links, and patterns that match a folder and its files, name a file more than once: the first name stays, in the
+    # place of the last.
+    files.reverse()
+    path_of_place: dict[str, Path] = {}
+    for place, file in zip(_without_links(files), files, strict=True):
+        path_of_place[place] = file.path
+    in_order = list(reversed(path_of_place.items()))
+    return [path for _, path in in_order], [place for place, _ in in_order], ignored
 
 
 def supported_types(suffixes: Collection[str], path: FilePath = "") -> str:
     """Return the end of a refusal of `path`: the suffixes, and how tables are read."""
-    said = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
-    has_rows = suffix_of(path) in readers.readable_suffixes("rows") and suffix_of(path) not in suffixes
-    return f"{said} Tables are read as labelled rows: give corpus.task." if has_rows else said
+    types = f"{', '.join(sorted(suffixes))}, each also with .gz, .xz or .zst."
+    suffix = suffix_of(path)
+    is_table = suffix in readers.readable_suffixes("rows") and suffix not in suffixes
+    if is_table:
+        types += " Tables are read as labelled rows: give corpus.task."
+    return types
 
 
 class _Member(NamedTuple):
@@ -91,17 +96,28 @@ class _Member(NamedTuple):
     is_link: bool
 
 
+def _no_files_error(paths: list[Path], text: str, suffixes: Collection[str], ignored: list[Path]) -> CorpusError:
+    first = paths[0]
+    if len(paths) == 1 and not first.is_dir() and not first.is_file():
+        return CorpusError(f"'{safe_name(text)}' is not a regular file: give a file with text.")
+    types = supported_types(suffixes, ignored[0] if ignored else first)
+    if first.is_dir():
+        return CorpusError(f"The folder '{safe_name(text)}' holds no file of a supported type: {types}")
+    return CorpusError(f"'{safe_name(text)}' has an unsupported file type; supported: {types}")
+
+
 def _without_links(files: Iterable[_Member]) -> Iterator[str]:
     """Iterate over the paths of files without links; a folder is resolved once, which asks about every one above it."""
-    folders: dict[str, str] = {}
+    resolved: dict[str, str] = {}
     for file in files:
         if file.is_link:
             yield str(file.path.resolve())
-        else:
-            folder, name = os.path.split(file.path)
-            if folder not in folders:
-                folders[folder] = str(Path(folder).resolve() / "_")[:-1]
-            yield folders[folder] + name
+            continue
+        folder, name = os.path.split(file.path)
+        if folder not in resolved:
+            # With a separator at the end, of the root folder one too.
+            resolved[folder] = str(Path(folder).resolve() / "_").removesuffix("_")
+        yield resolved[folder] + name
 
 
 def _walk(folder: Path) -> list[_Member]:
@@ -110,7 +126,8 @@ def _walk(folder: Path) -> list[_Member]:
     entered: set[tuple[int, int]] = set()
     waiting = [folder]
     while waiting:
-        parent, folders = waiting.pop(), list[Path]()
+        parent = waiting.pop()
+        folders: list[Path] = []
         try:
             stat = parent.stat()
             if (stat.st_dev, stat.st_ino) in entered:
@@ -121,20 +138,24 @@ def _walk(folder: Path) -> list[_Member]:
                     if entry.name.startswith("."):
                         continue
                     path = Path(entry.path)
-                    if _is(entry.is_dir):
+                    if _ask(entry.is_dir):
                         folders.append(path)
                     else:
-                        members.append(_Member(path, _is(entry.is_file), entry.is_symlink()))
+                        members.append(_Member(path, _ask(entry.is_file), entry.is_symlink()))
         except OSError as error:
             raise CorpusError(f"Cannot read the folder '{safe_name(parent)}': {error.strerror}.") from error
         waiting += sorted(folders, reverse=True)
-    # The order of paths, folder by folder; comparing the paths themselves is slow.
-    return sorted(members, key=lambda member: str(member.path).replace(os.sep, "\0"))
+    return sorted(members, key=_path_order)
 
 
-def _is(kind: Callable[[], bool]) -> bool:
+def _path_order(member: _Member) -> str:
+    """Return a text that sorts as paths do, folder by folder; comparing the paths themselves is slow."""
+    return str(member.path).replace(os.sep, "\0")
+
+
+def _ask(question: Callable[[], bool]) -> bool:
     """Ask an entry or a path what it is; a link that leads nowhere, in a circle or out of reach is nothing."""
     try:
-        return kind()
+        return question()
     except OSError:
         return False

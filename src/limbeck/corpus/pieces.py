@@ -11,10 +11,13 @@ from limbeck.corpus.documents import Document
 from limbeck.corpus.sentences import split_paragraphs, split_sentences
 
 _MOST_WORDS_OF_TITLE = 12
-
-_MOST_WORDS_OF_STOPPED_TITLE = 4  # Some corpora end every line with a full stop.
-
+# Some corpora end every line with a full stop.
+_MOST_WORDS_OF_STOPPED_TITLE = 4
+# The mark that ends a text, perhaps with quotes or brackets behind it.
 _CLOSING = re.compile(r"(?P<mark>[.!?…:;,。！？｡])[\"'”’»)\]」』）]*\Z")
+_FULL_STOPS = ".。｡"
+_ENDS_OF_SENTENCES = ".!?…。！？｡"
+_QUESTION_MARKS = "?？"
 
 
 def find_titles(text: str) -> list[str]:
@@ -23,29 +26,43 @@ def find_titles(text: str) -> list[str]:
     A heading has at most 12 words and no closing punctuation, or at most 4 words and a full stop.
     """
     paragraphs = split_paragraphs(text)
-    return [line for line, behind in pairwise(paragraphs) if len(line) < len(behind) and _is_title(line, behind)]
-
-
-def _is_title(line: str, behind: str) -> bool:
-    closing, end = _CLOSING.search(line), _CLOSING.search(behind)
-    if end is None or end["mark"] not in ".!?…。！？｡" or (closing is not None and closing["mark"] not in ".。｡"):
-        return False
-    most = _MOST_WORDS_OF_TITLE if closing is None else _MOST_WORDS_OF_STOPPED_TITLE
-    return len(line.split()) <= most and len(split_sentences(line)) == 1
-
-
-def _all_sentences(text: str) -> list[str]:
-    return [sentence for part in split_paragraphs(text) for sentence in split_sentences(part)]
+    return [line for line, following in pairwise(paragraphs) if _is_title(line, following)]
 
 
 def find_questions(text: str) -> list[str]:
     """Return the sentences of a document that end with a question mark."""
-    closings = ((sentence, _CLOSING.search(sentence)) for sentence in _all_sentences(text))
-    return [sentence for sentence, closing in closings if closing is not None and closing["mark"] in "?？"]
+    return [sentence for sentence in _all_sentences(text) if _ends_with(sentence, _QUESTION_MARKS)]
+
+
+def _is_title(line: str, following: str) -> bool:
+    if len(line) >= len(following) or not _ends_with(following, _ENDS_OF_SENTENCES):
+        return False
+    most_words = _MOST_WORDS_OF_TITLE
+    if _CLOSING.search(line) is not None:
+        if not _ends_with(line, _FULL_STOPS):
+            return False
+        most_words = _MOST_WORDS_OF_STOPPED_TITLE
+    return len(line.split()) <= most_words and len(split_sentences(line)) == 1
+
+
+def _ends_with(text: str, marks: str) -> bool:
+    closing = _CLOSING.search(text)
+    return closing is not None and closing["mark"] in marks
+
+
+def _whole_document(text: str) -> list[str]:
+    return [text] if text else []
+
+
+def _all_sentences(text: str) -> list[str]:
+    sentences: list[str] = []
+    for paragraph in split_paragraphs(text):
+        sentences += split_sentences(paragraph)
+    return sentences
 
 
 UNITS: dict[str, Callable[[str], list[str]]] = {
-    "document": lambda text: [text] if text else [],
+    "document": _whole_document,
     "paragraph": split_paragraphs,
     "sentence": _all_sentences,
     "title": find_titles,
@@ -76,9 +93,12 @@ def split_pieces(document: Document, kinds: Collection[str]) -> list[Piece]:
         document: Its known title is a title, whatever its length.
         kinds: Names of `UNITS`.
     """
-    found: dict[str, str] = {}
-    for kind in (name for name in reversed(UNITS) if name in kinds):
-        known = [document.title] if kind == "title" and document.title else []
-        for text in (*known, *UNITS[kind](document.text)):
-            found.setdefault(text, kind)
-    return [Piece(text, kind) for text, kind in found.items()]
+    unit_of_text: dict[str, str] = {}
+    for unit in reversed(UNITS):
+        if unit not in kinds:
+            continue
+        if unit == "title" and document.title:
+            unit_of_text.setdefault(document.title, unit)
+        for text in UNITS[unit](document.text):
+            unit_of_text.setdefault(text, unit)
+    return [Piece(text, unit) for text, unit in unit_of_text.items()]

@@ -25,12 +25,18 @@ from limbeck.models.tokenizers import load_tokenizer
 _QUERIES_AT_ONCE = 1024
 _VECTORS_AT_ONCE = 20_000
 _LONGEST_LINE = 1 << 20
+_BAD_LINE = "line without a word and the same number of values as the other lines"
 
 # Words: letters and digits with apostrophes inside, and every ideograph, as BERT cuts them. Punctuation is none.
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _LETTERS = rf"[^\W{_IDEOGRAPHS}]+"
 WORD = re.compile(rf"[{_IDEOGRAPHS}]|{_LETTERS}(?:['’]{_LETTERS})*")
 """A word of a text."""
+
+# Beginnings of tokens that begin a word, in vocabularies of byte-level BPE and of SentencePiece.
+_WORD_MARKS = ("Ġ", "▁")
+# The beginning of tokens that continue a word, in vocabularies of WordPiece.
+_CONTINUATION = "##"
 
 
 def fast_tokenizer(name: ModelName) -> PreTrainedTokenizerBase:
@@ -59,16 +65,21 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[
 def vocabulary_words(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
     """Return the tokens that are whole words, by id."""
     vocabulary = tokenizer.get_vocab()
-    marks = ("Ġ", "▁")
-    marked = any(token.startswith(marks) for token in vocabulary)
-    special = {*tokenizer.all_special_ids}
-    begins = sorted(
-        index
-        for token, index in vocabulary.items()
-        if index not in special and (token.startswith(marks) if marked else not token.startswith("##"))
-    )
-    found = {index: tokenizer.decode([index]).strip() for index in begins}
-    return {index: word for index, word in found.items() if WORD.fullmatch(word)}
+    special_ids = set(tokenizer.all_special_ids)
+    marks_words = any(token.startswith(_WORD_MARKS) for token in vocabulary)
+
+    def begins_word(token: str) -> bool:
+        if marks_words:
+            return token.startswith(_WORD_MARKS)
+        return not token.startswith(_CONTINUATION)
+
+    ids = sorted(index for token, index in vocabulary.items() if index not in special_ids and begins_word(token))
+    words: dict[int, str] = {}
+    for index in ids:
+        word = tokenizer.decode([index]).strip()
+        if WORD.fullmatch(word):
+            words[index] = word
+    return words
 
 
 class WordVectors(Protocol):
@@ -99,10 +110,20 @@ class VectorFile:
     def find(self, words: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return the vectors of words as they are written, else of their lower case."""
         wanted = {*words, *(word.lower() for word in words)}
-        rows = ((word, row) for names, block in self.blocks() for word, row in zip(names, block, strict=True))
-        found = {word: row.copy() for word, row in rows if word in wanted}
-        both = {word: (found.get(word), found.get(word.lower())) for word in words}
-        return {word: row for word, (own, low) in both.items() if (row := low if own is None else own) is not None}
+        rows: dict[str, NDArray[np.float64]] = {}
+        for block_words, block in self.blocks():
+            for word, row in zip(block_words, block, strict=True):
+                if word in wanted:
+                    # A view would keep the whole block in memory.
+                    rows[word] = row.copy()
+
+        vectors: dict[str, NDArray[np.float64]] = {}
+        for word in words:
+            if word in rows:
+                vectors[word] = rows[word]
+            elif word.lower() in rows:
+                vectors[word] = rows[word.lower()]
+        return vectors
 
     def blocks(self) -> Iterator[tuple[list[str], NDArray[np.float64]]]:
         """Iterate over the file; see `WordVectors`.
@@ -110,37 +131,43 @@ class VectorFile:
         Raises:
             CorpusError: if it cannot be read, or holds no vector.
         """
-        names, rows, width, own = [], [], 0, SourceReport()
-        with open_file(self.path, own) as stream:
+        words: list[str] = []
+        rows: list[NDArray[np.float64]] = []
+        width = 0
+        report = SourceReport()
+        with open_file(self.path, report) as stream:
             lines = iter(partial(stream.readline, _LONGEST_LINE), b"")
             for number, line in enumerate(lines, start=1):
                 word, _, numbers = line.strip().partition(b" ")
-                if number == 1 and len(numbers.split()) == 1:
+                is_header = number == 1 and len(numbers.split()) == 1
+                if is_header:
                     continue
-                row = _numbers(numbers)
-                width = width or len(row)
-                if len(row) != width or not width or not np.isfinite(row).all():
-                    own.note(
-                        "line without a word and the same number of values as the other lines", f"{self.path}:{number}"
-                    )
+                row = _parse_numbers(numbers)
+                # The first row decides the width of all.
+                if width == 0:
+                    width = len(row)
+                if width == 0 or len(row) != width or not np.isfinite(row).all():
+                    report.note(_BAD_LINE, f"{self.path}:{number}")
                     continue
-                names.append(word.decode(errors="replace"))
+                words.append(word.decode(errors="replace"))
                 rows.append(row)
                 if len(rows) == _VECTORS_AT_ONCE:
-                    yield names, np.stack(rows)
-                    names, rows = [], []
-        if not width:
+                    yield words, np.stack(rows)
+                    words = []
+                    rows = []
+        if width == 0:
             raise CorpusError(
                 f"'{safe_name(self.path)}' holds no word vectors: give a text file with a word and its numbers on "
                 "each line, as in GloVe's files."
             )
         if rows:
-            yield names, np.stack(rows)
-        self.report.counts.update(own.counts)  # As often as the file is read, it is the same.
-        self.report.examples.update(own.examples)
+            yield words, np.stack(rows)
+        # However often the file is read, its lines are counted once.
+        self.report.counts.update(report.counts)
+        self.report.examples.update(report.examples)
 
 
-def _numbers(text: bytes) -> NDArray[np.float64]:
+def _parse_numbers(text: bytes) -> NDArray[np.float64]:
     """Read numbers between spaces; none where something else stands there."""
     try:
         return np.fromstring(text, np.float64, sep=" ")
@@ -163,47 +190,91 @@ class ModelVectors:
     def find(self, words: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return the vectors of words of known pieces."""
         unknown = self._tokenizer.unk_token_id
-        pieces = zip(words, pieces_of(self._tokenizer, words), strict=True)
-        return {word: self._rows[ids].mean(0) for word, ids in pieces if ids and unknown not in ids}
+        vectors: dict[str, NDArray[np.float64]] = {}
+        for word, ids in zip(words, pieces_of(self._tokenizer, words), strict=True):
+            if ids and unknown not in ids:
+                vectors[word] = self._rows[ids].mean(0)
+        return vectors
 
     def blocks(self) -> Iterator[tuple[list[str], NDArray[np.float64]]]:
         """Give the words of the vocabulary; see `WordVectors`."""
         words = vocabulary_words(self._tokenizer)
-        yield [*words.values()], self._rows[[*words]]
+        yield list(words.values()), self._rows[list(words)]
 
 
 def nearest_words(vectors: WordVectors, words: Sequence[str], count: int) -> dict[str, list[str]]:
-    """Return for each word those with the most similar vectors, the nearest first; none for a word without a vector.
+    """Return the `count` words with the most similar vectors for each word, the nearest first.
 
     Similarity is the cosine, in float64, so that which words are asked for together decides nothing. The word itself
-    is none of them, in upper or lower case.
+    is none of them, in upper or lower case. A word without a vector has no neighbours.
 
     Args:
         vectors: All words.
-        words: Those that are asked for.
+        words: The words whose neighbours are wanted.
         count: K.
     """
     found = vectors.find(words)
-    names, wanted = [*found], _unit([*found.values()])
-    best: list[list[tuple[float, str]]] = [[] for _ in names]
-    for block_words, rows in vectors.blocks() if names else ():
-        is_word = [word.isprintable() and WORD.search(word) is not None for word in block_words]
-        places: dict[str, list[int]] = {}
-        for place, word in enumerate(block_words):
-            places.setdefault(word.casefold(), []).append(place)
-        known, unit = torch.tensor(is_word), _unit(rows)
-        for first in range(0, len(names), _QUERIES_AT_ONCE):
+    neighbours: dict[str, list[str]] = {word: [] for word in words}
+    if not found:
+        return neighbours
+
+    queries = list(found)
+    query_rows = _unit_rows(list(found.values()))
+    # The best so far of each query: the cosine and the word.
+    best: list[list[tuple[float, str]]] = [[] for _ in queries]
+    for block_words, block in vectors.blocks():
+        candidates = _Candidates(block_words, block)
+        for first in range(0, len(queries), _QUERIES_AT_ONCE):
             part = slice(first, first + _QUERIES_AT_ONCE)
-            similar = (wanted[part] @ unit.T).masked_fill_(~known, -torch.inf)
-            for row, name in enumerate(names[part]):
-                similar[row, places.get(name.casefold(), [])] = -torch.inf
-            scores, ids = (found.tolist() for found in similar.topk(min(count, len(block_words))))
-            for number, (own, at) in enumerate(zip(scores, ids, strict=True), start=first):
-                new = [(score, block_words[i]) for score, i in zip(own, at, strict=True) if score > -torch.inf]
-                best[number] = sorted(best[number] + new, key=lambda one: -one[0])[:count]
-    near = {name: [word for _, word in own] for name, own in zip(names, best, strict=True)}
-    return {word: near.get(word, []) for word in words}
+            for query, new in enumerate(candidates.nearest(queries[part], query_rows[part], count), start=first):
+                best[query] = sorted(best[query] + new, key=_cosine_of, reverse=True)[:count]
+
+    for query_word, nearest in zip(queries, best, strict=True):
+        neighbours[query_word] = [word for _, word in nearest]
+    return neighbours
 
 
-def _unit(rows: Sequence[NDArray[np.float64]] | NDArray[np.float64]) -> torch.Tensor:
+class _Candidates:
+    """A part of the words with vectors, of which neighbours are chosen.
+
+    Args:
+        words: The words.
+        rows: Their vectors, `[words, width]`.
+    """
+
+    def __init__(self, words: list[str], rows: NDArray[np.float64]) -> None:
+        self._words = words
+        self._rows = _unit_rows(rows)
+        self._is_word = torch.tensor([word.isprintable() and WORD.search(word) is not None for word in words])
+        # The places of a word in whatever case.
+        self._places: dict[str, list[int]] = {}
+        for place, word in enumerate(words):
+            self._places.setdefault(word.casefold(), []).append(place)
+
+    def nearest(self, queries: list[str], query_rows: torch.Tensor, count: int) -> list[list[tuple[float, str]]]:
+        """Return the cosines and words of the nearest candidates of each query, the nearest first.
+
+        Args:
+            queries: The words.
+            query_rows: Their vectors of length one, `[queries, width]`.
+            count: Most candidates of each.
+        """
+        cosines = (query_rows @ self._rows.T).masked_fill_(~self._is_word, -torch.inf)
+        for row, query in enumerate(queries):
+            cosines[row, self._places.get(query.casefold(), [])] = -torch.inf
+        values, places = cosines.topk(min(count, len(self._words)))
+        nearest: list[list[tuple[float, str]]] = []
+        for own_values, own_places in zip(values.tolist(), places.tolist(), strict=True):
+            pairs = zip(own_values, own_places, strict=True)
+            nearest.append([(value, self._words[place]) for value, place in pairs if value > -torch.inf])
+        return nearest
+
+
+def _cosine_of(neighbour: tuple[float, str]) -> float:
+    cosine, _ = neighbour
+    return cosine
+
+
+def _unit_rows(rows: Sequence[NDArray[np.float64]] | NDArray[np.float64]) -> torch.Tensor:
+    """Return vectors scaled to length one, `[rows, width]`."""
     return torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, np.float64)), dim=-1)

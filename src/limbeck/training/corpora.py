@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck import corpus as texts
 from limbeck.core import records
 from limbeck.core.blocks import counted
-from limbeck.core.progress import CorpusProgress, Told
+from limbeck.core.progress import CorpusProgress, StepListener
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.evaluation.task_rows import TaskRows
 from limbeck.kinds.registry import KINDS
@@ -23,7 +23,7 @@ from limbeck.training.rows import AnyCorpus
 
 
 def build_corpora(
-    plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, told: Told | None = None
+    plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, listener: StepListener | None = None
 ) -> list[AnyCorpus]:
     """Build the corpus of every stage, from the cache where it can be, and say what is in the first and in rows.
 
@@ -31,9 +31,9 @@ def build_corpora(
         plan: The recipe, checked.
         tokenizer: The teacher's.
         console: Where progress goes.
-        told: Receives it too, see `CorpusProgress`.
+        listener: Receives it too, see `CorpusProgress`.
     """
-    with CorpusProgress(console, told) as progress:
+    with CorpusProgress(console, listener) as progress:
         corpora = [build_corpus_of(choice, tokenizer, progress) for choice in plan.stages]
     told_of: dict[Path, tuple[StagePlan, AnyCorpus]] = {}
     for choice, corpus in zip(plan.stages, corpora, strict=True):
