@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from limbeck.api.exporting import ExportResult, export
     from limbeck.api.fine_tuning import FineTuningResult, finetune
     from limbeck.api.inspecting import InspectionResult, inspect
+    from limbeck.api.planning import Plan, plan
     from limbeck.api.reporting import report
     from limbeck.api.searching import SearchResult, search
 
@@ -26,6 +27,7 @@ __getattr__, __dir__ = import_when_used(
         "exporting": "ExportResult export",
         "fine_tuning": "FineTuningResult finetune",
         "inspecting": "InspectionResult inspect",
+        "planning": "Plan plan",
         "reporting": "report",
         "searching": "SearchResult search",
     },
@@ -39,6 +41,7 @@ __all__ = [
     "ExportResult",
     "FineTuningResult",
     "InspectionResult",
+    "Plan",
     "RunResult",
     "SearchResult",
     "benchmark",
@@ -48,6 +51,7 @@ __all__ = [
     "export",
     "finetune",
     "inspect",
+    "plan",
     "report",
     "search",
     "validate",
