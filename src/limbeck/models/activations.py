@@ -22,13 +22,15 @@ from torch import Tensor, nn
 
 from limbeck.errors import ModelError
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.family_table import row_of
+from limbeck.models.family_table import BlockRoles, row_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-ROWS, LENGTH = 64, 32
-"""Rows of random tokens, and tokens of each."""
+ROWS = 64
+"""Rows of random tokens."""
+LENGTH = 32
+"""Tokens of each row."""
 _BATCH = 16
 # Of the largest eigenvalue of a moment; smaller ones are as if they were that.
 _FLOOR = 1e-6
@@ -81,30 +83,74 @@ class _NeuronMoments:
     """Sums neurons and their squares."""
 
     def __init__(self) -> None:
-        self.sums: list[Tensor] = []
+        self.sum: Tensor | None = None
+        self.squares: Tensor | None = None
         self.count = 0
 
     def add(self, rows: Tensor) -> None:
         """Take in `[..., F]`."""
         rows = rows.detach().flatten(0, -2).double()
-        found = [rows.sum(0), rows.square().sum(0)]
-        self.sums = [a + b for a, b in zip(self.sums, found, strict=True)] if self.sums else found
+        total = rows.sum(0)
+        squares = rows.square().sum(0)
+        self.sum = total if self.sum is None else self.sum + total
+        self.squares = squares if self.squares is None else self.squares + squares
         self.count += len(rows)
 
     @property
     def mean(self) -> Neurons:
-        mean, square = (total / self.count for total in self.sums)
-        return Neurons(mean, (square - mean.square()).clamp(min=0))
+        assert self.sum is not None
+        assert self.squares is not None
+        mean = self.sum / self.count
+        variance = self.squares / self.count - mean.square()
+        return Neurons(mean, variance.clamp(min=0))
+
+
+class _BlockObserver:
+    """Hooks on a block that sum its moments.
+
+    Args:
+        block: The block.
+        roles: Which of its modules is which.
+    """
+
+    def __init__(self, block: nn.Module, roles: BlockRoles) -> None:
+        self._inputs = _Moment()
+        self._neurons = _NeuronMoments()
+        self._norms = {name: _Moment() for name in roles.norms}
+        self._hooks = [
+            block.get_submodule(roles.query).register_forward_pre_hook(_add_input(self._inputs)),
+            block.get_submodule(roles.ffn_out).register_forward_pre_hook(_add_input(self._neurons)),
+        ]
+        for name, moment in self._norms.items():
+            self._hooks.append(block.get_submodule(name).register_forward_hook(_add_output(moment)))
+
+    def activations(self) -> BlockActivations:
+        """Return the moments so far."""
+        norms = {name: moment.mean for name, moment in self._norms.items()}
+        return BlockActivations(self._inputs.mean, norms, self._neurons.mean)
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        for hook in self._hooks:
+            hook.remove()
+
+
+def _add_input(moment: _Moment | _NeuronMoments) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    return lambda _, inputs: moment.add(inputs[0])
+
+
+def _add_output(moment: _Moment) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+    return lambda _, __, output: moment.add(output)
 
 
 @torch.no_grad()
-def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[int, BlockActivations]:
-    """Run a teacher on random tokens, and measure some of its blocks.
+def measure(source: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[int, BlockActivations]:
+    """Run a model on random tokens, and measure some of its blocks.
 
     Args:
-        teacher: The base model, of a family whose maps have roles; left as it is.
-        layers: Which, counted from 1; the first is measured too, for the embeddings' output.
-        seed: Of the tokens.
+        source: The base model, of a family whose maps have roles; left as it is.
+        layers: Layers to measure, counted from 1; the first is measured too, for the embeddings' output.
+        seed: Decides the tokens.
 
     Returns:
         Each layer's moments.
@@ -112,39 +158,24 @@ def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[
     Raises:
         ModelError: for hidden states that are zero or not finite.
     """
-    roles, found = row_of(teacher.config.model_type).roles, blocks(teacher)
+    roles = row_of(source.config.model_type).roles
     assert roles is not None
-    inputs, norms, neurons, hooks = {}, {}, {}, []
-    shape, was_training = shape_of(teacher.config), [module.training for module in teacher.modules()]
-    length = min(LENGTH, shape.positions or LENGTH)
-    generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(shape.vocabulary, (ROWS, length), generator=generator)
-    if (padding := teacher.config.pad_token_id) is not None:
-        tokens[tokens == padding] = (padding + 1) % shape.vocabulary
-    teacher.eval()
+    source_blocks = blocks(source)
+    was_training = [module.training for module in source.modules()]
+    source.eval()
+    observers: dict[int, _BlockObserver] = {}
     try:
         for layer in sorted({1, *layers}):
-            block = found[layer - 1]
-            inputs[layer], neurons[layer] = _Moment(), _NeuronMoments()
-            norms[layer] = {name: _Moment() for name in roles.norms}
-            hooks += [
-                block.get_submodule(roles.query).register_forward_pre_hook(_before(inputs[layer])),
-                block.get_submodule(roles.ffn_out).register_forward_pre_hook(_before(neurons[layer])),
-                *(block.get_submodule(name).register_forward_hook(_after(to)) for name, to in norms[layer].items()),
-            ]
-        for rows in tokens.to(teacher.device).split(_BATCH):
-            teacher(input_ids=rows, attention_mask=torch.ones_like(rows))
+            observers[layer] = _BlockObserver(source_blocks[layer - 1], roles)
+        for rows in _random_tokens(source, seed).to(source.device).split(_BATCH):
+            source(input_ids=rows, attention_mask=torch.ones_like(rows))
     finally:
-        for module, training in zip(teacher.modules(), was_training, strict=True):
+        for module, training in zip(source.modules(), was_training, strict=True):
             module.training = training
-        for hook in hooks:
-            hook.remove()
-    measured = {
-        layer: BlockActivations(
-            inputs[layer].mean, {name: moment.mean for name, moment in norms[layer].items()}, neurons[layer].mean
-        )
-        for layer in inputs
-    }
+        for observer in observers.values():
+            observer.close()
+
+    measured = {layer: observer.activations() for layer, observer in observers.items()}
     for layer, activations in measured.items():
         moments = (activations.inputs, *activations.norms.values())
         if not all(moment.isfinite().all() and moment[:-1, :-1].trace() > 0 for moment in moments):
@@ -155,21 +186,25 @@ def measure(teacher: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[
     return measured
 
 
-def _before(moment: _Moment | _NeuronMoments) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-    return lambda _, given: moment.add(given[0])
-
-
-def _after(moment: _Moment) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-    return lambda _, __, found: moment.add(found)
+def _random_tokens(source: PreTrainedModel, seed: int) -> Tensor:
+    """Draw rows of tokens, none of which is padding: int64 `[ROWS, L]`."""
+    shape = shape_of(source.config)
+    length = min(LENGTH, shape.positions or LENGTH)
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(shape.vocabulary, (ROWS, length), generator=generator)
+    padding_id = source.config.pad_token_id
+    if padding_id is not None:
+        tokens[tokens == padding_id] = (padding_id + 1) % shape.vocabulary
+    return tokens
 
 
 def leading_directions(blocks: Iterable[BlockActivations], first: BlockActivations, width: int) -> tuple[Tensor, float]:
-    """Return the directions that hidden states lie along most, after the embeddings and after each block, all alike.
+    """Return the directions that hidden states lie along most, after the embeddings and after each block alike.
 
     Args:
-        blocks: Those that the student's start from.
-        first: The teacher's first, whose input is the embeddings' output.
-        width: How many directions, 1..T.
+        blocks: The blocks that the student's start from.
+        first: The source's first block, whose input is the embeddings' output.
+        width: Number of directions, 1..T.
 
     Returns:
         An orthonormal basis `[T, width]`, the most important direction first and the largest entry of each positive,
@@ -218,10 +253,15 @@ class Heads:
     """
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor, inputs: Tensor) -> None:
-        self.query, self.key, self.value, self.output = query, key, value, output
+        self.query = query
+        self.key = key
+        self.value = value
+        self.output = output
+        # C^½ and its inverse; the smallest eigenvalues are raised, since C may have none of full rank.
         values, vectors = torch.linalg.eigh(inputs)
         values = values.clamp(min=float(values[-1]) * _FLOOR)
-        self._root, self._inverse = (vectors * power @ vectors.T for power in (values.sqrt(), values.rsqrt()))
+        self._root = vectors * values.sqrt() @ vectors.T
+        self._inverse = vectors * values.rsqrt() @ vectors.T
 
     def strength(self) -> Tensor:
         """Return the mean square of what each head writes, up to its probabilities, `[A]`."""
@@ -231,10 +271,11 @@ class Heads:
         """Return the four maps of some heads with `size` dimensions each, as they were given."""
         query, key = self._factor(self.query[heads], self.key[heads], size)
         gain = math.sqrt(size / self.query.shape[1])  # Scores are divided by √size now.
-        value, output = self.value[heads], self.output[heads]
+        value = self.value[heads]
+        output = self.output[heads]
         if size < value.shape[1]:
-            left, right = best_factors(output, (value @ self._root).mT, size)
-            value, output = right.mT @ self._inverse, left
+            output, right = best_factors(output, (value @ self._root).mT, size)
+            value = right.mT @ self._inverse
         return query * math.sqrt(gain), key * math.sqrt(gain), value, output
 
     def _factor(self, query: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -255,9 +296,12 @@ def best_factors(left: Tensor, right: Tensor, rank: int) -> tuple[Tensor, Tensor
     Returns:
         `[..., m, rank]` and `[..., n, rank]`, of equal columns' lengths; zero where there is no such rank.
     """
-    (outer, inner), (other_outer, other_inner) = torch.linalg.qr(left), torch.linalg.qr(right)
-    u, values, vh = torch.linalg.svd(inner @ other_inner.mT, full_matrices=False)
+    # The product of the two triangular factors has the same singular values, and is only d wide.
+    left_basis, left_factor = torch.linalg.qr(left)
+    right_basis, right_factor = torch.linalg.qr(right)
+    u, values, vh = torch.linalg.svd(left_factor @ right_factor.mT, full_matrices=False)
     root = values[..., None, :rank].sqrt()
-    found = outer @ (u[..., :rank] * root), other_outer @ (vh.mT[..., :rank] * root)
+    best_left = left_basis @ (u[..., :rank] * root)
+    best_right = right_basis @ (vh.mT[..., :rank] * root)
     missing = rank - root.shape[-1]
-    return (nn.functional.pad(found[0], (0, missing)), nn.functional.pad(found[1], (0, missing)))
+    return nn.functional.pad(best_left, (0, missing)), nn.functional.pad(best_right, (0, missing))

@@ -12,7 +12,7 @@ import inspect
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,15 +30,22 @@ from limbeck.models.pooler import pooler_option
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# How a family outside of the table is found.
-
 _NUMBERS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 _FFN_WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "d_inner", "d_ff", "inner_dim", "hidden_dim")
-_BLOCKS, _TOKENS, _WORDS = 3, 6, 64
+_BLOCKS = 3
+"""Blocks of the small model."""
+_TOKENS = 6
+"""Tokens of the row that it reads."""
+_WORDS = 64
+"""Most words of its vocabulary."""
+_MOST_NUMBERS = 1_000_000_000
+"""Most numbers that the small model may hold."""
+_LOOKS_AHEAD = 1e-5
+"""Change of a token's output by a later token, as a share of the largest output, from which a token sees later ones."""
 SUCH_AS = "such as bert, roberta, deberta-v2, mpnet or modernbert"
 """Encoders that serve where a model does not, for refusals."""
 _FETCH_KERNELS = ("mra", "rwkv", "yoso")
-_MOST_NUMBERS = 1_000_000_000
+"""Families for which transformers fetches compiled code from the Hub."""
 # Of no consequence for the structure; fewer of them mean fewer models to look into.
 _LEFT_OUT = {"dtype", "torch_dtype", "architectures", "id2label", "label2id", "name_or_path", "transformers_version"}
 
@@ -56,30 +63,46 @@ def unlisted_family(model_type: str) -> Family:
     Raises:
         ModelError: for a family whose models do not read text alone, or that lacks the standard names.
     """
-    from transformers import MODEL_MAPPING
-
-    kind, reason = CONFIG_MAPPING[model_type], None
-    loader: Any = MODEL_MAPPING.get(kind, None)
-    if not inspect.isclass(loader):
-        reason = "transformers has no Transformer of it"
-    elif kind.sub_configs:
-        reason = f"it is made of several models ({', '.join(kind.sub_configs)})"
-    elif (read := getattr(loader, "main_input_name", None)) != "input_ids":
-        reason = f"it reads {read}, not tokens"
-    elif model_type in _FETCH_KERNELS:
-        reason = "transformers fetches compiled code from the Hub for it, and limbeck runs none from there"
-    standard, own = kind.attribute_map, {} if reason else vars(kind())
+    config_class = CONFIG_MAPPING[model_type]
+    reason = _reason_of_class(model_type)
+    defaults = {} if reason is not None else vars(config_class())
+    standard = config_class.attribute_map
     layers, hidden, heads, words = (standard.get(name, name) for name in _NUMBERS)
-    if own.get("is_encoder_decoder"):
-        reason = "it is an encoder with a decoder"
-    elif own and (missing := [name for name in (layers, hidden, heads, words) if name not in own]):
-        reason = f"its configuration has no {', '.join(missing)}, which give the size of a model in transformers"
+    if reason is None:
+        missing = [name for name in (layers, hidden, heads, words) if name not in defaults]
+        if defaults.get("is_encoder_decoder"):
+            reason = "it is an encoder with a decoder"
+        elif missing:
+            reason = f"its configuration has no {', '.join(missing)}, which give the size of a model in transformers"
     if reason is not None:
         raise ModelError(f"The family '{model_type}' cannot be read: {reason}; choose a text encoder, {SUCH_AS}.")
-    ffn = next((name for field in _FFN_WIDTHS if (name := standard.get(field, field)) in own), _FFN_WIDTHS[0])
-    dropouts = [name for name, value in own.items() if type(value) in (int, float) and _is_dropout(name)]
+
+    ffn_names = [standard.get(name, name) for name in _FFN_WIDTHS]
+    ffn = next((name for name in ffn_names if name in defaults), _FFN_WIDTHS[0])
+    dropouts = []
+    for name, value in defaults.items():
+        if type(value) in (int, float) and _is_dropout(name):
+            dropouts.append(name)
     fields = Fields(layers, hidden, heads, ffn, dropouts=tuple(dropouts))
     return replace(UNLISTED, model_type=model_type, fields=fields)
+
+
+def _reason_of_class(model_type: str) -> str | None:
+    """Return the reason why a family's classes cannot be read; None where they can."""
+    from transformers import MODEL_MAPPING
+
+    config_class = CONFIG_MAPPING[model_type]
+    loader: Any = MODEL_MAPPING.get(config_class, None)
+    if not inspect.isclass(loader):
+        return "transformers has no Transformer of it"
+    if config_class.sub_configs:
+        return f"it is made of several models ({', '.join(config_class.sub_configs)})"
+    main_input = getattr(loader, "main_input_name", None)
+    if main_input != "input_ids":
+        return f"it reads {main_input}, not tokens"
+    if model_type in _FETCH_KERNELS:
+        return "transformers fetches compiled code from the Hub for it, and limbeck runs none from there"
+    return None
 
 
 def _is_dropout(field: str) -> bool:
@@ -102,130 +125,209 @@ def find_family(config: PreTrainedConfig) -> Family:
     names = unlisted_family(str(config.model_type)).fields
     values = json.loads(config.to_json_string(use_diff=False))
     words = min(_WORDS, int(config.vocab_size))
+    # Ids of special tokens move into the small vocabulary.
     for key, value in values.items():
-        if key.endswith("token_id") and value is not None and not (isinstance(value, int) and 0 <= value < words):
-            values[key] = int(not key.startswith("pad"))
+        if key.endswith("token_id") and value is not None:
+            is_in_range = isinstance(value, int) and 0 <= value < words
+            if not is_in_range:
+                values[key] = 0 if key.startswith("pad") else 1
     fit_layer_lists(values, int(values[names.layers]), range(_BLOCKS))
     values |= {names.layers: _BLOCKS, "vocab_size": words}
-    kept = {key: value for key, value in values.items() if key not in _LEFT_OUT}
-    return _find(str(config.model_type), json.dumps(kept, sort_keys=True))
+    relevant = {key: value for key, value in values.items() if key not in _LEFT_OUT}
+    return _find(str(config.model_type), json.dumps(relevant, sort_keys=True))
 
 
 @lru_cache(maxsize=64)
 def _find(model_type: str, text: str) -> Family:
-    refused = f"The family '{model_type}' is not in limbeck's table, and its structure cannot be determined"
+    """Build and run the small model of a configuration.
+
+    Args:
+        model_type: The family.
+        text: The configuration as JSON, which the cache is by.
+    """
+    refusal = f"The family '{model_type}' is not in limbeck's table, and its structure cannot be determined"
     from transformers import MODEL_MAPPING
 
-    kind = CONFIG_MAPPING[model_type]
-    loader: Any = MODEL_MAPPING[kind]
+    config_class = CONFIG_MAPPING[model_type]
+    loader: Any = MODEL_MAPPING[config_class]
     values = json.loads(text)
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.CRITICAL)
     try:
         with torch.device("meta"):
-            numbers = sum(parameter.numel() for parameter in loader(kind(**values)).parameters())
+            numbers = sum(parameter.numel() for parameter in loader(config_class(**values)).parameters())
         if numbers > _MOST_NUMBERS:
-            raise ModelError(f"{refused}: {_BLOCKS} of its blocks hold {numbers:,} numbers; choose a smaller model.")
+            raise ModelError(f"{refusal}: {_BLOCKS} of its blocks hold {numbers:,} numbers; choose a smaller model.")
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings(action="ignore"):
             torch.default_generator.manual_seed(0)
-            model = loader._from_config(kind(**values), dtype=torch.float32, **pooler_option(loader)).eval()
+            model = loader._from_config(config_class(**values), dtype=torch.float32, **pooler_option(loader)).eval()
             for parameter in model.parameters():  # So that nothing is zero, as some start.
                 parameter.add_(torch.randn(parameter.shape), alpha=0.02)
-            return _look_into(model, refused)
+            return _look_into(model, refusal)
     except ModelError:
         raise
     except Exception as error:  # Each model stumbles in its own way.
-        raise ModelError(f"{refused}: a model of it does not run ({shorten_error(error)}).") from error
+        raise ModelError(f"{refusal}: a model of it does not run ({shorten_error(error)}).") from error
     finally:
         transformers_logging.set_verbosity(level)
 
 
-class _Run(NamedTuple):
-    """A call of a module in a list: its place there, the hidden states that it is given, and what it returns."""
+class _Call(NamedTuple):
+    """A call of a module in a list of modules.
+
+    Attributes:
+        place: The module's place in the list.
+        hidden: The hidden states that it is given.
+        returned: Its output.
+    """
 
     place: int
-    given: Any
+    hidden: Any
     returned: Any
 
 
-def _look_into(model: PreTrainedModel, refused: str) -> Family:
+class _Observer:
+    """Watches a run of a small model.
+
+    Attributes:
+        calls: By the path of a list of as many modules as there are blocks, the calls of its modules in order.
+        rows: By the path of a table of embeddings, the rows that the tokens of the run read.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.calls: dict[str, list[_Call]] = {}
+        self.rows: dict[str, list[int]] = {}
+        self._handles: list[Any] = []
+        for path, part in model.named_modules():
+            if isinstance(part, nn.Embedding):
+                self._handles.append(part.register_forward_pre_hook(partial(self._note_rows, path)))
+            if isinstance(part, nn.ModuleList) and len(part) == _BLOCKS:
+                self.calls[path] = []
+                for place, module in enumerate(part):
+                    hook = partial(self._note_call, path, place)
+                    self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
+
+    def _note_call(self, path: str, place: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        hidden = args[0] if args else kwargs.get("hidden_states")
+        self.calls[path].append(_Call(place, hidden, output))
+
+    def _note_rows(self, path: str, module: nn.Module, args: Any) -> None:
+        if args and isinstance(args[0], Tensor) and args[0].numel() == _TOKENS:
+            self.rows[path] = args[0].flatten().tolist()
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
+
+
+def _look_into(model: PreTrainedModel, refusal: str) -> Family:
     """Run a small model and return what hooks see; every fact is seen, none is taken from a module's name."""
     config = model.config
-    parts = dict(model.named_modules())
-    lists = {name: part for name, part in parts.items() if isinstance(part, nn.ModuleList) and len(part) == _BLOCKS}
-    tables = {name: part for name, part in parts.items() if isinstance(part, nn.Embedding)}
-    runs: dict[str, list[_Run]] = {name: [] for name in lists}
-    rows: dict[str, list[int]] = {}
-
-    def left(name: str, place: int, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        runs[name].append(_Run(place, args[0] if args else kwargs.get("hidden_states"), output))
-
-    def read(name: str, module: nn.Module, args: Any) -> None:
-        if args and isinstance(args[0], Tensor) and args[0].numel() == _TOKENS:
-            rows[name] = args[0].flatten().tolist()
-
-    handles = [table.register_forward_pre_hook(partial(read, name)) for name, table in tables.items()]
-    for name, part in lists.items():
-        for place, module in enumerate(part):
-            handles.append(module.register_forward_hook(partial(left, name, place), with_kwargs=True))
     ids = torch.arange(config.vocab_size - _TOKENS, config.vocab_size).unsqueeze(0)
-    first = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    for handle in handles:
-        handle.remove()
-    ids[0, -1] -= _TOKENS
-    changed = (model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state - first).abs().amax(-1)[0]
+    observer = _Observer(model)
+    output = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    observer.close()
 
-    expected = (1, _TOKENS, int(config.hidden_size))
-    in_order = [name for name, found in runs.items() if _run_in_order(found, expected)]
-    paths = [name for name in in_order if not any(name.startswith(f"{other}.") for other in in_order)]
-    if len(paths) != 1 or tuple(first.shape) != expected:
-        raise ModelError(
-            f"{refused}: it has {len(paths)} lists of blocks that run one after the other instead of a single one."
-        )
-    returned = runs[paths[0]][0].returned
-    beside = list(_modules_beside(model, paths[0], refused))
-    read_tables = [name for name in tables if name in rows]
-    embeddings = [path for path in beside if any(f"{name}.".startswith(f"{path}.") for name in read_tables)]
-    padding = config.pad_token_id if isinstance(config.pad_token_id, int) else -1
-    words = model.get_input_embeddings()
-    places = {name: found[0] for name, found in rows.items() if found == list(range(found[0], found[0] + _TOKENS))}
-    of_places = [name for name, start in places.items() if tables[name] is not words and start in (0, padding + 1)]
-    of_kinds = [name for name, found in rows.items() if not any(found)]
-    has_kinds = [name for name in of_kinds if tables[name].num_embeddings == getattr(config, "type_vocab_size", 0)]
+    shape = (1, _TOKENS, int(config.hidden_size))
+    path = _path_of_blocks(observer, output, shape, refusal)
+    beside = list(_modules_beside(model, path, refusal))
+    embeddings = [module for module in beside if _holds_any(module, observer.rows)]
+    positions, is_padded = _positions(model, observer)
+    returned = observer.calls[path][0].returned
     return replace(
         unlisted_family(str(config.model_type)),
-        blocks=paths[0],
+        blocks=path,
         embeddings=tuple(embeddings),
         layout=config.model_type,
-        extras=tuple(path for path in beside if path not in embeddings),
-        causal=not bool((changed[:-1] > 1e-5 * first.abs().max()).any()),
-        padded_positions=any(places[name] > 0 for name in of_places),
+        extras=tuple(module for module in beside if module not in embeddings),
+        causal=_is_causal(model, ids, output),
+        padded_positions=is_padded,
         returned=len(returned) if isinstance(returned, tuple) else 0,
-        positions=next(iter(of_places), None),
-        segments=next(iter(has_kinds), None),
+        positions=positions,
+        segments=_segments(model, observer),
     )
 
 
-def _run_in_order(runs: list[_Run], shape: tuple[int, ...]) -> bool:
+def _holds_any(path: str, inner: Iterable[str]) -> bool:
+    """Whether one of some modules is at a path or below it."""
+    return any(f"{each}.".startswith(f"{path}.") for each in inner)
+
+
+def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...], refusal: str) -> str:
+    """Return the path of the only list whose modules ran one after the other.
+
+    Raises:
+        ModelError: for none, several, or a model whose output has another shape.
+    """
+    in_order = [path for path, calls in observer.calls.items() if _ran_in_order(calls, shape)]
+    # A list inside of a block is no list of blocks.
+    outermost = [path for path in in_order if not any(path.startswith(f"{outer}.") for outer in in_order)]
+    if len(outermost) != 1 or tuple(output.shape) != shape:
+        raise ModelError(
+            f"{refusal}: it has {len(outermost)} lists of blocks that run one after the other instead of a single one."
+        )
+    return outermost[0]
+
+
+def _ran_in_order(calls: list[_Call], shape: tuple[int, ...]) -> bool:
     """Whether the modules of a list ran one after the other, each from hidden states to hidden states."""
-    states = [run.given for run in runs]
-    states += [run.returned[0] if isinstance(run.returned, tuple) else run.returned for run in runs]
+    states = []
+    for call in calls:
+        states.append(call.hidden)
+        states.append(call.returned[0] if isinstance(call.returned, tuple) else call.returned)
     are_hidden = all(isinstance(state, Tensor) and tuple(state.shape) == shape for state in states)
-    return [run.place for run in runs] == list(range(_BLOCKS)) and are_hidden
+    return are_hidden and [call.place for call in calls] == list(range(_BLOCKS))
 
 
-def _modules_beside(model: nn.Module, blocks: str, refused: str) -> Iterator[str]:
+def _is_causal(model: PreTrainedModel, ids: Tensor, output: Tensor) -> bool:
+    """Whether the tokens before the last stay as they are when it is another."""
+    changed_ids = ids.clone()
+    changed_ids[0, -1] -= _TOKENS
+    changed = model(input_ids=changed_ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    change = (changed - output).abs().amax(-1)[0]
+    return not bool((change[:-1] > _LOOKS_AHEAD * output.abs().max()).any())
+
+
+def _positions(model: PreTrainedModel, observer: _Observer) -> tuple[str | None, bool]:
+    """Return the path of the table of positions, and whether they are counted from behind the padding's id."""
+    padding_id = model.config.pad_token_id
+    first_padded = padding_id + 1 if isinstance(padding_id, int) else 0
+    words = model.get_input_embeddings()
+    paths = []
+    is_padded = False
+    for path, rows in observer.rows.items():
+        counts_up = rows == list(range(rows[0], rows[0] + _TOKENS))
+        if counts_up and rows[0] in (0, first_padded) and model.get_submodule(path) is not words:
+            paths.append(path)
+            is_padded = is_padded or rows[0] > 0
+    return next(iter(paths), None), is_padded
+
+
+def _segments(model: PreTrainedModel, observer: _Observer) -> str | None:
+    """Return the path of the table of segments: of which all tokens read the first row, as long as the field says."""
+    count = getattr(model.config, "type_vocab_size", 0)
+    for path, rows in observer.rows.items():
+        if not any(rows) and model.get_submodule(path).num_embeddings == count:
+            return path
+    return None
+
+
+def _modules_beside(model: nn.Module, blocks: str, refusal: str) -> Iterator[str]:
     """Iterate over the paths of the modules with tensors around a list of blocks, the largest that hold none of it.
 
     Raises:
         ModelError: if a tensor around the blocks is in no module that could be copied without them.
     """
-    place, around = "", model
+    prefix = ""
+    around = model
     for part in blocks.split("."):
         for name, child in around.named_children():
             if name != part and child.state_dict():
-                yield f"{place}{name}"
-        kept = [*around._parameters, *(set(around._buffers) - around._non_persistent_buffers_set)]
-        if kept:
-            raise ModelError(f"{refused}: it keeps the tensor '{place}{kept[0]}' beside its modules.")
-        place, around = f"{place}{part}.", around.get_submodule(part)
+                yield f"{prefix}{name}"
+        saved_buffers = set(around._buffers) - around._non_persistent_buffers_set
+        tensors = [*around._parameters, *saved_buffers]
+        if tensors:
+            raise ModelError(f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' beside its modules.")
+        prefix += f"{part}."
+        around = around.get_submodule(part)
