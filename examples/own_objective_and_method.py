@@ -65,7 +65,7 @@ class RobustHiddenStatesOptions(MethodOptions):
 @register_as_method(options=RobustHiddenStatesOptions)
 def robust_hidden_states(options: RobustHiddenStatesOptions, pairing: Pairing) -> list[Term]:
     """Hidden states of one layer under Huber's error, through a learned map."""
-    layer = resolve_layer(options.teacher_layer, pairing.teacher, "teacher")
+    layer = resolve_layer(options.teacher_layer, pairing.teacher_shape, "teacher")
     return [
         Term(
             name="robust_hidden",
@@ -73,7 +73,7 @@ def robust_hidden_states(options: RobustHiddenStatesOptions, pairing: Pairing) -
             student=(StreamKey("hidden", pairing.student.layers),),
             teacher=(StreamKey("hidden", layer),),
             options={"threshold": options.threshold},
-            learned_map=LearnedMap(pairing.student.hidden, pairing.teacher.hidden),
+            learned_map=LearnedMap(pairing.student.hidden, pairing.teacher_shape.hidden),
         )
     ]
 

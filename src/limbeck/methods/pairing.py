@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from limbeck.core.kinds import KIND_NAMES, KindName, LabelKind, kind_of
-from limbeck.errors import RecipeError
 from limbeck.models.families import Shape
 from limbeck.models.teaching_facts import TeachingFacts
 
@@ -42,12 +41,7 @@ class Pairing:
         Raises:
             RecipeError: for a teacher that is no model.
         """
-        if self.teacher.shape is None:
-            raise RecipeError(
-                f"this method reads the layers of a model, but '{self.teacher.title}' has none; choose a method on "
-                "sentence vectors or scores, or a teacher that is a model."
-            )
-        return self.teacher.shape
+        return self.teacher.model_shape
 
     @property
     def label(self) -> LabelKind:

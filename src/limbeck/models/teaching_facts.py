@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from limbeck.errors import RecipeError
 from limbeck.models.families import Shape
@@ -14,6 +14,8 @@ from limbeck.models.streams import StreamKey
 @dataclass(frozen=True)
 class TeachingFacts:
     """What is known of a teaching before anything is loaded: methods are composed, and recipes checked, by it.
+
+    The numbers of its model are attributes too, such as `layers` and `hidden`: see `Shape`.
 
     Args:
         title: What messages and records call it.
@@ -31,6 +33,25 @@ class TeachingFacts:
     labels: tuple[str, ...] = ()
     identity: str = ""
     reads: Literal["tokens", "rows"] = "tokens"
+
+    @property
+    def model_shape(self) -> Shape:
+        """The shape of its model, for methods that read layers.
+
+        Raises:
+            RecipeError: if there is no model.
+        """
+        if self.shape is None:
+            raise RecipeError(
+                f"this method reads the layers of a model, but '{self.title}' has none; choose a method on sentence "
+                "vectors or scores, or a teacher that is a model."
+            )
+        return self.shape
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Shape.__dataclass_fields__:
+            return getattr(self.model_shape, name)
+        raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
 
     @property
     def depth(self) -> int | None:
