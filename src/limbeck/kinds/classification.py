@@ -121,7 +121,7 @@ class Classification(Kind):
         """Return the cross entropy with the labels."""
         return LabelTerm("hard_label_ce")
 
-    def soft_label(self) -> LabelTerm | None:
+    def soft_label(self) -> LabelTerm:
         """Return the divergence from the teacher's distribution over classes."""
         return LabelTerm("soft_label_kl", has_temperature=True)
 

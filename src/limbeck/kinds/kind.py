@@ -40,12 +40,12 @@ class LabelTerm:
 
     Attributes:
         objective: Name of the objective.
-        rows: The rows of logits that it compares: labelled tokens, or all rows of a sample.
+        rows: The rows of logits that it compares: labelled tokens, all rows of a sample, or all valid tokens.
         has_temperature: Whether the objective divides scores by a temperature.
     """
 
     objective: str
-    rows: Literal["label", "sample"] = "sample"
+    rows: Literal["label", "sample", "token"] = "sample"
     has_temperature: bool = False
 
 
@@ -398,6 +398,6 @@ class Kind:
         """Return the loss of labels; None where a student does not learn from labels."""
         return None
 
-    def soft_label(self) -> LabelTerm | None:
-        """Return the loss of the teacher's scores; None where there are none."""
-        return None
+    def soft_label(self) -> LabelTerm:
+        """Return the loss of the teacher's scores."""
+        raise NotImplementedError

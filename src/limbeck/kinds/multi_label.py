@@ -168,7 +168,7 @@ class MultiLabel(Kind):
         """Return the binary cross entropy with the labels."""
         return LabelTerm("hard_label_binary_ce")
 
-    def soft_label(self) -> LabelTerm | None:
+    def soft_label(self) -> LabelTerm:
         """Return the divergence from the teacher's probability of each class."""
         return LabelTerm("soft_label_binary_kl", has_temperature=True)
 

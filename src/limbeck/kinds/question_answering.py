@@ -174,7 +174,7 @@ class QuestionAnswering(Kind):
         """Return the cross entropy with both ends of the answer."""
         return LabelTerm("hard_label_ce")
 
-    def soft_label(self) -> LabelTerm | None:
+    def soft_label(self) -> LabelTerm:
         """Return the divergence from the teacher's distributions of start and end over the tokens."""
         return LabelTerm("soft_label_kl", has_temperature=True)
 

@@ -101,9 +101,9 @@ class ValueKind(Kind):
             return None
         return class_scores.correlation(predicted, labels, "spearmanr")
 
-    def soft_label(self) -> LabelTerm | None:
+    def soft_label(self) -> LabelTerm:
         """Return the squared difference from the teacher's value, for which a temperature means nothing."""
-        return LabelTerm("soft_label_mse")
+        return LabelTerm("soft_label_mse", rows="token")
 
 
 @register_kind()

@@ -184,7 +184,7 @@ class TokenClassification(Kind):
         """Return the cross entropy of the first token of each word."""
         return LabelTerm("hard_label_ce", rows="label")
 
-    def soft_label(self) -> LabelTerm | None:
+    def soft_label(self) -> LabelTerm:
         """Return the divergence from the teacher's distribution at the first token of each word."""
         return LabelTerm("soft_label_kl", rows="label", has_temperature=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,9 @@ from limbeck.methods.pairing import Pairing
 from limbeck.methods.term import LearnedMap, Rows, Term
 from limbeck.methods.transforms import AnnealedScores, AttendedLayers, DrawnLayer, Transform
 from limbeck.models.streams import StreamKey
+
+if TYPE_CHECKING:
+    from limbeck.kinds.kind import Kind
 
 
 def learned_map(pairing: Pairing, kind: str = "hidden", *, shared: bool = False) -> LearnedMap:
@@ -266,10 +269,8 @@ Positions: TypeAlias = Literal["masked", "all"]
 def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, positions: Positions = "masked") -> Term:
     """Make the term that teaches the teacher's scores.
 
-    Text: the vocabulary's distribution at the masked or at all positions. Classification: the distribution over
-    classes; of tagged words that of each word's first token, which alone is labelled; of several labels a text the
-    probability of each. Question answering: the distributions of start and end over the tokens. Regression: the squared
-    error of the value, for which a temperature means nothing.
+    Text: the vocabulary's distribution at the masked or at all positions. Labelled rows: the `soft_label` of their kind,
+    such as the distribution over classes, or the squared error of a value, for which a temperature means nothing.
 
     Args:
         pairing: The two models and the task.
@@ -277,13 +278,13 @@ def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, p
         temperature: T, above 0.
         positions: For text only.
     """
-    keys = _logits(pairing)
-    if pairing.label in ("value", "relevance"):
-        return Term("soft_label", "soft_label_mse", *keys, weight)
-    if pairing.label == "classes":
-        return Term("soft_label", "soft_label_binary_kl", *keys, weight, {"temperature": temperature}, rows="sample")
-    rows = _rows(pairing) if pairing.task != "text" or positions == "masked" else "token"
-    return Term("soft_label", "soft_label_kl", *keys, weight, {"temperature": temperature}, rows=rows)
+    student, teacher = _logits(pairing)
+    if pairing.task == "text":
+        rows: Rows = "label" if positions == "masked" else "token"
+        return Term("soft_label", "soft_label_kl", student, teacher, weight, {"temperature": temperature}, rows=rows)
+    label = _kind(pairing.task).soft_label()
+    options = {"temperature": temperature} if label.has_temperature else {}
+    return Term("soft_label", label.objective, student, teacher, weight, options, rows=label.rows)
 
 
 def annealed_score_term(pairing: Pairing, weight: float, highest: int) -> Term:
@@ -305,23 +306,29 @@ def annealed_score_term(pairing: Pairing, weight: float, highest: int) -> Term:
 
 
 def hard_label_term(pairing: Pairing, weight: float) -> Term:
-    """Make the term that teaches the labels: masked tokens, classes (of texts or words), values, answer positions.
+    """Make the term that teaches the labels: masked tokens of text, else the `hard_label` of the rows' kind.
 
     Raises:
-        RecipeError: for rankings, whose rows need no labels, unless it has no weight.
+        RecipeError: for a kind whose students do not learn from labels, such as rankings, unless it has no weight.
     """
-    if pairing.label == "relevance" and weight > 0:
-        raise RecipeError(
-            "hard labels do not apply to rankings, which learn the teacher's scores; give them the weight 0."
-        )
-    named = {"none": "masked_lm_ce", "value": "hard_label_mse", "classes": "hard_label_binary_ce"}
-    objective = named.get(pairing.label, "hard_label_ce")
-    return Term("hard_label", objective, _logits(pairing)[0], (), weight, rows=_rows(pairing))
+    student, _ = _logits(pairing)
+    if pairing.task == "text":
+        return Term("hard_label", "masked_lm_ce", student, (), weight, rows="label")
+    label = _kind(pairing.task).hard_label()
+    if label is None:
+        if weight > 0:
+            raise RecipeError(
+                "hard labels do not apply to rankings, which learn the teacher's scores; give them the weight 0."
+            )
+        return Term("hard_label", "hard_label_ce", student, (), weight, rows="sample")
+    return Term("hard_label", label.objective, student, (), weight, rows=label.rows)
 
 
-def _rows(pairing: Pairing) -> Rows:
-    """Return the rows of logits that a task's labels stand for: the labelled tokens, or all of a sample."""
-    return "label" if pairing.label in ("none", "token") else "sample"
+def _kind(name: str) -> Kind:
+    """Return a kind of task. Kinds import NumPy, which a list of methods need not wait for."""
+    from limbeck.kinds.registry import KINDS
+
+    return KINDS[name]
 
 
 def _logits(pairing: Pairing) -> tuple[tuple[StreamKey], tuple[StreamKey]]:
