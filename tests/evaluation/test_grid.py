@@ -8,7 +8,9 @@ import pytest
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
-from limbeck.evaluation.grid_summary import average, choose, gather_notes
+from limbeck.evaluation.choices import choose
+from limbeck.evaluation.grid_summary import average
+from limbeck.evaluation.notes import gather_notes
 from limbeck.evaluation.output_folder import MANIFEST, prepare_folder
 from limbeck.evaluation.overrides import parse_overrides
 from limbeck.evaluation.planning import Planner

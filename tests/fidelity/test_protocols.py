@@ -11,9 +11,10 @@ from limbeck.core.records import Run
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import RecipeError
 from limbeck.evaluation.cell import Cell, PlannedCell
+from limbeck.evaluation.choices import choose_all
 from limbeck.evaluation.columns import task_columns
 from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask
-from limbeck.evaluation.grid_summary import choose_all, summarise
+from limbeck.evaluation.grid_summary import summarise
 from limbeck.evaluation.planned_model import PlannedModel, plan_models
 from limbeck.evaluation.planning import PlannedTask
 from limbeck.evaluation.points import training_points

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from limbeck.core.studies import Costs, Evaluation, EvaluationCell
 from limbeck.evaluation.cell import Cell, PlannedCell
+from limbeck.evaluation.choices import choose_all
 from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask
-from limbeck.evaluation.grid_summary import choose_all, summarise
+from limbeck.evaluation.grid_summary import summarise
 from limbeck.evaluation.planned_model import PlannedModel
 from limbeck.evaluation.planning import PlannedTask
 from limbeck.evaluation.points import training_points

@@ -19,8 +19,9 @@ from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import Interrupted, OutputError
 from limbeck.evaluation import kept_weights
 from limbeck.evaluation.cell_rows import Provenance, row_of
+from limbeck.evaluation.choices import Cells, Choices, choose_all
 from limbeck.evaluation.evaluators import ReadyCell
-from limbeck.evaluation.grid_summary import Cells, Choices, choose_all, summarise
+from limbeck.evaluation.grid_summary import summarise
 from limbeck.evaluation.output_folder import prepare_folder
 from limbeck.evaluation.planned_model import PlannedModel, plan_models
 from limbeck.evaluation.planning import PendingTask, PlannedTask, Planner, prepare_pending, work_of

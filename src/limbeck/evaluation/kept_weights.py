@@ -12,7 +12,7 @@ from limbeck.core.paths import FINE_TUNED, KEPT_WEIGHTS
 from limbeck.core.studies import FINISHED, EvaluationCell
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.grid_summary import Cells, Choices, best_run, choose, points_of
+from limbeck.evaluation.choices import Cells, Choices, best_run, choose, points_of
 from limbeck.evaluation.planned_model import PlannedModel
 from limbeck.evaluation.planning import PlannedTask
 from limbeck.evaluation.points import TrainingPoint

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.core.studies import EvaluationCell
-from limbeck.evaluation.grid_summary import best_run
+from limbeck.evaluation.choices import best_run
 from limbeck.evaluation.predictions import read_predictions
 from limbeck.kinds.answer_scores import THRESHOLDS
 from limbeck.kinds.registry import KINDS

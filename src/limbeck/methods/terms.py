@@ -269,8 +269,8 @@ Positions: TypeAlias = Literal["masked", "all"]
 def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, positions: Positions = "masked") -> Term:
     """Make the term that teaches the teacher's scores.
 
-    Text: the vocabulary's distribution at the masked or at all positions. Labelled rows: the `soft_label` of their kind,
-    such as the distribution over classes, or the squared error of a value, for which a temperature means nothing.
+    Text: the vocabulary's distribution at the masked or at all positions. Labelled rows: the `soft_label` of their
+    kind, such as the distribution over classes, or the squared error of a value, for which a temperature means nothing.
 
     Args:
         pairing: The two models and the task.
