@@ -107,8 +107,8 @@ def test_the_loss_is_that_of_the_drawn_or_joined_layers(mapping):
 
 
 def pairing(task="classification", layers=2):
-    shapes = (shape_of(tiny_config("bert", layers=depth, hidden=48, heads=4)) for depth in (layers, 4))
-    return Pairing(shapes[0], facts_of_shape(shapes[1]), task)
+    student, teacher = (shape_of(tiny_config("bert", layers=depth, hidden=48, heads=4)) for depth in (layers, 4))
+    return Pairing(student, facts_of_shape(teacher), task)
 
 
 def test_bert_pkd_draws_below_the_last_layers_and_attends_to_all():
