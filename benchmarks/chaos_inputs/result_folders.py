@@ -18,9 +18,9 @@ from rich.console import Console
 
 from limbeck.api import compare, distill
 from limbeck.cli.status import status
-from limbeck.comparison.cells import check_plan
+from limbeck.comparison.checks import check_plan
 from limbeck.comparison.folder import COMPARISON
-from limbeck.comparison.plan import load_plan
+from limbeck.comparison.load import load_plan
 from limbeck.core.folders import claim
 from limbeck.core.run_status import find_runs, status_of
 from limbeck.evaluation.output_folder import prepare_folder

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from limbeck.comparison.cells import rows_per_step, steps_of_stages
-from limbeck.comparison.plan import load_plan
+from limbeck.comparison.load import load_plan
 from limbeck.errors import RecipeError
 from tests.support.comparisons import tiny_plan
 

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 import limbeck
-from limbeck.comparison.cells import check_plan
-from limbeck.comparison.plan import load_plan
+from limbeck.comparison.checks import check_plan
+from limbeck.comparison.load import load_plan
 from limbeck.errors import LimbeckError, RecipeError
 from tests.support.comparisons import STUDENT, tiny_plan
 

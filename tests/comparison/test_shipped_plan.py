@@ -5,8 +5,9 @@ from collections import Counter
 
 import yaml
 
-from limbeck.comparison.cells import check_plan, steps_of_stages
-from limbeck.comparison.plan import load_plan
+from limbeck.comparison.cells import steps_of_stages
+from limbeck.comparison.checks import check_plan
+from limbeck.comparison.load import load_plan
 from limbeck.comparison.run import check_tasks
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import parse_tasks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.comparison.plan import load_plan
+from limbeck.comparison.load import load_plan
 from limbeck.core.yaml import parse_yaml
 from limbeck.evaluation.tasks import read_own_task
 from limbeck.recipe import load_recipe, plan_run

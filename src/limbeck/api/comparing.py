@@ -61,7 +61,7 @@ def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
     """
     from limbeck.api.distilling import write_cards_of_run
     from limbeck.comparison.folder import check_places
-    from limbeck.comparison.plan import load_plan
+    from limbeck.comparison.load import load_plan
 
     if request.output is None:
         raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run only to check the plan.")

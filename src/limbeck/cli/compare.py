@@ -41,11 +41,11 @@ def compare(
 def _show_plan(request: CompareRequest, as_json: bool) -> None:
     """Check a plan, and list the runs that it asks for and those that are impossible."""
     from limbeck.comparison.folder import check_places
-    from limbeck.comparison.plan import load_plan
+    from limbeck.comparison.load import load_plan
 
     loaded = load_plan(request.plan, request.overrides, data=request.data)
     check_places(loaded, None)
-    from limbeck.comparison.cells import check_plan
+    from limbeck.comparison.checks import check_plan
     from limbeck.comparison.run import check_tasks
 
     checked = check_plan(loaded)

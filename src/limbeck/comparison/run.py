@@ -13,7 +13,8 @@ from rich.console import Console
 
 from limbeck.benchmark.costs import measure_costs
 from limbeck.comparison import held_out, summary
-from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
+from limbeck.comparison.cells import Cell, steps_of_stages
+from limbeck.comparison.checks import CheckedPlan, check_plan
 from limbeck.comparison.folder import COMPARISON, check_fixed, fixed_at_first, known_teacher, request_evaluation
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core import blocks, devices, folders, machine, paths, records, studies

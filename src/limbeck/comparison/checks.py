@@ -1,0 +1,147 @@
+"""The check of a comparison's plan, before any of its runs: every student with every method."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from limbeck.comparison.cells import Combination
+from limbeck.comparison.plan import ComparisonPlan
+from limbeck.core import devices, studies
+from limbeck.errors import ModelError, RecipeError
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.mistakes import at_place
+from limbeck.recipe.model_plans import plan_teacher
+from limbeck.recipe.plan import RunPlan, plan_run
+from limbeck.recipe.training_arguments import check_training
+
+_STAGE_PLACE = re.compile(r"^(stages\.\d+(\.\w+)*: )+")
+"""The place in a recipe before an error: a plan has no such place."""
+
+
+@dataclass(frozen=True)
+class CheckedPlan:
+    """A plan whose combinations have been checked.
+
+    Attributes:
+        plan: The plan.
+        runs: The possible combinations, each with the plan of its runs.
+        impossible: Those that are left out, with the reason in one line.
+    """
+
+    plan: ComparisonPlan
+    runs: tuple[tuple[Combination, RunPlan], ...]
+    impossible: tuple[studies.Combination, ...]
+
+    @property
+    def combinations(self) -> list[Combination]:
+        """The possible ones."""
+        return [combination for combination, _ in self.runs]
+
+    @property
+    def with_text(self) -> RunPlan:
+        """The first run that reads text: all read the same."""
+        return next(run for _, run in self.runs if run.stages)
+
+    @property
+    def with_vectors(self) -> RunPlan:
+        """The first run whose student learns finished sentence vectors; without one, the first that reads text."""
+        for _, run in self.runs:
+            if run.aligned_stage is not None:
+                return run
+        return self.with_text
+
+
+@dataclass(frozen=True)
+class _Impossible:
+    """A combination that cannot be, and the reason in one line."""
+
+    combination: Combination
+    reason: str
+
+
+def check_plan(plan: ComparisonPlan) -> CheckedPlan:
+    """Check every combination of a plan.
+
+    Raises:
+        LimbeckError: for what is wrong whatever the combination: the teacher, a student, a source, an argument.
+        RecipeError: for combinations that cannot be, each with its reason, unless the plan leaves them out; also if
+            none is left, or two are the same.
+    """
+    _check_training(plan)
+    devices.choose_device(plan.evaluation.speed.device)
+    plan_teacher(plan.teacher)
+    for index, student in enumerate(plan.students):
+        without_stages = {"teacher": plan.teacher.model_dump(mode="json"), "student": student.in_recipe()}
+        with at_place(f"students.{index}"):
+            _check_lengths(plan, plan_run(load_recipe(without_stages)))
+
+    # Each student with each variant of each method.
+    variants = [variant for method in plan.methods for variant in method.variants()]
+    runs: list[tuple[Combination, RunPlan]] = []
+    impossible: list[_Impossible] = []
+    for student, variant in itertools.product(plan.students, variants):
+        combination = Combination(student, variant)
+        recipe = combination.recipe(plan, plan.seeds[0])
+        try:
+            runs.append((combination, plan_run(load_recipe(recipe))))
+        except (RecipeError, ModelError) as error:
+            impossible.append(_Impossible(combination, _STAGE_PLACE.sub("", str(error))))
+
+    trains_any = any(run.stages for _, run in runs)
+    if impossible and not (plan.skip_impossible and trains_any):
+        raise _impossible_error(impossible, len(runs), skipping=plan.skip_impossible)
+    _refuse_same_runs([combination for combination, _ in runs], plan)
+    left_out = [studies.Combination(**entry.combination.parts, reason=entry.reason) for entry in impossible]
+    return CheckedPlan(plan, tuple(runs), tuple(left_out))
+
+
+def _check_training(plan: ComparisonPlan) -> None:
+    if plan.corpus.streaming:
+        raise RecipeError(
+            "corpus.streaming: all runs of a comparison read one built corpus, and the budget is counted in its "
+            "tokens; leave streaming out, and limit the text by corpus.max_documents."
+        )
+    check_training(plan.training, "training")
+    for index, method in enumerate(plan.methods):
+        check_training(method.training, f"methods.{index}.training")
+        for number, stage in enumerate(method.stages or ()):
+            check_training(stage.training, f"methods.{index}.stages.{number}.training")
+
+
+def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
+    """Refuse lengths at which the speed of a model cannot be measured."""
+    speed = plan.evaluation.speed
+    if not speed.enabled:
+        return
+    for shape in (run.teacher, run.student):
+        if shape.positions is not None and max(speed.lengths) > shape.positions:
+            raise RecipeError(
+                f"evaluation.speed.lengths {speed.lengths} exceed its {shape.positions} positions; use smaller numbers."
+            )
+
+
+def _impossible_error(impossible: Sequence[_Impossible], possible: int, *, skipping: bool) -> RecipeError:
+    """The error for combinations that cannot be, those with the same reason together."""
+    titles_by_reason: dict[str, list[str]] = {}
+    for entry in impossible:
+        titles_by_reason.setdefault(entry.reason.rstrip("."), []).append(entry.combination.title)
+    lines = []
+    for number, (reason, titles) in enumerate(titles_by_reason.items(), start=1):
+        lines.append(f"({number}) {', '.join(titles)}: {reason}")
+    way_out = "change the plan" if skipping else "change them, or leave them out with skip_impossible: true"
+    count = len(impossible) + possible
+    return RecipeError(
+        f"{len(impossible)} of {count} combinations are impossible: {'; '.join(lines)}. Please {way_out}."
+    )
+
+
+def _refuse_same_runs(combinations: Sequence[Combination], plan: ComparisonPlan) -> None:
+    """Refuse two names for one run: it would be trained once and counted twice."""
+    first_by_content: dict[str, Combination] = {}
+    for combination in combinations:
+        recipe = combination.recipe(plan, 0)
+        content = repr([recipe["student"], recipe["stages"], combination.variant.shares])
+        first = first_by_content.setdefault(content, combination)
+        if first is not combination:
+            raise RecipeError(f"'{first.title}' and '{combination.title}' are the same run; leave one out.")

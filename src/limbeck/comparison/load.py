@@ -1,0 +1,59 @@
+"""Loading the plan of a comparison: YAML, overrides, and errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from limbeck.comparison.plan import ComparisonPlan
+from limbeck.core.mistakes import mistakes_of
+from limbeck.core.yaml import read_document
+from limbeck.errors import RecipeError, together
+from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside, written_out
+
+
+def load_plan(
+    plan: ComparisonPlan | Mapping[str, Any] | str | Path,
+    overrides: str | Sequence[str] = (),
+    *,
+    data: str | Path | None = None,
+) -> ComparisonPlan:
+    """Make a checked plan of a path, a dict or a plan.
+
+    Args:
+        plan: The plan.
+        overrides: `path.to.key=value` each, or one alone, applied before checking.
+        data: Folder with the tasks' files; wins over the plan's.
+
+    Raises:
+        RecipeError: one line that names each mistake with its place in the plan.
+    """
+    if isinstance(plan, str | Path):
+        document = _read(Path(plan))
+    elif isinstance(plan, ComparisonPlan):
+        document = plan.model_dump(exclude_unset=True)
+    else:
+        document = dict(plan)
+    check_plain(document)
+    document = apply_overrides(written_out(document), overrides)
+    check_plain(document)
+
+    if data is not None:
+        evaluation = document.get("evaluation")
+        keys = evaluation if isinstance(evaluation, dict) else {}
+        document["evaluation"] = {**keys, "data": str(data)}
+    try:
+        return ComparisonPlan.model_validate(document)
+    except ValidationError as error:
+        errors = [RecipeError(f"plan: {line.removeprefix('recipe: ')}") for line in mistakes_of(error)]
+        raise together(errors) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = read_document(path, f"Plan '{path}'", "give a YAML file, see docs/comparison.md.")
+    if not isinstance(document, dict):
+        raise RecipeError(f"Plan '{path}' must be a mapping with teacher, corpus, students, methods and budget.")
+    return {key: with_paths_beside(value, path.parent, key) for key, value in document.items()}

@@ -1,0 +1,200 @@
+"""A method of a comparison, and the variants of it that its layer mappings make."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from limbeck.core.mistakes import explain
+from limbeck.core.strict import Strict
+from limbeck.errors import LimbeckError, suggestion
+from limbeck.methods.options import LayerChoice, MappingChoice
+from limbeck.methods.registry import METHODS, read_method
+from limbeck.recipe.method_recipe import stages_of
+from limbeck.recipe.stages import StageSpec
+
+Stage = dict[str, Any]
+"""A stage as a recipe has it, without the steps, which the budget decides."""
+_COMMON = ("teacher", "student", "corpus", "text")
+"""Keys of a stage that are the same for all runs of a comparison."""
+_AXES = {"mapping": "mappings", "teacher_layer": "teacher_layers"}
+"""Options of methods that a comparison varies, and the keys with their values."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with one layer mapping: what is distilled for every student and seed.
+
+    Attributes:
+        method: The method's title.
+        mapping: Its layer mapping or teacher layer, as tables show it; empty for a method that has none.
+        stages: Its stages, without steps.
+        shares: The share of the budget of each stage; they add up to 1.
+    """
+
+    method: str
+    mapping: str
+    stages: tuple[Stage, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        """Method and mapping, for messages."""
+        return f"{self.method}, {self.mapping}" if self.mapping else self.method
+
+
+class MethodEntry(Strict):
+    """A method that is compared: a registered one with all its stages, or stages written out.
+
+    Attributes:
+        name: A method's name; `limbeck methods` lists them.
+        title: What the tables call it; default: its name.
+        options: Options of the method, for each of its stages that has them.
+        stages: Instead of name: the stages themselves, as in a recipe; none keeps the student's start.
+        mappings: Layer mappings, one row of the table each.
+        teacher_layers: Teacher layers to learn from, one row of the table each.
+        shares: How the stages share the budget, in proportion; default: equally.
+        training: Training arguments of this method alone, over the common ones.
+    """
+
+    name: str | None = None
+    title: str | None = Field(default=None, min_length=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+    stages: list[StageSpec] | None = None
+    mappings: list[MappingChoice] = Field(default_factory=list)
+    teacher_layers: list[LayerChoice] = Field(default_factory=list)
+    shares: list[float] = Field(default_factory=list)
+    training: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_the_two(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (data.get("name") is None) == (data.get("stages") is None):
+            raise ValueError("give either name (a method) or stages (written out), but not both")
+        return data
+
+    @model_validator(mode="after")
+    def _can_be_expanded(self) -> MethodEntry:
+        if self.stages is not None:
+            if self.title is None:
+                raise ValueError("stages that are written out need a title")
+            if self.options:
+                raise ValueError("options go with a method's name; write them into the stages")
+            for stage in self.stages:
+                common = [name for name in _COMMON if name in stage.model_fields_set]
+                if common:
+                    raise ValueError(f"stage '{stage.title}' has a separate {common[0]}, but a comparison has only one")
+        if any(share <= 0 for share in self.shares):
+            raise ValueError(f"shares {self.shares} must be above 0")
+        self.variants()
+        return self
+
+    @property
+    def shown(self) -> str:
+        """What tables call it."""
+        return self.title or str(self.name)
+
+    def variants(self) -> list[Variant]:
+        """Return a variant for every layer mapping and teacher layer, or one by the method's default.
+
+        Raises:
+            ValueError: for an option that no stage has or can have, and shares that are not one a stage.
+        """
+        base = self._stages()
+        if self.shares and len(self.shares) != len(base):
+            raise ValueError(f"shares {self.shares} must have a number for each of the {len(base)} stages")
+        parts = self.shares or [1.0] * len(base)
+        shares = tuple(part / sum(parts) for part in parts)
+
+        # Every value of one option with every value of the other; an option without values is as the method has it.
+        axes = []
+        for option, key in _AXES.items():
+            values = getattr(self, key)
+            if values:
+                axes.append([(option, value) for value in values])
+        variants = []
+        for chosen_options in itertools.product(*axes):
+            stages = base
+            for option, value in chosen_options:
+                stages = _with_option(stages, option, value, _AXES[option])
+            variants.append(Variant(self.shown, mapping_title(stages), tuple(stages), shares))
+        return variants
+
+    def _stages(self) -> list[Stage]:
+        """The stages with options and training, each with a unique name."""
+        if self.stages is not None:
+            stages = [stage.model_dump(mode="json", exclude_unset=True) for stage in self.stages]
+        else:
+            stages = self._stages_of_method()
+        named_stages = []
+        for number, stage in enumerate(stages, start=1):
+            training = {**self.training, **stage.get("training", {})}
+            name = {"name": f"stage-{number}"} if len(stages) > 1 else {}
+            named_stages.append({**name, **stage, "training": training})
+        return named_stages
+
+    def _stages_of_method(self) -> list[Stage]:
+        try:
+            stages = [{"method": stage} for stage in stages_of(METHODS[str(self.name)])]
+        except LimbeckError as error:
+            raise ValueError(str(error)) from None
+        for option, value in self.options.items():
+            stages = _with_option(stages, option, value, f"options.{option}")
+        return stages
+
+
+def _with_option(stages: Sequence[Stage], option: str, value: Any, place: str) -> list[Stage]:
+    """Set an option of the method of every stage that takes it."""
+    known = {name for stage in stages for name in _options(stage)}
+    if option not in known:
+        methods = ", ".join(dict.fromkeys(stage["method"]["name"] for stage in stages)) or "no stage"
+        if option in _AXES:
+            known_axes = [axis for name, axis in _AXES.items() if name in known]
+            way_out = f"; it takes {', '.join(known_axes)}" if known_axes else ""
+            raise ValueError(f"{methods} takes no {place}{way_out}")
+        raise ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known)}")
+
+    changed = list(stages)
+    problems = []
+    takers = [number for number, stage in enumerate(stages) if option in _options(stage)]
+    for number in takers:
+        method = {**stages[number]["method"], option: value}
+        try:
+            read_method(method)
+        except ValidationError as error:  # MLKD-BERT's second stage knows the first one's options, and refuses them.
+            problems.append(explain(error).removeprefix("recipe: "))
+        else:
+            changed[number] = {**stages[number], "method": method}
+    if len(problems) == len(takers):
+        raise ValueError(f"{place}: {problems[0]}")
+    return changed
+
+
+def _options(stage: Stage) -> Collection[str]:
+    """The names of the options of a stage's method."""
+    return METHODS[stage["method"]["name"]].options.model_fields
+
+
+def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
+    """Name the layer mapping or teacher layer of the first stage that has one; empty without."""
+    for stage in stages:
+        _, method_options = read_method(stage["method"])
+        options: Any = method_options
+        if hasattr(options, "mapping"):
+            return str(options.mapping)
+        if hasattr(options, "teacher_layer"):
+            return _layer_title(options.teacher_layer)
+    return ""
+
+
+def _layer_title(layer: int | str) -> str:
+    """A teacher layer in words; negative numbers count from the end."""
+    if layer == -1:
+        return "last layer"
+    if isinstance(layer, int) and layer < 0:
+        return f"layer {-layer} from the end"
+    return f"layer {layer}"
