@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference, workers
+from limbeck.kernels.cpu import team
 from limbeck.kernels.cpu.compiling import compile_kernel
 from limbeck.kernels.cpu.team import TeamKernel
 from limbeck.kernels.workers import Scratch, run_tasks
@@ -89,7 +90,7 @@ class Counts(ctypes.Structure):
 def count(compiler, tmp_path):
     source = tmp_path / "count.c"
     source.write_text(SOURCE)
-    shutil.copy(Path(workers.__file__).with_name("team.h"), tmp_path)
+    shutil.copy(Path(team.__file__).with_name("team.h"), tmp_path)
     made = compile_kernel(source, lambda library: TeamKernel.read(library, "count"), lambda _: True)
     assert not isinstance(made, str), made
     return made
@@ -102,7 +103,7 @@ def test_every_part_is_computed_once(count, threads, openmp, two_threads, monkey
     if openmp and torch.backends.openmp.is_available():
         monkeypatch.setattr(workers, "run_tasks", None)  # It must not be asked.
     elif not openmp:
-        monkeypatch.setattr(workers, "_openmp", lambda: None)
+        monkeypatch.setattr(team, "_openmp", lambda: None)
     ends = [0, 1, 5, 6, 30, 200]
     parts = torch.tensor(list(pairwise(ends)))
     for number in (0, 1, len(parts)):
