@@ -324,6 +324,16 @@ def layer_emd(
 
     Raises:
         KernelError: if there is no layer, or shapes, widths, mask, projection or weights do not fit.
+
+    Example:
+        >>> student = [torch.zeros(1, 3, 2), torch.ones(1, 3, 2)]  # 2 layers: 1 sample, 3 tokens, width 2
+        >>> teacher = [torch.ones(1, 3, 2), torch.zeros(1, 3, 2)]
+        >>> loss = layer_emd(student, teacher)
+        >>> loss.mean
+        tensor(0.)
+        >>> loss.flow
+        tensor([[0.0000, 0.5000],
+                [0.5000, 0.0000]], dtype=torch.float64)
     """
     inputs = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers), valid)
     width, teacher = teacher_layers[0].shape[-1], [x.detach() for x in teacher_layers]
@@ -380,6 +390,11 @@ def attention_layer_emd(
 
     Raises:
         KernelError: if there is no layer, or shapes, widths, heads, mask or weights do not fit.
+
+    Example:
+        >>> layer = torch.eye(4).unsqueeze(0), torch.eye(4).unsqueeze(0)  # queries and keys of 1 sample, 4 tokens
+        >>> attention_layer_emd([layer], [layer, layer], heads=2).mean
+        tensor(0.)
     """
     student, teacher = _named_pairs("student_layers", student_layers), _named_pairs("teacher_layers", teacher_layers)
     inputs = _check_layers(student, teacher, valid)

@@ -151,6 +151,12 @@ def soft_label_kl(
 
     Raises:
         KernelError: if shapes, mask or temperature do not fit.
+
+    Example:
+        >>> student = torch.zeros(1, 3)  # scores of 1 text for 3 classes
+        >>> teacher = torch.tensor([[2.0, 0.0, 0.0]])
+        >>> round(soft_label_kl(student, teacher, temperature=2.0).mean.item(), 4)
+        0.4931
     """
     rows = student_logits.dim() - 1
     if rows < 1:
@@ -279,6 +285,12 @@ def masked_lm_ce(logits: Tensor, labels: Tensor) -> LossTerm:
 
     Raises:
         KernelError: as `label_ce`.
+
+    Example:
+        >>> scores = torch.zeros(1, 3, 8)  # 1 sample, 3 tokens, 8 words
+        >>> labels = torch.tensor([[-100, 5, -100]])  # the second token is masked
+        >>> round(masked_lm_ce(scores, labels).mean.item(), 4)
+        2.0794
     """
     return label_ce(logits, labels)
 
@@ -305,6 +317,11 @@ def hard_label_ce(logits: Tensor, labels: Tensor, *, class_weights: ClassWeights
 
     Raises:
         KernelError: as `label_ce`.
+
+    Example:
+        >>> scores = torch.tensor([[2.0, 0.0], [0.0, 0.0]])  # of 2 texts for 2 classes
+        >>> round(hard_label_ce(scores, torch.tensor([0, 1])).mean.item(), 4)
+        0.41
     """
     return label_ce(logits, labels, class_weights)
 
@@ -329,6 +346,12 @@ def hard_label_binary_ce(logits: Tensor, labels: Tensor, *, class_weights: Class
 
     Raises:
         KernelError: if the shapes do not fit, or (where it can be read without a stall) a label is not within 0 and 1.
+
+    Example:
+        >>> scores = torch.zeros(1, 3)  # of 1 text for 3 classes
+        >>> labels = torch.tensor([[1.0, 0.0, 1.0]])
+        >>> round(hard_label_binary_ce(scores, labels).mean.item(), 4)
+        0.6931
     """
     inputs = terms.check_inputs("[B, classes]", {"logits": logits, "labels": labels}, 1, alike=2)
     if labels.device.type == "cpu" and not ((labels >= 0) & (labels <= 1)).all():
@@ -361,6 +384,12 @@ def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temp
 
     Raises:
         KernelError: if shapes or temperature do not fit.
+
+    Example:
+        >>> student = torch.zeros(1, 2)  # scores of 1 text for 2 classes
+        >>> teacher = torch.tensor([[2.0, 0.0]])
+        >>> round(soft_label_binary_kl(student, teacher).mean.item(), 4)
+        0.1639
     """
     pair = {"student_logits": student_logits, "teacher_logits": teacher_logits}
     inputs = terms.check_inputs("[B, classes]", pair, 1, alike=2)
@@ -392,6 +421,11 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
 
     Raises:
         KernelError: if the shapes do not fit or a label is no floating-point number.
+
+    Example:
+        >>> values = torch.tensor([[1.0], [3.0]])  # of 2 texts
+        >>> hard_label_mse(values, torch.tensor([1.0, 2.0])).mean
+        tensor(0.5000)
     """
     inputs = terms.check_inputs("[B, 1]", {"values": values}, 1)
     terms.check_tensors({"labels": labels}, 1, "[B]", 0)
@@ -421,6 +455,11 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
 
     Raises:
         KernelError: if the shapes do not fit.
+
+    Example:
+        >>> student = torch.tensor([[1.0], [3.0]])  # values of 2 texts
+        >>> soft_label_mse(student, torch.tensor([[1.0], [2.0]])).mean
+        tensor(0.5000)
     """
     pair = {"student_values": student_values, "teacher_values": teacher_values}
     inputs = terms.check_inputs("[B, values]", pair, 1, alike=2)
@@ -453,6 +492,13 @@ def margin_mse(student_values: Tensor, teacher_values: Tensor, *, groups: Tensor
 
     Raises:
         KernelError: if shapes or groups do not fit.
+
+    Example:
+        >>> student = torch.tensor([[1.0], [3.0], [0.0]])  # scores of 3 documents
+        >>> teacher = torch.tensor([[1.0], [4.0], [0.0]])
+        >>> groups = torch.tensor([0, 0, 1])  # the first two answer one query
+        >>> margin_mse(student, teacher, groups=groups).mean
+        tensor(1.)
     """
     student, teacher, same = _scores(student_values, teacher_values, groups)
     with autocast_off(student.device):
@@ -486,6 +532,13 @@ def listwise_kl(
 
     Raises:
         KernelError: if shapes, groups or temperature do not fit.
+
+    Example:
+        >>> student = torch.tensor([[0.0], [0.0]])  # scores of 2 documents
+        >>> teacher = torch.tensor([[2.0], [0.0]])
+        >>> groups = torch.tensor([0, 0])  # both answer one query
+        >>> round(listwise_kl(student, teacher, groups=groups).mean.item(), 4)
+        0.3278
     """
     terms.check_temperature(temperature)
     student, teacher, same = _scores(student_values, teacher_values, groups)

@@ -37,6 +37,12 @@ def hidden_mse(
 
     Raises:
         KernelError: if shapes, widths, mask or projection do not fit.
+
+    Example:
+        >>> student = torch.ones(1, 3, 4)  # 1 sample, 3 tokens, width 4
+        >>> teacher = torch.full((1, 3, 2), 5.0)
+        >>> hidden_mse(student, teacher, projection=torch.ones(4, 2)).mean
+        tensor(1.)
     """
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     with autocast_off(student.device):
@@ -65,6 +71,12 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
 
     Raises:
         KernelError: if shapes, widths or mask do not fit.
+
+    Example:
+        >>> student = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])  # 1 sample, 2 tokens, width 2
+        >>> teacher = torch.tensor([[[2.0, 0.0], [0.0, 2.0]]])
+        >>> hidden_cosine(student, teacher).mean
+        tensor(0.5000)
     """
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     project(student, None, teacher.shape[-1])
@@ -114,6 +126,12 @@ def pooled_cosine(
 
     Raises:
         KernelError: if shapes, widths, projection or prefix do not fit.
+
+    Example:
+        >>> student = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # vectors of 2 texts
+        >>> teacher = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+        >>> pooled_cosine(student, teacher).mean
+        tensor(0.5000)
     """
     inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
     _check_prefix(prefix, teacher.shape[-1])
@@ -155,6 +173,12 @@ def pooled_distance(
 
     Raises:
         KernelError: if shapes, widths, projection or prefix do not fit.
+
+    Example:
+        >>> student = torch.tensor([[3.0, 0.0]])  # the vector of 1 text
+        >>> teacher = torch.tensor([[0.0, 4.0]])
+        >>> pooled_distance(student, teacher).mean
+        tensor(5.)
     """
     inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
     _check_prefix(prefix, teacher.shape[-1])
@@ -192,6 +216,12 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
 
     Raises:
         KernelError: if the shapes do not fit.
+
+    Example:
+        >>> student = torch.tensor([[3.0, 0.0]])  # the vector of 1 text
+        >>> teacher = torch.tensor([[0.0, 4.0]])
+        >>> patient_mse(student, teacher).mean
+        tensor(2.)
     """
     inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
     project(student_cls, None, teacher_cls.shape[-1])
@@ -221,6 +251,11 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
 
     Raises:
         KernelError: if the shapes do not fit.
+
+    Example:
+        >>> student = torch.eye(3)  # vectors of 3 texts
+        >>> round(sample_relation_kl(student, 2 * student).mean.item(), 4)
+        0.2845
     """
     inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
     own, other = student[None], teacher[None]
@@ -251,6 +286,12 @@ def sample_contrastive(
 
     Raises:
         KernelError: if shapes, labels or temperature do not fit.
+
+    Example:
+        >>> student = torch.eye(3)  # vectors of 3 texts
+        >>> labels = torch.tensor([0, 0, 1])
+        >>> round(sample_contrastive(student, student, labels, temperature=1.0).mean.item(), 4)
+        1.3493
     """
     rows = {"student_projected": student_projected, "teacher": teacher}
     inputs = check_inputs("[B, width]", rows, 1, alike=2)
