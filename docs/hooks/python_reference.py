@@ -178,6 +178,8 @@ def _docstring(found: griffe.Object) -> Iterator[str]:
         kind = section.kind.value
         if kind == "text":
             yield section.value
+        elif kind == "admonition" and section.value.kind == "example":
+            yield f"**Example**\n\n```python\n{section.value.contents}\n```"
         elif kind == "admonition":
             yield f"**{section.title}** {_one_line(section.value.contents)}"
         elif kind == "examples":

@@ -11,7 +11,8 @@ import torch
 from limbeck.errors import KernelError
 from limbeck.kernels import packed_attention as module
 from limbeck.kernels.dropout import dropped_share
-from limbeck.kernels.packed_attention import PADDING_ALLOWANCE, pack, packed_attention, plan_groups, unpack_into
+from limbeck.kernels.packed_attention import packed_attention
+from limbeck.kernels.sample_groups import PADDING_ALLOWANCE, pack, plan_groups, unpack_into
 
 HEADS, WIDTH = 3, 5
 LENGTHS = [[7], [1, 1, 1], [4, 1, 9], [6, 6], [30, 2, 28, 100, 3, 3]]

@@ -10,9 +10,7 @@ the probabilities anew.
 
 Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4).
 
-Groups of samples are planned here for other kernels too. On a CPU lengths can be read for free, so padding is packed
-away: samples of like length form a group and their valid tokens move to the front. On any other device reading a length
-would stall the queue: there every group keeps the full length, and a mask removes the padding.
+Without it and its form in C a whole step takes 1.3 to 1.5 times as long (benchmarks/results/kernel_steps.json).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +27,7 @@ from limbeck.errors import KernelError
 from limbeck.kernels.cpu.attention import CompiledPlan, compiled_plan
 from limbeck.kernels.dropout import KeepFactors, draw_seed, dropped_share
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
+from limbeck.kernels.sample_groups import alike_samples
 from limbeck.kernels.workers import Scratch, run_tasks
 
 # Scores that a thread has in work; it holds three blocks of them.
@@ -79,20 +78,26 @@ def packed_attention(
         return value.transpose(0, 1) * 0
     halves = value.dtype in HALVES
     if share == 0 and not halves:
-        # PyTorch's fast attention takes four axes only.
-        samples = ((query[None, :, own], key[None, :, own], value[None, :, own]) for own in _slices(lengths))
-        return torch.cat([F.scaled_dot_product_attention(*own, scale=scale)[0].transpose(0, 1) for own in samples])
+        contexts = []
+        for tokens in _slices(lengths):
+            # PyTorch's fast attention takes four axes only.
+            sample = (query[None, :, tokens], key[None, :, tokens], value[None, :, tokens])
+            contexts.append(F.scaled_dot_product_attention(*sample, scale=scale)[0].transpose(0, 1))
+        return torch.cat(contexts)
+
     plan: CompiledPlan | _Plan | None = compiled_plan(query, key, value, lengths, scale=scale, dropout=dropout)
     if plan is None:
-        blocks = _blocks(tuple(lengths), len(value), GROUPED_TO if halves else 0, BLOCK)
-        plan = _Plan(blocks, scale, dropout, draw_seed() if share else 0)
+        grouped_to = GROUPED_TO if halves else 0
+        seed = draw_seed() if share > 0 else 0
+        plan = _Plan(_blocks(tuple(lengths), len(value), grouped_to, BLOCK), scale, dropout, seed)
     context: Tensor = _PackedAttention.apply(query, key, value, plan)
     return context
 
 
 def _slices(lengths: Sequence[int]) -> list[slice]:
     """Return the tokens of each sample."""
-    return [slice(end - size, end) for size, end in zip(lengths, accumulate(lengths), strict=True)]
+    ends = accumulate(lengths)
+    return [slice(end - length, end) for length, end in zip(lengths, ends, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,10 @@ class _Block:
 
     def rows(self) -> Iterator[slice]:
         """Query tokens that are done at once, within the sample."""
-        step = max(1, BLOCK // (self.samples * self.length * (self.heads.stop - self.heads.start)))
-        return (slice(top, min(top + step, self.length)) for top in range(0, self.length, step))
+        scores_of_a_row = self.samples * self.length * (self.heads.stop - self.heads.start)
+        step = max(1, BLOCK // scores_of_a_row)
+        for top in range(0, self.length, step):
+            yield slice(top, min(top + step, self.length))
 
     def take(self, operand: Tensor) -> Tensor:
         """Take the block's part of `[T, A, D]`: `[samples, heads, length, D]`."""
@@ -129,12 +136,13 @@ class _Block:
         rows = operand.flatten(1).index_select(0, self.tokens)
         return rows.view(self.samples, self.length, *operand.shape[1:]).transpose(1, 2)
 
-    def put(self, found: Tensor, target: Tensor) -> None:
+    def put(self, units: Tensor, target: Tensor) -> None:
         """Write `[samples, heads, length, D]` to the block's part of `[T, A, D]`, but for slots that are empty."""
         if isinstance(self.tokens, slice):
-            target[self.tokens, self.heads] = found[0].transpose(0, 1).to(target.dtype)
+            target[self.tokens, self.heads] = units[0].transpose(0, 1).to(target.dtype)
             return
-        rows, places = found.transpose(1, 2).to(target.dtype).flatten(0, 1).flatten(1), self.tokens
+        rows = units.transpose(1, 2).to(target.dtype).flatten(0, 1).flatten(1)
+        places = self.tokens
         if self.held is not None:
             slots, places = self.held
             rows = rows.index_select(0, slots)
@@ -146,23 +154,29 @@ def _blocks(lengths: tuple[int, ...], heads: int, grouped_to: int, block: int) -
     """Divide the samples: each alone by heads, those of at most `grouped_to` tokens in groups of like length."""
     blocks: list[_Block] = []
     tokens = _slices(lengths)
-    for own, length in zip(tokens, lengths, strict=True):
-        if length > grouped_to:
-            size = max(1, min(heads, block // length**2))
-            parts = (slice(head, min(head + size, heads)) for head in range(0, heads, size))
-            blocks += [_Block(own, 1, length, part, number) for number, part in enumerate(parts, len(blocks))]
+    # A long sample by itself, some of its heads at a time.
+    for sample, length in enumerate(lengths):
+        if length <= grouped_to:
+            continue
+        heads_at_once = max(1, min(heads, block // length**2))
+        for head in range(0, heads, heads_at_once):
+            part = slice(head, min(head + heads_at_once, heads))
+            blocks.append(_Block(tokens[sample], 1, length, part, len(blocks)))
+
+    # Short samples of like length together, with all heads.
     short = [sample for sample, length in enumerate(lengths) if length <= grouped_to]
-    for members in _alike([lengths[sample] for sample in short], block // heads, GROUP_ALLOWANCE):
+    for members in alike_samples([lengths[sample] for sample in short], block // heads, GROUP_ALLOWANCE):
         group = [short[member] for member in members]
-        slots = torch.arange(lengths[group[0]])
         sizes = torch.tensor([lengths[sample] for sample in group])[:, None]
         starts = torch.tensor([tokens[sample].start for sample in group])[:, None]
-        places, empty = (starts + slots.minimum(sizes - 1)).flatten(), slots >= sizes
-        cut = _Block(places, len(group), len(slots), slice(0, heads), len(blocks))
+        slots = torch.arange(lengths[group[0]])
+        places = (starts + slots.minimum(sizes - 1)).flatten()
+        empty = slots >= sizes
+        together = _Block(places, len(group), len(slots), slice(0, heads), len(blocks))
         if bool(empty.any()):
             filled = (~empty).flatten().nonzero().flatten()
-            cut = replace(cut, empty=empty, held=(filled, places[filled]))
-        blocks.append(cut)
+            together = replace(together, empty=empty, held=(filled, places[filled]))
+        blocks.append(together)
     return tuple(blocks)
 
 
@@ -184,7 +198,9 @@ class _Plan:
 
     def keep(self, block: _Block) -> KeepFactors | None:
         """Return the keep factors of a block from their beginning; None without dropout."""
-        return KeepFactors(self.dropout, self.seed, block.number) if dropped_share(self.dropout) else None
+        if dropped_share(self.dropout) == 0:
+            return None
+        return KeepFactors(self.dropout, self.seed, block.number)
 
     def work(self, query: Tensor, key: Tensor, value: Tensor) -> "_Work":
         """Bring operands, `[A, T, D]`, to the plan."""
@@ -244,60 +260,69 @@ class _Work:
     def _attend(self, block: _Block, context: Tensor) -> None:
         keep = self.plan.keep(block)
         if keep is None and block.length > SHORT:
-            query, key, value = (block.take(operand) for operand in self.operands)
-            mask = None if block.empty is None else ~block.empty[:, None, None]
-            block.put(F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.plan.scale), context)
+            self._attend_fast(block, context)
             return
-        query, key, value = (
-            self._units(name, block, operand) for name, operand in zip("qkv", self.operands, strict=True)
-        )
-        found = self._buffer("found", value.shape)
+        query, key, value = self._operands(block)
+        result = self._buffer("result", value.shape)
         for rows in block.rows():
             probabilities = self._probabilities(query[:, rows], key, block)
             if keep is not None:
                 probabilities.mul_(keep.fill(self._buffer("keep", probabilities.shape)))
-            torch.bmm(probabilities, value, out=found[:, rows])
+            torch.bmm(probabilities, value, out=result[:, rows])
         if keep is not None:
-            found.mul_(self.survivors)
-        block.put(found.view(block.samples, -1, *found.shape[1:]), context)
+            result.mul_(self.survivors)
+        block.put(result.view(block.samples, -1, *result.shape[1:]), context)
+
+    def _attend_fast(self, block: _Block, context: Tensor) -> None:
+        """Attend by PyTorch's fast attention, which has no dropout."""
+        query, key, value = (block.take(operand) for operand in self.operands)
+        mask = None if block.empty is None else ~block.empty[:, None, None]
+        result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.plan.scale)
+        block.put(result, context)
 
     def _differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
-        query, key, value = (
-            self._units(name, block, operand) for name, operand in zip("qkv", self.operands, strict=True)
-        )
-        # [units, tokens, D]; 1 / (1 − p) goes with the upstream gradient, the smallest operand.
-        wanted = self._units("upstream", block, upstream).mul_(self.survivors)
+        query, key, value = self._operands(block)
+        # dO, [units, tokens, D]; 1 / (1 − p) goes with it, since it is the smallest operand.
+        outer = self._units("upstream", block, upstream).mul_(self.survivors)
         if block.empty is not None:
-            wanted.view(block.samples, -1, *wanted.shape[1:]).masked_fill_(block.empty[:, None, :, None], 0.0)
-        found = self._units("context", block, context)
-        expected = found.mul_(wanted).sum(-1, keepdim=True).div_(self.survivors)
-        of_query, of_key, of_value = (
-            self._buffer(f"of {name}", x.shape) for name, x in zip("qkv", (query, key, value), strict=True)
-        )
+            outer.view(block.samples, -1, *outer.shape[1:]).masked_fill_(block.empty[:, None, :, None], 0.0)
+        # D = rowsum(dO ∘ O).
+        products = self._units("context", block, context).mul_(outer)
+        row_sums = products.sum(-1, keepdim=True).div_(self.survivors)
+
+        of_query = self._buffer("of q", query.shape)
+        of_key = self._buffer("of k", key.shape)
+        of_value = self._buffer("of v", value.shape)
         keep = self.plan.keep(block)
         for rows in block.rows():
             probabilities = self._probabilities(query[:, rows], key, block)
+            # dS = P ∘ ((dO Vᵀ) ∘ M − D), and P ∘ M in place of P.
             gradient = self._buffer("gradient", probabilities.shape)
-            torch.bmm(wanted[:, rows], value.mT, out=gradient)
-            kept = probabilities
+            torch.bmm(outer[:, rows], value.mT, out=gradient)
             if keep is None:
-                gradient.sub_(expected[:, rows]).mul_(probabilities)
+                gradient.sub_(row_sums[:, rows]).mul_(probabilities)
             else:
                 factors = keep.fill(self._buffer("keep", probabilities.shape))
-                gradient.mul_(factors).sub_(expected[:, rows]).mul_(probabilities)
-                kept = probabilities.mul_(factors)
+                gradient.mul_(factors).sub_(row_sums[:, rows]).mul_(probabilities)
+                probabilities.mul_(factors)
             further = int(rows.start > 0)  # 0 ignores what lies there.
-            of_value.baddbmm_(kept.mT, wanted[:, rows], beta=further)
+            of_value.baddbmm_(probabilities.mT, outer[:, rows], beta=further)
             torch.bmm(gradient, key, out=of_query[:, rows])
             of_key.baddbmm_(gradient.mT, query[:, rows], beta=further)
+
         scale = self.plan.scale
-        for target, part, factor in zip(grads, (of_query, of_key, of_value), (scale, scale, 1), strict=True):
-            block.put(part.mul_(factor).view(block.samples, -1, *part.shape[1:]), target)
+        for target, units, factor in zip(grads, (of_query, of_key, of_value), (scale, scale, 1), strict=True):
+            block.put(units.mul_(factor).view(block.samples, -1, *units.shape[1:]), target)
+
+    def _operands(self, block: _Block) -> tuple[Tensor, Tensor, Tensor]:
+        """Copy the block's queries, keys and values, `[samples · heads, length, D]` each."""
+        query, key, value = self.operands
+        return self._units("q", block, query), self._units("k", block, key), self._units("v", block, value)
 
     def _units(self, name: str, block: _Block, operand: Tensor) -> Tensor:
         """Copy the block's part of `[T, A, D]`: `[samples · heads, length, D]`."""
-        own = block.take(operand)
-        return self._buffer(name, own.shape).copy_(own).flatten(0, 1)
+        part = block.take(operand)
+        return self._buffer(name, part.shape).copy_(part).flatten(0, 1)
 
     def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
         return self.scratch.take(name, shape, self.operands[0], self.dtype)
@@ -309,123 +334,3 @@ class _Work:
         if block.empty is not None:
             scores.view(block.samples, -1, *scores.shape[1:]).masked_fill_(block.empty[:, None, None], -torch.inf)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))
-
-
-# A group may compute at most this many times the logits that its samples need.
-PADDING_ALLOWANCE = 1.15
-
-
-@dataclass(frozen=True)
-class Group:
-    """Samples that are computed together, each with `length` token slots.
-
-    Args:
-        samples: How many.
-        length: Token slots per sample.
-        start: First sample, when the samples are consecutive and not packed.
-        index: Where the slots come from, flat positions in `[B · L]`, `[samples · length]`; None when not
-            packed.
-        filled: Slots that hold a valid token, bool `[samples, length]`; None when all do.
-    """
-
-    samples: int
-    length: int
-    start: int = 0
-    index: Tensor | None = None
-    filled: Tensor | None = None
-
-
-def plan_groups(vectors: Tensor, valid: Tensor | None, heads: int, block: int, on_host: bool) -> Iterator[Group]:
-    """Divide a batch into groups of about `block` logits.
-
-    Args:
-        vectors: Any of the operands, `[B, L, width]`.
-        valid: Real tokens, bool `[B, L]`; None means all.
-        heads: Relation heads.
-        block: Logits per group that are aimed at; one sample is the least a group holds.
-        on_host: Whether the lengths may be read.
-
-    Yields:
-        Groups that hold every valid token once; samples without any are left out where lengths can be read.
-    """
-    batch, length, _ = vectors.shape
-    if batch == 0 or length == 0:
-        return
-    lengths: list[int] = valid.sum(1).tolist() if valid is not None and on_host else []
-    if valid is None or not lengths or min(lengths) == length:
-        masked = not lengths
-        size = max(1, block // max(1, heads * length * length))
-        for start in range(0, batch, size):
-            stop = min(start + size, batch)
-            yield Group(stop - start, length, start, filled=valid[start:stop] if masked and valid is not None else None)
-        return
-    # A stable sort puts each sample's valid positions first, in their order.
-    order = torch.sort(~valid, dim=1, stable=True).indices
-    for members in _alike(lengths, block // heads):
-        longest = lengths[members[0]]
-        rows = torch.tensor(members, device=valid.device)
-        index = (order[rows, :longest] + rows[:, None] * length).flatten()
-        ragged = lengths[members[-1]] != longest
-        filled = valid.flatten()[index].view(len(members), longest) if ragged else None
-        yield Group(len(members), longest, index=index, filled=filled)
-
-
-def _alike(lengths: list[int], block: int, allowance: float = PADDING_ALLOWANCE) -> Iterator[list[int]]:
-    """Samples by falling length, cut before padding to the first one's length exceeds the allowance, or all `block`."""
-    members: list[int] = []
-    needed = 0
-    for sample in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        cost = lengths[sample] ** 2
-        if cost == 0:
-            break
-        if members:
-            computed = (len(members) + 1) * lengths[members[0]] ** 2
-            if computed > block or computed > allowance * (needed + cost):
-                yield members
-                members, needed = [], 0
-        members.append(sample)
-        needed += cost
-    if members:
-        yield members
-
-
-def pack(vectors: Tensor, group: Group, heads: int, out: Tensor) -> Tensor:
-    """Take a group's vectors apart into units (sample by head).
-
-    Args:
-        vectors: `[B, L, width]`.
-        group: Which of them.
-        heads: Relation heads; divides width.
-        out: Where to, `[samples · heads, length, width / heads]`, contiguous, of any dtype.
-
-    Returns:
-        `out`, zero in slots that are not filled whatever lay there.
-    """
-    width = vectors.shape[-1]
-    if group.index is None:
-        taken = vectors[group.start : group.start + group.samples]
-    else:
-        taken = vectors.reshape(-1, width).index_select(0, group.index).view(group.samples, group.length, width)
-    if group.filled is not None:
-        taken = taken.masked_fill(~group.filled[..., None], 0.0)
-    units = taken.view(group.samples, group.length, heads, width // heads).transpose(1, 2)
-    out.view(units.shape).copy_(units)
-    return out
-
-
-def unpack_into(target: Tensor, units: Tensor, group: Group) -> None:
-    """Write a group's gradient back where its vectors came from; slots that are not filled get exactly 0.
-
-    Args:
-        target: `[B, L, width]`, or some heads of such; written at the group's positions.
-        units: `[samples · heads, width / heads, length]`.
-        group: Which positions.
-    """
-    width = target.shape[-1]
-    values = units.reshape(group.samples, width, group.length).transpose(1, 2)
-    if group.filled is not None:
-        values = values.masked_fill(~group.filled[..., None], 0.0)
-    if group.index is None:
-        target[group.start : group.start + group.samples] = values
-    else:
-        target.flatten(0, 1).index_copy_(0, group.index, values.reshape(-1, width))

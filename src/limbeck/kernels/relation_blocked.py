@@ -12,6 +12,9 @@ subtracted for stability. With e = exp2(logits), s = Σ e per row and D = teache
     ∂KL/∂student_a = G · student_b / √d
     ∂KL/∂student_b = Gᵀ · student_a / √d
 
+Plainly computed, all logits at once, a whole step takes 1.6 to 2.5 times as long (benchmarks/results/kernel_steps.json),
+and the loss up to 70 times the memory (benchmarks/results/relation_loss.json).
+
 Where a is b, logits and e (before the row maximum is subtracted) are symmetric. Half of them could be mirrored, but
 moving a transposed block costs more here than the product that makes it (0.7 to 2 ns for each logit against 0.3).
 """
@@ -25,8 +28,8 @@ import torch
 from torch import Tensor
 
 from limbeck.kernels.cpu.relation import compiled_relation
-from limbeck.kernels.packed_attention import Group, pack, plan_groups, unpack_into
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
+from limbeck.kernels.sample_groups import Group, pack, plan_groups, unpack_into
 from limbeck.kernels.workers import Scratch, left_uncompiled, run_tasks
 
 LOG2_E = 1 / math.log(2)
@@ -69,23 +72,27 @@ class Relation:
 
 
 class _Operands:
-    """One model's vectors of a group by unit, and as the matmul of the logits takes them.
+    """The vectors of one model by unit, and as the matmul of the logits takes them.
 
     Args:
-        name: Whose they are, "student" or "teacher".
+        name: The model, "student" or "teacher".
+        pair: Its `(a, b)`, or `(a,)` when both are one, each `[B, L, width]`.
         relation: The relation.
         group: The samples.
         part: The heads.
     """
 
-    def __init__(self, name: str, relation: Relation, group: Group, part: range) -> None:
-        pair: Sequence[Tensor] = getattr(relation, name)
+    def __init__(self, name: str, pair: Sequence[Tensor], relation: Relation, group: Group, part: range) -> None:
         shape = (group.samples * len(part), group.length, pair[0].shape[-1] // relation.heads)
-        outs = [relation.scratch.take(f"{name} {i}", shape, x, relation.dtype) for i, x in enumerate(pair)]
-        packed = [pack(relation.cut(x, part), group, len(part), out) for x, out in zip(pair, outs, strict=True)]
-        self.a, self.b = packed[0], packed[-1]
+        units = []
+        for index, vectors in enumerate(pair):
+            out = relation.scratch.take(f"{name} {index}", shape, vectors, relation.dtype)
+            units.append(pack(relation.cut(vectors, part), group, len(part), out))
+        self.a = units[0]
+        self.b = units[-1]
         self.scale = 1 / math.sqrt(self.a.shape[-1])
-        self.rows, self.columns = self.a, self.b
+        self.rows = self.a
+        self.columns = self.b
         if group.filled is not None:
             # One more coordinate, 1 · MASKED in a column to leave out: a mask without a pass over the logits.
             masked = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
@@ -95,7 +102,8 @@ class _Operands:
 
     def logits_into(self, out: Tensor, units: slice, rows: slice, columns: slice) -> None:
         """Write base-2 logits `[units, rows, columns]`; what `out` held does not matter."""
-        left, right = self.rows[units, rows], self.columns[units, columns]
+        left = self.rows[units, rows]
+        right = self.columns[units, columns]
         torch.baddbmm(out, left, right.mT, beta=0, alpha=self.scale * LOG2_E, out=out)
 
 
@@ -109,16 +117,22 @@ class RelationGroup:
     """
 
     def __init__(self, relation: Relation, group: Group, part: range) -> None:
-        self.relation, self.group, self.part = relation, group, part
-        self.student, self.teacher = (_Operands(name, relation, group, part) for name in ("student", "teacher"))
+        self.relation = relation
+        self.group = group
+        self.part = part
+        self.student = _Operands("student", relation.student, relation, group, part)
+        self.teacher = _Operands("teacher", relation.teacher, relation, group, part)
         # [units, head size, length]: a matmul is fast when it has few rows and many columns.
         shape = self.student.a.mT.shape
-        self.unit_grads = [
-            None if x is None else relation.scratch.take(f"gradient {i}", shape, x, relation.dtype).zero_()
-            for i, x in enumerate(relation.grads)
-        ]
-        # One that is both a and b collects both gradients.
-        self.grad_a, self.grad_b = self.unit_grads[0], self.unit_grads[-1]
+        self.unit_grads: list[Tensor | None] = []
+        for index, grad in enumerate(relation.grads):
+            unit_grad = None
+            if grad is not None:
+                unit_grad = relation.scratch.take(f"gradient {index}", shape, grad, relation.dtype).zero_()
+            self.unit_grads.append(unit_grad)
+        # A tensor that is both a and b collects both gradients.
+        self.grad_a = self.unit_grads[0]
+        self.grad_b = self.unit_grads[-1]
 
     def run(self) -> Tensor:
         """Compute all blocks and write the gradients.
@@ -133,9 +147,11 @@ class RelationGroup:
         buffers = self.relation.scratch.take("logits", shape, self.student.a, self.relation.dtype)
         total = sum_accumulator(buffers.device)
         for first in range(0, units, unit_step):
+            chosen = slice(first, min(first + unit_step, units))
             for top in range(0, length, row_step):
-                chosen = slice(first, min(first + unit_step, units))
-                total += self._block(chosen, slice(top, min(top + row_step, length)), buffers).sum(dtype=total.dtype)
+                rows = slice(top, min(top + row_step, length))
+                total += self._block(chosen, rows, buffers).sum(dtype=total.dtype)
+
         for target, unit_grad in zip(self.relation.grads, self.unit_grads, strict=True):
             if target is not None and unit_grad is not None:
                 unpack_into(self.relation.cut(target, self.part), unit_grad, self.group)
@@ -143,15 +159,18 @@ class RelationGroup:
 
     def _block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
         """Divergence in bits of `units` at `rows`, `[units, rows, 1]`; their gradient is added on the way."""
-        columns = slice(0, rows.stop if self.relation.causal else self.student.a.shape[1])
+        columns = slice(0, self.student.a.shape[1])
+        if self.relation.causal:
+            columns = slice(0, rows.stop)
         shape = (units.stop - units.start, rows.stop - rows.start, columns.stop)
-        teacher, student, spare = (x[: math.prod(shape)].view(shape) for x in buffers)
+        teacher, student, spare = (buffer[: math.prod(shape)].view(shape) for buffer in buffers)
         for operands, logits in ((self.teacher, teacher), (self.student, student)):
             operands.logits_into(logits, units, rows, columns)
             if self.relation.causal:
                 ahead = torch.ones(shape[1:], dtype=torch.bool, device=logits.device).triu(rows.start + 1)
                 logits.masked_fill_(ahead, MASKED_LOGIT)
             logits -= logits.amax(-1, keepdim=True)
+
         # Three buffers serve for all; each name is of the content of its buffer from there on.
         teacher_exp = torch.exp2(teacher, out=spare)
         difference = teacher.sub_(student)
@@ -226,24 +245,32 @@ def relation_kl_blocked(
     """
     student = [student_a] if student_b is student_a else [student_a, student_b]
     teacher = [teacher_a] if teacher_b is teacher_a else [teacher_a, teacher_b]
-    dtype, device = compute_dtype(*student, *teacher), student_a.device
-    on_cpu, wanted = device.type == "cpu", wanted_gradients(*student)
+    wanted = wanted_gradients(*student)
+    dtype = compute_dtype(*student, *teacher)
+    device = student_a.device
+    on_cpu = device.type == "cpu"
+    if on_host is None:
+        on_host = on_cpu
+
     with torch.no_grad(), autocast_off(device):
         # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
-        grads = [x.new_zeros(x.shape, dtype=dtype) if wants else None for x, wants in zip(student, wanted, strict=True)]
+        grads: list[Tensor | None] = []
+        for vectors, wants in zip(student, wanted, strict=True):
+            grads.append(vectors.new_zeros(vectors.shape, dtype=dtype) if wants else None)
+
         total = None
-        if on_cpu and not causal and block is None and on_host is not False:
+        if on_cpu and on_host and not causal and block is None:
             total = compiled_relation(student, teacher, grads, heads, valid)
         if total is None:
-            block = block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK)
+            if block is None:
+                block = CPU_BLOCK if on_cpu else DEVICE_BLOCK
             relation = Relation(student, teacher, grads, heads, causal, dtype, block)
-            groups = list(plan_groups(student_a, valid, heads, block, on_cpu if on_host is None else on_host))
+            groups = list(plan_groups(student_a, valid, heads, block, on_host))
             parts = _head_parts(heads, groups, student_a)
             tasks = [partial(relation.compute, group, part) for group in groups for part in parts]
             total = sum(run_tasks(tasks, device.type), sum_accumulator(device))
-    return with_gradients(
-        total.to(dtype), student, grads, "relation_kl with backend 'blocked'", "choose backend 'reference'"
-    )
+    objective = "relation_kl with backend 'blocked'"
+    return with_gradients(total.to(dtype), student, grads, objective, "choose backend 'reference'")
 
 
 def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[range]:
@@ -252,5 +279,6 @@ def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[ra
     logits = heads * sum(group.samples * group.length**2 for group in groups)
     if vectors.device.type != "cpu" or threads == 1 or logits < FEW_LOGITS:
         return [range(heads)]
-    size = math.ceil(heads / min(heads, math.ceil(TASKS_PER_THREAD * threads / len(groups))))
+    parts_of_a_group = min(heads, math.ceil(TASKS_PER_THREAD * threads / len(groups)))
+    size = math.ceil(heads / parts_of_a_group)
     return [range(first, min(first + size, heads)) for first in range(0, heads, size)]
