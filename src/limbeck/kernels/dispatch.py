@@ -46,9 +46,10 @@ class Operation:
             raise KernelError(f"Unknown backend '{backend}' for {self.name}.{suggestion(backend, names)}")
         if backend == "auto":
             return _choose(self.name, tuple(self.backends), device, dtype)
-        obstacle = triton_obstacle(device, dtype) if backend == "triton" else None
-        if obstacle is not None:
-            raise KernelError(obstacle)
+        if backend == "triton":
+            obstacle = triton_obstacle(device, dtype)
+            if obstacle is not None:
+                raise KernelError(obstacle)
         return backend
 
 

@@ -75,7 +75,8 @@ class _MadeGradients(torch.autograd.Function):
         ctx: Any, total: Tensor, grads: Sequence[Tensor | None], refusal: tuple[str, str], *tensors: Any
     ) -> Tensor:
         ctx.save_for_backward(*grads)
-        ctx.refusal, ctx.dtypes = refusal, [None if x is None else x.dtype for x in tensors]
+        ctx.refusal = refusal
+        ctx.dtypes = [None if x is None else x.dtype for x in tensors]
         return total.clone()
 
     @staticmethod
@@ -84,8 +85,10 @@ class _MadeGradients(torch.autograd.Function):
         # Of output weights a second gradient would be more than all else that is held.
         overwrites = _is_last_backward() and not is_batched(upstream)
         scale = Tensor.mul_ if overwrites else Tensor.mul
-        made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
-        return None, None, None, *(grad if grad is None else scale(grad, upstream).to(dtype) for grad, dtype in made)
+        scaled = []
+        for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True):
+            scaled.append(None if grad is None else scale(grad, upstream).to(dtype))
+        return None, None, None, *scaled
 
 
 def is_batched(x: Tensor) -> bool:

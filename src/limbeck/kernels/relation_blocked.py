@@ -12,8 +12,8 @@ subtracted for stability. With e = exp2(logits), s = Σ e per row and D = teache
     ∂KL/∂student_a = G · student_b / √d
     ∂KL/∂student_b = Gᵀ · student_a / √d
 
-Plainly computed, all logits at once, a whole step takes 1.6 to 2.5 times as long (benchmarks/results/kernel_steps.json),
-and the loss up to 70 times the memory (benchmarks/results/relation_loss.json).
+With all logits at once a whole step takes 1.6 to 2.5 times as long (benchmarks/results/kernel_steps.json), and the loss
+up to 70 times the memory (benchmarks/results/relation_loss.json).
 
 Where a is b, logits and e (before the row maximum is subtracted) are symmetric. Half of them could be mirrored, but
 moving a transposed block costs more here than the product that makes it (0.7 to 2 ns for each logit against 0.3).

@@ -6,7 +6,6 @@ take many times as long on the host.
 """
 
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,28 +38,32 @@ def varlen_attention(
         `[T, A, D]`: what `scaled_dot_product_attention` gives sample by sample.
     """
     size = query.shape[-1]
-    tokens = [x.transpose(0, 1) for x in (query, key, value)]
+    query, key, value = (x.transpose(0, 1) for x in (query, key, value))
     if size % _MULTIPLE:  # Zeros change no score, and what they add to the result is cut off.
-        tokens = [F.pad(x, (0, -size % _MULTIPLE)) for x in tokens]
-    attend = _flash if query.dtype in HALVES and size <= _LARGEST and _is_recent(query.device) else _efficient
-    return attend(*tokens, offsets, longest, dropout, scale)[..., :size]
+        query, key, value = (F.pad(x, (0, -size % _MULTIPLE)) for x in (query, key, value))
+    attend = _efficient
+    if query.dtype in HALVES and size <= _LARGEST and _is_recent(query.device):
+        attend = _flash
+    return attend(query, key, value, offsets, longest, dropout, scale)[..., :size]
 
 
-def _flash(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
-    offsets, longest, dropout, scale = rest
-    found: Tensor = torch.ops.aten._flash_attention_forward(
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, offsets: Tensor, longest: int, dropout: float, scale: float
+) -> Tensor:
+    context: Tensor = torch.ops.aten._flash_attention_forward(
         query, key, value, offsets, offsets, longest, longest, dropout, False, False, scale=scale
     )[0]
-    return found
+    return context
 
 
-def _efficient(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
-    offsets, longest, dropout, scale = rest
-    one = [x.unsqueeze(0) for x in (query, key, value)]
-    found: Tensor = torch.ops.aten._efficient_attention_forward(
-        *one, None, offsets, offsets, longest, longest, dropout, 0, torch.is_grad_enabled(), scale=scale
+def _efficient(
+    query: Tensor, key: Tensor, value: Tensor, offsets: Tensor, longest: int, dropout: float, scale: float
+) -> Tensor:
+    row = [x.unsqueeze(0) for x in (query, key, value)]
+    context: Tensor = torch.ops.aten._efficient_attention_forward(
+        *row, None, offsets, offsets, longest, longest, dropout, 0, torch.is_grad_enabled(), scale=scale
     )[0]
-    return found[0]
+    return context[0]
 
 
 @cache

@@ -32,13 +32,13 @@ def left_uncompiled(kernel: Callable[P, T]) -> Callable[P, T]:
 
     As `torch.compiler.disable`, which imports the compiler: that takes two seconds, and waits here for the first call.
     """
-    made: list[Callable[P, T]] = []
+    disabled: list[Callable[P, T]] = []
 
     @wraps(kernel)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not made:
-            made.append(torch.compiler.disable(kernel))
-        return made[0](*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(kernel))
+        return disabled[0](*args, **kwargs)
 
     return call
 
@@ -97,7 +97,7 @@ class Scratch(threading.local):
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, Tensor] = {}
+        self._memory: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
         """Return the tensor of this thread under `name`, in `shape`, holding anything.
@@ -109,7 +109,8 @@ class Scratch(threading.local):
             dtype: Its dtype.
         """
         size = math.prod(shape)
-        held = self._held.get(name)
-        if held is None or held.numel() < size or held.dtype != dtype:
-            held = self._held[name] = like.new_empty(size, dtype=dtype)
-        return held[:size].view(*shape)
+        memory = self._memory.get(name)
+        if memory is None or memory.numel() < size or memory.dtype != dtype:
+            memory = like.new_empty(size, dtype=dtype)
+            self._memory[name] = memory
+        return memory[:size].view(*shape)

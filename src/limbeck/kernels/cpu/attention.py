@@ -3,7 +3,7 @@
 Over short samples attention in PyTorch is a long chain of short operations, and starting them costs more than they do.
 The kernel computes a head of a sample at a time, in memory that stays in cache: products of bfloat16 summed in float32,
 probabilities in float32 that are rounded before they meet values, as PyTorch's are. The backward pass computes them
-anew, as in `packed_attention`.
+anew, with their sums, so that scores may be rounded differently in the two passes.
 """
 
 import ctypes
@@ -66,7 +66,7 @@ class Kernel(NamedTuple):
 
 @lru_cache(maxsize=1)
 def kernel() -> Kernel | str:
-    """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
+    """Return the kernel, compiled or from the cache, or the reason why there is none, which is no error."""
     return compile_kernel(SOURCE, _read, _is_right)
 
 
@@ -88,29 +88,35 @@ def _forward_to(library: ctypes.CDLL) -> int:
     return _ANY if library.multiplies_pairs() else 160
 
 
-def _is_right(made: Kernel) -> bool:
+def _is_right(kernel: Kernel) -> bool:
     """Whether the kernel computes attention and its gradients, by one sample."""
     row = torch.arange(2 * 19 * 5, dtype=torch.float32).view(2, 19, 5).mul(0.37).sin().bfloat16()
     with torch.enable_grad():
         query, key, value = (row.clone().requires_grad_() for _ in range(3))
         context = F.scaled_dot_product_attention(query, key, value, scale=0.4)
         wanted = [context.detach(), *torch.autograd.grad(context, (query, key, value), row)]
-    found = [row.new_full((19, 2, 5), torch.nan) for _ in wanted]
-    work = CompiledPlan(made, _divide((19,), 2, made.forward_to, 1), 0.4, 0.0, 0).work(row, row, row)
-    work.attend(found[0])
-    work.differentiate(found[0], row.transpose(0, 1), found[1:])
-    return all(bool((x.transpose(0, 1) - y).abs().max() < 0.05) for x, y in zip(found, wanted, strict=True))
+
+    results = [row.new_full((19, 2, 5), torch.nan) for _ in wanted]
+    division = _divide((19,), 2, kernel.forward_to, 1)
+    work = CompiledPlan(kernel, division, scale=0.4, dropout=0.0, seed=0).work(row, row, row)
+    work.attend(results[0])
+    work.differentiate(results[0], row.transpose(0, 1), results[1:])
+    pairs = zip(results, wanted, strict=True)
+    return all(bool((x.transpose(0, 1) - y).abs().max() < 0.05) for x, y in pairs)
 
 
 def compiled_plan(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], *, scale: float, dropout: float
 ) -> "CompiledPlan | None":
     """Plan attention by the kernel; None where it cannot compute it. Arguments are those of `packed_attention`."""
-    alike = {x.dtype for x in (query, key, value)} == {torch.bfloat16} and query.shape == value.shape
-    if not alike or isinstance(made := kernel(), str):
+    if {x.dtype for x in (query, key, value)} != {torch.bfloat16} or query.shape != value.shape:
         return None
-    division = _divide(tuple(lengths), query.shape[0], made.forward_to, TASKS * torch.get_num_threads())
-    return CompiledPlan(made, division, scale, dropout, draw_seed() if dropped_share(dropout) else 0)
+    compiled = kernel()
+    if isinstance(compiled, str):
+        return None
+    division = _divide(tuple(lengths), query.shape[0], compiled.forward_to, TASKS * torch.get_num_threads())
+    seed = draw_seed() if dropped_share(dropout) > 0 else 0
+    return CompiledPlan(compiled, division, scale, dropout, seed)
 
 
 @dataclass(frozen=True)
@@ -135,18 +141,19 @@ class _Division:
 @lru_cache(maxsize=8)
 def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -> _Division:
     """Divide heads of samples into ranges that take about the same time, so many of each kind at most."""
-    starts = accumulate(lengths, initial=0)
-    samples = sorted(zip(starts, lengths, strict=False), key=lambda sample: sample[1])
+    starts = accumulate(lengths[:-1], initial=0)
+    samples = sorted(zip(starts, lengths, strict=True), key=lambda sample: sample[1])
     costs = [length * (length + _SHARED) for _, length in samples for _ in range(heads)]
     short = sum(length <= forward_to for length in lengths)
-    of_short, of_all = (divide_work(own, parts) for own in (costs[: short * heads], costs))
+    of_short = divide_work(costs[: short * heads], parts)
+    of_all = divide_work(costs, parts)
     return _Division(as_pairs(samples), max(lengths), short, of_short, of_all)
 
 
 class CompiledPlan(NamedTuple):
     """How attention is computed."""
 
-    made: Kernel
+    kernel: Kernel
     division: _Division
     scale: float
     dropout: float
@@ -170,12 +177,14 @@ class CompiledWork:
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: CompiledPlan) -> None:
         self.operands = [_dense(x.transpose(0, 1)) for x in (query, key, value)]
         self.plan = plan
-        division, (heads, _, depth) = plan.division, query.shape
-        padded, width = whole_vectors(division.longest), whole_vectors(depth)
-        self.padded, self.operand, self.block = padded, padded * width, max(BLOCK, TILE * padded)
-        self.given = _Attention(
+        heads, _, depth = query.shape
+        # Sizes in numbers of scratch.
+        self.padded = whole_vectors(plan.division.longest)
+        self.operand_size = self.padded * whole_vectors(depth)
+        self.block = max(BLOCK, TILE * self.padded)
+        self.arguments = _Attention(
             *map(_operand, self.operands),
-            samples=division.samples.data_ptr(),
+            samples=plan.division.samples.data_ptr(),
             heads=heads,
             depth=depth,
             block=self.block,
@@ -186,27 +195,33 @@ class CompiledWork:
 
     def attend(self, context: Tensor) -> None:
         """Write the context, `[T, A, D]`."""
-        self.given.context = context.data_ptr()
-        division, fast = self.plan.division, not dropped_share(self.plan.dropout)
-        if fast:
+        self.arguments.context = context.data_ptr()
+        division = self.plan.division
+        ranges = division.of_all
+        if dropped_share(self.plan.dropout) == 0:
+            # PyTorch's fast attention has no dropout, and is faster for long samples.
             long = division.samples[division.short :].tolist()
-            slices = (slice(start, start + length) for start, length in long)
-            run_tasks([partial(self._attend_fast, context, tokens) for tokens in slices])
-        size = 3 * self.operand + self.padded + 2 * self.block
-        self.plan.made.attend.run(self.given, division.of_short if fast else division.of_all, size, _SCRATCH)
+            run_tasks([partial(self._attend_fast, context, slice(start, start + length)) for start, length in long])
+            ranges = division.of_short
+        size = 3 * self.operand_size + self.padded + 2 * self.block
+        self.plan.kernel.attend.run(self.arguments, ranges, size, _SCRATCH)
 
     def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of the operands, each `[T, A, D]`."""
         upstream = _dense(upstream)
-        self.given.context, self.given.upstream = context.data_ptr(), _operand(upstream)
-        self.given.of_query, self.given.of_key, self.given.of_value = (x.data_ptr() for x in grads)
-        size = 8 * self.operand + self.padded + 3 * self.block
-        self.plan.made.differentiate.run(self.given, self.plan.division.of_all, size, _SCRATCH)
+        of_query, of_key, of_value = grads
+        self.arguments.context = context.data_ptr()
+        self.arguments.upstream = _operand(upstream)
+        self.arguments.of_query = of_query.data_ptr()
+        self.arguments.of_key = of_key.data_ptr()
+        self.arguments.of_value = of_value.data_ptr()
+        size = 8 * self.operand_size + self.padded + 3 * self.block
+        self.plan.kernel.differentiate.run(self.arguments, self.plan.division.of_all, size, _SCRATCH)
 
     def _attend_fast(self, context: Tensor, tokens: slice) -> None:
         query, key, value = (x[tokens].transpose(0, 1)[None] for x in self.operands)
-        found = F.scaled_dot_product_attention(query, key, value, scale=self.plan.scale)
-        context[tokens] = found[0].transpose(0, 1)
+        result = F.scaled_dot_product_attention(query, key, value, scale=self.plan.scale)
+        context[tokens] = result[0].transpose(0, 1)
 
 
 def _dense(operand: Tensor) -> Tensor:
@@ -214,5 +229,5 @@ def _dense(operand: Tensor) -> Tensor:
     return operand if operand.stride(-1) == 1 else operand.contiguous()
 
 
-def _operand(of: Tensor) -> _Operand:
-    return _Operand(of.data_ptr(), of.stride(0), of.stride(1))
+def _operand(tensor: Tensor) -> _Operand:
+    return _Operand(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))

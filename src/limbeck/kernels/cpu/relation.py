@@ -2,7 +2,9 @@
 
 The logits of a relation head are products over 8 to 64 numbers: in PyTorch moving them through a dozen operations
 costs far more than the products. The kernel computes a head of a sample at a time, in float32 and in memory that stays
-in cache, value and gradient in one go; the formulas are those of `relation_blocked`, with exp in place of exp2.
+in cache, value and gradient in one go; the formulas are those of `relation_blocked`, with exp in place of exp2. Value
+and gradient come of one product, so that no rounding can differ between them. Without it a whole step takes 1.2 to 1.4
+times as long (benchmarks/results/kernel_steps.json).
 """
 
 import ctypes
@@ -48,7 +50,7 @@ class _Relation(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def kernel() -> TeamKernel | str:
-    """Compile the kernel, or find it in the cache; or return why there is none, which is no error."""
+    """Return the kernel, compiled or from the cache, or the reason why there is none, which is no error."""
     return compile_kernel(SOURCE, _read, _is_right)
 
 
@@ -56,17 +58,21 @@ def _read(library: ctypes.CDLL) -> TeamKernel:
     return TeamKernel.read(library, "relate")
 
 
-def _is_right(made: TeamKernel) -> bool:
+def _is_right(relate: TeamKernel) -> bool:
     """Whether the kernel computes a relation and its gradients, by two samples."""
-    drawn = [x.bfloat16() for x in torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)]
+    numbers = torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)
+    student_a, student_b, teacher_a, teacher_b = (vectors.bfloat16() for vectors in numbers)
     valid = torch.arange(19) < torch.tensor([[17], [5]])
     with torch.enable_grad():
-        first, second = (x.float().requires_grad_() for x in drawn[:2])
-        value = relation_kl_reference(first, second, drawn[2], drawn[3], 2, valid)
-        wanted = [value.detach(), *torch.autograd.grad(value, (first, second))]
-    grads = [torch.zeros_like(x) for x in wanted[1:]]
-    found = [_compute(made, drawn[:2], drawn[2:], grads, 2, valid), *grads]
-    return all(bool((x - y).norm() < 1e-4 * y.norm()) for x, y in zip(found, wanted, strict=True))
+        leaf_a = student_a.float().requires_grad_()
+        leaf_b = student_b.float().requires_grad_()
+        wanted = relation_kl_reference(leaf_a, leaf_b, teacher_a, teacher_b, 2, valid)
+        wanted_grads = torch.autograd.grad(wanted, (leaf_a, leaf_b))
+
+    grads = [torch.zeros_like(x) for x in wanted_grads]
+    total = _compute(relate, (student_a, student_b), (teacher_a, teacher_b), grads, 2, valid)
+    pairs = zip((total, *grads), (wanted.detach(), *wanted_grads), strict=True)
+    return all(bool((x - y).norm() < 1e-4 * y.norm()) for x, y in pairs)
 
 
 def compiled_relation(
@@ -88,16 +94,19 @@ def compiled_relation(
     Returns:
         Σ KL over samples, heads and valid rows, a scalar in nats, float64.
     """
-    models = (*student, *teacher)
-    if {x.dtype for x in models} != {torch.bfloat16} or max(x.shape[-1] for x in models) > DEPTH_TO * heads:
+    streams = (*student, *teacher)
+    if any(x.dtype != torch.bfloat16 or x.shape[-1] > DEPTH_TO * heads for x in streams):
         return None
-    if models[0].numel() == 0 or isinstance(made := kernel(), str):
+    if streams[0].numel() == 0:
         return None
-    return _compute(made, student, teacher, grads, heads, valid)
+    relate = kernel()
+    if isinstance(relate, str):
+        return None
+    return _compute(relate, student, teacher, grads, heads, valid)
 
 
 def _compute(
-    made: TeamKernel,
+    relate: TeamKernel,
     student: Sequence[Tensor],
     teacher: Sequence[Tensor],
     grads: Sequence[Tensor | None],
@@ -105,21 +114,27 @@ def _compute(
     valid: Tensor | None,
 ) -> Tensor:
     batch, tokens, _ = student[0].shape
-    lengths = (tokens,) * batch if valid is None else tuple(valid.sum(1).tolist())
+    lengths = (tokens,) * batch
+    places = None
+    if valid is not None:
+        lengths = tuple(valid.sum(1).tolist())
+        # A stable sort puts each sample's valid tokens first, in their order.
+        places = torch.sort(~valid, dim=1, stable=True).indices
     division = _divide(lengths, heads, TASKS * torch.get_num_threads())
-    # A stable sort puts each sample's valid tokens first, in their order.
-    places = None if valid is None else torch.sort(~valid, dim=1, stable=True).indices
-    # Tensors keep the memory whose addresses the kernel is given.
-    own, other = ([x if x.stride(-1) == 1 else x.contiguous() for x in pair] for pair in (student, teacher))
+
+    # These names keep the memory whose addresses the kernel is given.
+    student = [_dense(x) for x in student]
+    teacher = [_dense(x) for x in teacher]
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
-    sizes = own[0].shape[-1] // heads, other[0].shape[-1] // heads
+    student_size = student[0].shape[-1] // heads
+    teacher_size = teacher[0].shape[-1] // heads
     padded = whole_vectors(division.longest)
     block = max(BLOCK, TILE * padded)
-    given = _Relation(
-        student_a=_stream(own[0]),
-        student_b=_stream(own[-1]),
-        teacher_a=_stream(other[0]),
-        teacher_b=_stream(other[-1]),
+    arguments = _Relation(
+        student_a=_stream(student[0]),
+        student_b=_stream(student[-1]),
+        teacher_a=_stream(teacher[0]),
+        teacher_b=_stream(teacher[-1]),
         of_a=_address(grads[0]),
         of_b=_address(grads[-1]),
         samples=_address(division.samples),
@@ -127,23 +142,31 @@ def _compute(
         sums=_address(sums),
         tokens=tokens,
         heads=heads,
-        own=sizes[0],
-        other=sizes[1],
-        own_scale=1 / math.sqrt(sizes[0]),
-        other_scale=1 / math.sqrt(sizes[1]),
+        own=student_size,
+        other=teacher_size,
+        own_scale=1 / math.sqrt(student_size),
+        other_scale=1 / math.sqrt(teacher_size),
         block=block,
     )
-    memory = padded * (5 * whole_vectors(sizes[0]) + whole_vectors(sizes[1])) + 2 * block
-    made.run(given, division.parts, memory, _SCRATCH)
-    return (sums[:, 0] + sums[:, 1].log() + sums[:, 2] * math.log(2)).sum()
+    # Five operands of the student's, one of the teacher's, and two blocks of logits.
+    scratch_size = padded * (5 * whole_vectors(student_size) + whole_vectors(teacher_size)) + 2 * block
+    relate.run(arguments, division.parts, scratch_size, _SCRATCH)
+    # Of each head of each sample Σ p_T D, and the product of s_S / s_T as m · 2ⁿ.
+    weighted, factors, powers = sums.unbind(1)
+    return (weighted + factors.log() + powers * math.log(2)).sum()
 
 
-def _address(of: Tensor | None) -> int | None:
-    return None if of is None else of.data_ptr()
+def _dense(stream: Tensor) -> Tensor:
+    """Return a stream whose last axis lies in one piece."""
+    return stream if stream.stride(-1) == 1 else stream.contiguous()
 
 
-def _stream(of: Tensor) -> _Stream:
-    return _Stream(of.data_ptr(), of.stride(0), of.stride(1))
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _stream(tensor: Tensor) -> _Stream:
+    return _Stream(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
 
 
 class _Division(NamedTuple):

@@ -31,12 +31,16 @@ def divide_work(costs: Sequence[int], parts: int) -> Tensor:
     Returns:
         First and last (exclusive) of each range, int64 `[ranges, 2]`.
     """
-    ranges, first, taken, whole = [], 0, 0, sum(costs)
+    total = sum(costs)
+    ranges = []
+    first = 0
+    cost_so_far = 0
     for last, cost in enumerate(costs, 1):
-        taken += cost
-        if taken * parts >= whole or last == len(costs):
+        cost_so_far += cost
+        if cost_so_far * parts >= total or last == len(costs):
             ranges.append((first, last))
-            first, taken = last, 0
+            first = last
+            cost_so_far = 0
     return as_pairs(ranges)
 
 
@@ -77,14 +81,15 @@ class TeamKernel(NamedTuple):
             AttributeError: if the library has none of that name, or no `join`.
         """
         join = library.join
-        join.argtypes, join.restype = (ctypes.c_void_p,), None
+        join.argtypes = (ctypes.c_void_p,)
+        join.restype = None
         return cls(_address(getattr(library, name)), join)
 
-    def run(self, given: ctypes.Structure, parts: Tensor, size: int, scratch: Scratch) -> None:
+    def run(self, arguments: ctypes.Structure, parts: Tensor, size: int, scratch: Scratch) -> None:
         """Compute all parts, which must not touch each other's results, without Python's lock.
 
         Args:
-            given: Handed to the function.
+            arguments: Of the function.
             parts: First and last (exclusive) of each, int64 `[parts, 2]`.
             size: Numbers of scratch that a thread needs.
             scratch: Where they are taken from.
@@ -93,13 +98,15 @@ class TeamKernel(NamedTuple):
         count = parts.shape[0]
         busy = min(threads, count)
         memory = scratch.take("team", (busy * size,), parts, torch.float32)
-        team = _Team(self.compute, ctypes.addressof(given), parts.data_ptr(), memory.data_ptr(), count, size)
+        team = _Team(self.compute, ctypes.addressof(arguments), parts.data_ptr(), memory.data_ptr(), count, size)
         if busy < 2:
             self.join(ctypes.byref(team))
-        elif (start := _openmp()) is None or _forked.is_set():
+            return
+        start_threads = _openmp()
+        if start_threads is None or _forked.is_set():
             run_tasks([partial(self.join, ctypes.byref(team))] * busy)
         else:  # As many as PyTorch has: GNU's library would end the others, and make them anew.
-            start(_address(self.join), ctypes.byref(team), threads, 0)
+            start_threads(_address(self.join), ctypes.byref(team), threads, 0)
 
 
 def _address(function: Any) -> int:
@@ -112,7 +119,10 @@ def _openmp() -> Callable[..., None] | None:
 
     It is GNU's; the libraries of Intel and LLVM have it too. Without one, threads of a pool take the parts.
     """
-    start = getattr(ctypes.CDLL(None), "GOMP_parallel", None) if torch.backends.openmp.is_available() else None
-    if start is not None:
-        start.argtypes, start.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
-    return start
+    if not torch.backends.openmp.is_available():
+        return None
+    start_threads = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    if start_threads is not None:
+        start_threads.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+        start_threads.restype = None
+    return start_threads
