@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.machine import git_commit, hardware, versions
+from harness import made_with
 
 HERE = Path(__file__)
 ROOT = HERE.parents[1]
@@ -326,7 +326,7 @@ def main() -> None:
         ).stdout.strip()
         for side, checkout in checkouts.items()
     }
-    result |= {"commits": commits, "commit": git_commit(), "hardware": hardware(), "versions": versions()}
+    result |= made_with(commits=commits)
     print(json.dumps({key: value for key, value in result.items() if key not in ("rounds", "hardware", "versions")}))
     given.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

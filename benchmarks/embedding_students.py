@@ -41,6 +41,7 @@ import torch
 from torch import Tensor
 
 from embedding_ablation import TEACHER, add_row, find, read_rows, read_squad, read_table, spearman
+from harness import made_with
 
 RESULTS = Path(__file__).parent / "results" / "embedding_students.jsonl"
 SEEDS = (1, 2, 3)
@@ -340,12 +341,12 @@ def median_ms(run: Callable[[], Any], texts: int, rounds: int = 5) -> float:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Measure what is missing, until the hours are over."""
-    from limbeck.core.machine import git_commit, hardware, versions
 
     inputs, began = Inputs(arguments.data, arguments.work), time.monotonic()
     scores = Scores(arguments.data, inputs.teacher)
     libraries = {name: installed_version(name) for name in ("sentence-transformers", "model2vec")}
-    made_with = {"commit": git_commit(), "hardware": hardware(), "versions": versions() | libraries}
+    machine = made_with()
+    machine["versions"] |= libraries
     done = {(row["shape"], row["tool"], row["seed"], row["minutes"], row.get("start")) for row in read_rows(RESULTS)}
     for shape, tool, seed in cells():
         minutes = arguments.minutes if seed else 0.0
@@ -375,7 +376,7 @@ def measure(arguments: argparse.Namespace) -> None:
             **facts,
             **scores.of(str(folder)),
         }
-        add_row(row | made_with, RESULTS)
+        add_row(row | machine, RESULTS)
 
 
 def installed_version(name: str) -> str | None:

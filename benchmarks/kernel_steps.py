@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.core.machine import git_commit, hardware, versions
+from harness import milliseconds, ratio_of, take_turns, write_rows
 from limbeck.kernels.cpu import relation
 from limbeck.kernels.dispatch import RELATION_KL
 from limbeck.kernels.relation_reference import relation_kl_reference
@@ -115,25 +114,18 @@ def measure(name: str, setting: Setting, kernel: str, leave_out: Callable[[], An
     with leave_out():
         without = Stepper(make_side("limbeck", "bfloat16", setting, None), setting)
 
-    seconds: dict[str, list[float]] = {"with": [], "without": []}
-    for number in range(ROUNDS + 1):
-        taken = with_kernel.step()
+    def step_without() -> float:
         with leave_out():
-            taken_without = without.step()
-        if number > 0:  # The first compiles and maps memory.
-            seconds["with"].append(taken)
-            seconds["without"].append(taken_without)
+            return without.step()
 
-    ratios = [slow / fast for slow, fast in zip(seconds["without"], seconds["with"], strict=True)]
+    seconds = take_turns({"with": with_kernel.step, "without": step_without}, ROUNDS)
     return {
         "step": name,
         "threads": torch.get_num_threads(),
         "kernel": kernel,
-        "with_ms": round(1e3 * statistics.median(seconds["with"]), 1),
-        "without_ms": round(1e3 * statistics.median(seconds["without"]), 1),
-        "ratio": round(statistics.median(ratios), 3),
-        "ratio_lowest": round(min(ratios), 3),
-        "ratio_highest": round(max(ratios), 3),
+        "with_ms": milliseconds(seconds["with"], 1),
+        "without_ms": milliseconds(seconds["without"], 1),
+        **ratio_of(seconds["without"], seconds["with"], digits=3),
     }
 
 
@@ -150,8 +142,7 @@ def main() -> None:
         for kernel in arguments.kernels:
             rows.append(measure(name, setting, kernel, LEFT_OUT[kernel]))
             print(json.dumps(rows[-1]), flush=True)
-    made_with = {"commit": git_commit(), "hardware": hardware(), "versions": versions()}
-    arguments.output.write_text(json.dumps({"rows": rows, **made_with}, indent=1) + "\n", encoding="utf-8")
+    write_rows(arguments.output, rows, seed=COMMON["seed"])
 
 
 if __name__ == "__main__":

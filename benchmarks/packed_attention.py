@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.core.machine import git_commit, hardware, versions
+from harness import milliseconds, ratio_of, take_turns, write_rows
 from limbeck.kernels.packed_attention import packed_attention
 
-HEADS, WIDTH = 12, 32
+HEADS = 12
+WIDTH = 32
 BATCHES = {"64 x 5-60": (64, 5, 60), "16 x 35-70": (16, 35, 70), "16 x 120-192": (16, 120, 192)}
 """Samples, and the shortest and longest."""
+SIDES = ("pytorch", "limbeck")
 ROUNDS = 9
 
 
@@ -44,21 +46,39 @@ class Batch:
     def of_pytorch(self, operands: list[Tensor], dropout: float) -> Tensor:
         """PyTorch's attention over the padded batch; rows of padding are 0."""
         query, key, value = (x.transpose(1, 2) for x in operands)
-        found = F.scaled_dot_product_attention(query, key, value, attn_mask=self.mask[:, None, None], dropout_p=dropout)
-        return found.transpose(1, 2) * self.mask[:, :, None, None]
+        mask = self.mask[:, None, None]
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return context.transpose(1, 2) * self.mask[:, :, None, None]
 
     def of_limbeck(self, operands: list[Tensor], dropout: float) -> Tensor:
         """limbeck's over the real tokens."""
         query, key, value = (x.flatten(0, 1).index_select(0, self.places).transpose(0, 1) for x in operands)
-        found = packed_attention(query, key, value, self.lengths, scale=WIDTH**-0.5, dropout=dropout)
-        return torch.zeros_like(operands[0]).flatten(0, 1).index_copy(0, self.places, found).view_as(operands[0])
+        context = packed_attention(query, key, value, self.lengths, scale=WIDTH**-0.5, dropout=dropout)
+        return torch.zeros_like(operands[0]).flatten(0, 1).index_copy(0, self.places, context).view_as(operands[0])
+
+    def attend(self, side: str, operands: list[Tensor], dropout: float) -> Tensor:
+        """The context by a side."""
+        if side == "pytorch":
+            return self.of_pytorch(operands, dropout)
+        return self.of_limbeck(operands, dropout)
 
 
 def with_gradients(batch: Batch, side: str, operands: list[Tensor], dropout: float = 0.0) -> list[Tensor]:
-    """A side's result, and the gradients of its sum weighted by fixed numbers."""
-    found = getattr(batch, f"of_{side}")(operands, dropout)
-    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(2)).to(found.dtype)
-    return [found, *torch.autograd.grad(found, operands, weights * batch.mask[:, :, None, None])]
+    """A side's context, and the gradients of its sum weighted by fixed numbers."""
+    context = batch.attend(side, operands, dropout)
+    weights = torch.randn(context.shape, generator=torch.Generator().manual_seed(2)).to(context.dtype)
+    return [context, *torch.autograd.grad(context, operands, weights * batch.mask[:, :, None, None])]
+
+
+def core_seconds(batch: Batch, side: str, dropout: float, backward: bool) -> float:
+    """Core seconds of one side's attention."""
+    start = time.process_time()
+    if backward:
+        with_gradients(batch, side, batch.operands, dropout)
+    else:
+        with torch.no_grad():
+            batch.attend(side, batch.operands, dropout)
+    return time.process_time() - start
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -67,28 +87,21 @@ def measure(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"batch": name, "tokens": len(batch.places)}
     for dropout in (0.0, 0.1):
         for backward in (False, True):
-            times: dict[str, list[float]] = {"pytorch": [], "limbeck": []}
-            for _ in range(ROUNDS + 1):
-                for side, taken in times.items():
-                    began = time.process_time()
-                    if backward:
-                        with_gradients(batch, side, batch.operands, dropout)
-                    else:
-                        with torch.no_grad():
-                            getattr(batch, f"of_{side}")(batch.operands, dropout)
-                    taken.append(1e3 * (time.process_time() - began))
-            ratios = [a / b for a, b in zip(times["pytorch"][1:], times["limbeck"][1:], strict=True)]
-            row[f"{'forward and backward' if backward else 'forward'}, dropout {dropout}"] = {
-                **{f"{side}_ms": round(statistics.median(taken[1:]), 2) for side, taken in times.items()},
-                "ratio": round(statistics.median(ratios), 2),
-                "ratio_lowest": round(min(ratios), 2),
-                "ratio_highest": round(max(ratios), 2),
+            sides = {side: partial(core_seconds, batch, side, dropout, backward) for side in SIDES}
+            seconds = take_turns(sides, ROUNDS)
+            passes = "forward and backward" if backward else "forward"
+            row[f"{passes}, dropout {dropout}"] = {
+                "pytorch_ms": milliseconds(seconds["pytorch"]),
+                "limbeck_ms": milliseconds(seconds["limbeck"]),
+                **ratio_of(seconds["pytorch"], seconds["limbeck"]),
             }
+
+    # Errors of the context and of the three gradients, beside PyTorch's.
     exact = with_gradients(batch, "pytorch", [x.detach().double().requires_grad_() for x in batch.operands])
-    errors = {}
-    for side in ("pytorch", "limbeck"):
-        found = with_gradients(batch, side, batch.operands)
-        errors[side] = [float((a.double() - b).detach().norm()) for a, b in zip(found, exact, strict=True)]
+    errors: dict[str, list[float]] = {}
+    for side in SIDES:
+        results = with_gradients(batch, side, batch.operands)
+        errors[side] = [float((x.double() - y).detach().norm()) for x, y in zip(results, exact, strict=True)]
     row["error_of_pytorchs"] = [round(a / b, 3) for a, b in zip(errors["limbeck"], errors["pytorch"], strict=True)]
     return row
 
@@ -97,10 +110,9 @@ def main() -> None:
     """Measure all batches and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="JSON file to write")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rows = [measure(name) for name in BATCHES]
-    made_with = {"commit": git_commit(), "hardware": hardware(), "versions": versions()}
-    asked.output.write_text(json.dumps({"rows": rows, **made_with}, indent=1) + "\n", encoding="utf-8")
+    write_rows(arguments.output, rows)
     for row in rows:
         print(json.dumps(row))
 

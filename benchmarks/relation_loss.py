@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+from harness import made_with, resident_megabytes, take_turns, write_rows
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
 from limbeck.kernels.relation_blocked import CPU_BLOCK
 
@@ -75,13 +74,6 @@ def errors(tensors, valid, heads):
     return found
 
 
-def memory_kilobytes(field):
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1])
-    raise RuntimeError(f"no {field}")
-
-
 def peak_megabytes(backend, batch, length, mask, symmetric, arguments):
     """Peak extra memory, from a process that does nothing else."""
     command = [sys.executable, __file__, "--child", json.dumps([backend, batch, length, mask, symmetric])]
@@ -94,20 +86,18 @@ def child(arguments):
     backend, batch, length, mask, symmetric = json.loads(arguments.child)
     run(backend, *make_inputs(1, 8, mask, symmetric, arguments), arguments.heads)  # loads what is loaded once
     tensors, valid = make_inputs(batch, length, mask, symmetric, arguments)
-    before = memory_kilobytes("VmRSS:")
+    before = resident_megabytes()
     run(backend, tensors, valid, arguments.heads)
-    print((memory_kilobytes("VmHWM:") - before) / 1024)
+    print(resident_megabytes(highest=True) - before)
 
 
 def measure(batch, length, mask, symmetric, arguments):
     tensors, valid = make_inputs(batch, length, mask, symmetric, arguments)
-    times = {backend: [] for backend in BACKENDS}
-    for turn in range(arguments.repeats + 1):
-        for backend, seen in times.items():
-            took = seconds(backend, tensors, valid, arguments.heads)
-            if turn:
-                seen.append(took)
-    memory = {b: peak_megabytes(b, batch, length, mask, symmetric, arguments) for b in BACKENDS}
+    sides = {backend: partial(seconds, backend, tensors, valid, arguments.heads) for backend in BACKENDS}
+    times = take_turns(sides, arguments.repeats)
+    memory = {}
+    for backend in BACKENDS:
+        memory[backend] = peak_megabytes(backend, batch, length, mask, symmetric, arguments)
     ratios = sorted(a / b for a, b in zip(times["reference"], times["blocked"], strict=True))
     tokens = batch * length if valid is None else int(valid.sum())
     return {
@@ -136,19 +126,6 @@ def compiled(times, memory):
     }
 
 
-def describe(arguments):
-    names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
-    return {
-        "device": names[0].split(":")[1].strip() if names else platform.processor(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "heads": arguments.heads,
-        "widths": [arguments.student, arguments.teacher],
-        "dtype": arguments.dtype,
-        "load": [round(x, 2) for x in os.getloadavg()],
-    }
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--heads", type=int, default=48)
@@ -167,8 +144,8 @@ def main():
     if arguments.child:
         child(arguments)
         return
-    machine = describe(arguments)
-    print(json.dumps(machine))
+    settings = {name: getattr(arguments, name) for name in ("heads", "student", "teacher", "threads", "dtype")}
+    print(json.dumps(made_with(**settings)))
     rows = []
     for batch, length in arguments.cases:
         for mask in MASKS:
@@ -176,8 +153,7 @@ def main():
                 rows.append(measure(batch, length, mask, symmetric, arguments))
                 print(json.dumps(rows[-1]), flush=True)
     if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+        write_rows(arguments.output, rows, settings=settings, seed=0)
 
 
 if __name__ == "__main__":

