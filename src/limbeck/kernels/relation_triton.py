@@ -61,7 +61,8 @@ def plan_tiles(length: int, student_size: int, teacher_size: int, wide: bool) ->
     small = max(student_size, teacher_size) <= LEAST
     chunk = CHUNK // 2 if wide else CHUNK
     tokens = fit(length, TILE if small else TILE_OF_LARGE_HEADS)
-    return Tiles(tokens, fit(student_size, chunk), fit(teacher_size, chunk), 8 if wide and tokens == 64 else 4)
+    warps = 8 if wide and tokens == 64 else 4
+    return Tiles(tokens, fit(student_size, chunk), fit(teacher_size, chunk), warps)
 
 
 def allocate(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -91,15 +92,18 @@ class Launch:
         valid: Tensor | None,
         heads: int,
     ) -> None:
-        given = [x for left, right in (student, teacher) for x in (left, left if right is None else right)]
-        # Neighbouring coordinates have to lie next to each other; other strides may be any.
-        self.vectors = [x if x.stride(-1) == 1 else x.contiguous() for x in given]
-        self.strides = [stride for x in self.vectors for stride in x.stride()[:2]]
+        self.vectors: list[Tensor] = []
+        for left, right in (student, teacher):
+            for vectors in (left, left if right is None else right):
+                # Neighbouring coordinates have to lie next to each other; other strides may be any.
+                self.vectors.append(vectors if vectors.stride(-1) == 1 else vectors.contiguous())
+        self.strides = [stride for vectors in self.vectors for stride in vectors.stride()[:2]]
         self.sizes = student[0].shape[-1] // heads, teacher[0].shape[-1] // heads
         # The kernels' 1, and the factors from a product of vectors to a base-2 logit.
         self.factors = [1.0, *(1 / (math.log(2) * math.sqrt(size)) for size in self.sizes)]
         batch, length, _ = student[0].shape
-        self.tiles = plan_tiles(length, *self.sizes, wide=any(x.dtype == torch.float32 for x in given))
+        wide = any(vectors.dtype == torch.float32 for vectors in self.vectors)
+        self.tiles = plan_tiles(length, *self.sizes, wide=wide)
         self.programs = math.ceil(length / self.tiles.tokens) * batch * heads
         # The mask in bytes; without one it is not read.
         self.mask = student[0] if valid is None else valid.contiguous().view(torch.uint8)
@@ -172,13 +176,16 @@ def relation_kl_triton(
     if obstacle is not None:
         raise KernelError(obstacle)
     symmetric = student_b is student_a and teacher_b is teacher_a
-    pairs = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
-    vectors = [x for a, b in pairs for x in (a, None if symmetric else b)]
+    student_a, student_b = _prepare(student_a, student_b)
+    teacher_a, teacher_b = _prepare(teacher_a.detach(), teacher_b.detach())
+    vectors: list[Tensor | None] = [student_a, student_b, teacher_a, teacher_b]
+    if symmetric:
+        vectors = [student_a, None, teacher_a, None]
     if _is_watched(vectors):
         total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
         return total
-    found: Tensor = _RelationKL.apply(*vectors, valid, heads, causal)
-    return found
+    value: Tensor = _RelationKL.apply(*vectors, valid, heads, causal)
+    return value
 
 
 def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
@@ -204,8 +211,8 @@ def _is_watched(vectors: Sequence[Tensor | None]) -> bool:
         return True
     if torch._C._are_functorch_transforms_active():
         return True
-    plain, is_batch = (Tensor, torch.nn.Parameter), torch._C._functorch.is_legacy_batchedtensor
-    return any(type(x) not in plain or is_batch(x) for x in vectors if x is not None)
+    is_batch = torch._C._functorch.is_legacy_batchedtensor
+    return any(x is not None and (type(x) not in (Tensor, torch.nn.Parameter) or is_batch(x)) for x in vectors)
 
 
 def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,7 +289,8 @@ def _gradient(
     gradient = allocate(student_own, (batch, length, width), dtype)
     if gradient.numel():
         launch = Launch((student_own, student_other), (teacher_own, teacher_other), valid, heads)
-        tokens, size = launch.tiles.tokens, launch.sizes[0]
+        tokens = launch.tiles.tokens
+        size = launch.sizes[0]
         programs = launch.programs * math.ceil(size / launch.tiles.student)
         with on_device_of(student_own):
             relation_gradient_kernel[(programs,)](

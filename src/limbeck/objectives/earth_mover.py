@@ -52,15 +52,16 @@ def hidden_distances(
         `[M, N]` in `dtype`.
     """
     width = student[0].shape[-1]
-    own, other = ([x.reshape(-1, width) for x in layers] for layers in (student, teacher))
-    real = None if mask is None else mask.flatten()
-    total = sum_accumulator(student[0].device).repeat(len(own), len(other))
+    student_rows = [x.reshape(-1, width) for x in student]
+    teacher_rows = [x.reshape(-1, width) for x in teacher]
+    total = sum_accumulator(student[0].device).repeat(len(student), len(teacher))
     step = max(1, _chunk(total) // max(1, total.numel() * width))
-    for start in range(0, len(own[0]), step):
+    for start in range(0, len(student_rows[0]), step):
         rows = slice(start, start + step)
-        part = None if real is None else real[rows]
-        s, t = (torch.stack([terms.zero_masked(x[rows], part, dtype) for x in xs]) for xs in (own, other))
-        total += _all_pairs(s, t)
+        valid = None if mask is None else mask.flatten()[rows]
+        student_part = torch.stack([terms.zero_masked(x[rows], valid, dtype) for x in student_rows])
+        teacher_part = torch.stack([terms.zero_masked(x[rows], valid, dtype) for x in teacher_rows])
+        total += _all_pairs(student_part, teacher_part)
     return total.to(dtype)
 
 
@@ -87,26 +88,32 @@ def score_distances(
     first = student[0][0]
     batch, length, width = first.shape
     if length >= SHORT * ((width + teacher[0][0].shape[-1]) // heads):
-        rows = [
-            [relations.attention_score_mse(*x, *y, heads=heads, valid=mask).total for y in teacher] for x in student
-        ]
-        return torch.stack([torch.stack(row) for row in rows]).to(dtype)
+        rows = []
+        for student_layer in student:
+            row = []
+            for teacher_layer in teacher:
+                term = relations.attention_score_mse(*student_layer, *teacher_layer, heads=heads, valid=mask)
+                row.append(term.total)
+            rows.append(torch.stack(row))
+        return torch.stack(rows).to(dtype)
+
+    # Scores of some heads and rows of one sample, of all layers of both models at once.
     total = sum_accumulator(first.device).repeat(len(student), len(teacher))
     of_a_row = max(1, total.numel() * length)
     row_step = max(1, min(length, _chunk(total) // of_a_row))
     head_step = max(1, _chunk(total) // (of_a_row * row_step))
     with autocast_off(first.device):
         for sample in range(batch):
-            real = None if mask is None else mask[sample]
-            (q, k), (teacher_q, teacher_k) = (
-                _heads(layers, sample, heads, real, dtype) for layers in (student, teacher)
-            )
+            valid = None if mask is None else mask[sample]
+            q, k = _heads(student, sample, heads, valid, dtype)
+            teacher_q, teacher_k = _heads(teacher, sample, heads, valid, dtype)
             for head in range(0, heads, head_step):
                 some = slice(head, head + head_step)
-                columns, teacher_columns = k[:, some].mT, teacher_k[:, some].mT
                 for start in range(0, length, row_step):
                     block = slice(start, start + row_step)
-                    total += _all_pairs(q[:, some, block] @ columns, teacher_q[:, some, block] @ teacher_columns)
+                    scores = q[:, some, block] @ k[:, some].mT
+                    teacher_scores = teacher_q[:, some, block] @ teacher_k[:, some].mT
+                    total += _all_pairs(scores, teacher_scores)
     return total.to(dtype)
 
 
@@ -255,19 +262,19 @@ def _checked(costs: Tensor, *weights: Tensor) -> list[Tensor]:
     """Return costs and both models' weights in float64 on the CPU, the weights summing to 1 in that precision."""
     if costs.dim() != 2 or 0 in costs.shape:
         raise KernelError(f"costs has shape {list(costs.shape)}; it has to be [student layers, teacher layers].")
-    found = [costs.detach().cpu().double()]
-    for name, given, layers in zip(("student_weights", "teacher_weights"), weights, costs.shape, strict=True):
-        if given.shape != (layers,):
-            raise KernelError(f"{name} has shape {list(given.shape)}; it has to be [{layers}], one weight per layer.")
-        own = given.detach().cpu().double()
+    checked = [costs.detach().cpu().double()]
+    for name, tensor, layers in zip(("student_weights", "teacher_weights"), weights, costs.shape, strict=True):
+        if tensor.shape != (layers,):
+            raise KernelError(f"{name} has shape {list(tensor.shape)}; it has to be [{layers}], one weight per layer.")
+        shares = tensor.detach().cpu().double()
         # Written so that nan is refused too.
-        if not (own >= 0).all():
-            raise KernelError(f"{name} is {own.tolist()}; no weight may be negative or nan.")
-        total = own.sum()
+        if not (shares >= 0).all():
+            raise KernelError(f"{name} is {shares.tolist()}; no weight may be negative or nan.")
+        total = shares.sum()
         if not abs(total.item() - 1) <= _ROUNDING:
             raise KernelError(f"{name} sums to {total.item():.6g}; it has to sum to 1: divide it by its sum.")
-        found.append(own / total)
-    return found
+        checked.append(shares / total)
+    return checked
 
 
 @dataclass(frozen=True)

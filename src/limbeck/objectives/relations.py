@@ -117,11 +117,15 @@ def relation_kl(
 
 def _count_scores(work: Workload) -> int:
     """By the scores, or where it is less, by Gram matrices of the heads."""
-    own, other = work.student_width, work.teacher_width
-    gram = 8 * own * own + 8 * own * other + 4 * other * other
-    return sum(
-        min(length**2 * (6 * own + 2 * other), length * gram // int(work.options["heads"])) for length in work.lengths
-    )
+    student = work.student_width
+    teacher = work.teacher_width
+    gram = 8 * student * student + 8 * student * teacher + 4 * teacher * teacher
+    operations = 0
+    for length in work.lengths:
+        by_scores = length**2 * (6 * student + 2 * teacher)
+        by_gram = length * gram // int(work.options["heads"])
+        operations += min(by_scores, by_gram)
+    return operations
 
 
 def _score_mse_materialised(
