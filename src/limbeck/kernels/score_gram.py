@@ -60,9 +60,10 @@ def score_distance(
     if by_scores or device.type == "mps":  # "mps" has no float64.
         dtype = result_dtype
 
+    wants_gradient = any(wanted_gradients(student_q, student_k))
     with torch.no_grad(), autocast_off(device):
         grads: list[Tensor] = []
-        if any(wanted_gradients(student_q, student_k)):
+        if wants_gradient:
             grads = [x.new_empty(x.shape, dtype=result_dtype) for x in (student_q, student_k)]
         distance = _Distance(streams, grads, heads, valid, dtype, by_scores, Scratch())
 
