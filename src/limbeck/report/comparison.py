@@ -158,16 +158,21 @@ def has_one_seed(summary: ComparisonSummary) -> bool:
 
 def baseline_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
     """Yield where rows that train nothing lie among trained ones, for one seed, unranked."""
+    # A student that was not trained is the baseline that every method has to beat.
     for block in summary.blocks:
-        # A student that was not trained is the baseline that every method has to beat.
-        trained = [row.main.mean for row in block.rows if row.main is not None and not trains_nothing(row)]
+        trained = []
+        baselines = []
+        for row in block.rows:
+            if row.main is not None and trains_nothing(row):
+                baselines.append((row.label, row.main.mean))
+            elif row.main is not None:
+                trained.append(row.main.mean)
         if not trained:
             continue
         on_student = f"On {block.student}, " if len(summary.blocks) > 1 else ""
-        for row in block.rows:
-            if row.main is not None and trains_nothing(row):
-                score = f"`{row.label}`, which trains nothing, scored {row.main.mean:.{digits_of(main)}f}"
-                yield f"{on_student}{score}: {_place_among(row.main.mean, trained)} in this one seed."
+        for label, value in baselines:
+            score = f"`{label}`, which trains nothing, scored {value:.{digits_of(main)}f}"
+            yield f"{on_student}{score}: {_place_among(value, trained)} in this one seed."
 
 
 def _place_among(value: float, trained: Sequence[float]) -> str:

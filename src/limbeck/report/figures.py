@@ -80,17 +80,10 @@ def _table_of_named_points(plot: Lines) -> Table:
 
 def _describe(series: Series) -> str:
     """Describe a series in numbers: each point of a few, else its course."""
-    points = [f"{show_number(x)}, {show_number(y)}" for x, y in series.points]
-    if not points:
+    if not series.points:
         return f"{series.label}: no points."
-    if series.names:
-        points = [f"{name}: {point}" for name, point in zip(series.names, points, strict=False)]
-    if series.names or len(points) <= _MOST_POINTS_IN_WORDS:
-        words = "; ".join(points[:_MOST_POINTS_IN_WORDS])
-        left_out = len(points) - _MOST_POINTS_IN_WORDS
-        if left_out > 0:
-            words += f"; and {left_out} more"
-        return f"{series.label}: {words}."
+    if series.names or len(series.points) <= _MOST_POINTS_IN_WORDS:
+        return f"{series.label}: {_list_points(series)}."
 
     # Of a long series its ends and its lowest point.
     start, first = map(show_number, series.points[0])
@@ -98,6 +91,18 @@ def _describe(series: Series) -> str:
     lowest_place, lowest = min(series.points, key=lambda point: point[1])
     bottom = f"lowest {show_number(lowest)} at {show_number(lowest_place)}"
     return f"{series.label}: from {first} at {start} to {last} at {end}, {bottom}."
+
+
+def _list_points(series: Series) -> str:
+    """Name the points of a series, of many the first ones."""
+    words = []
+    for index, (x, y) in enumerate(series.points[:_MOST_POINTS_IN_WORDS]):
+        point = f"{show_number(x)}, {show_number(y)}"
+        words.append(f"{series.names[index]}: {point}" if series.names else point)
+    left_out = len(series.points) - _MOST_POINTS_IN_WORDS
+    if left_out > 0:
+        words.append(f"and {left_out} more")
+    return "; ".join(words)
 
 
 def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure:

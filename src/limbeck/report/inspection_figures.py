@@ -184,19 +184,25 @@ def contribution_figure(result: Sequence[Result]) -> Figure:
 def phrases_figure(result: Result) -> Figure:
     """Draw the normalised mutual information of each layer, a line for each model, with the deviation over seeds."""
     labels = name_roles([model["name"] for model in result["models"]])
-    series = []
-    for label, model in zip(labels, result["models"], strict=True):
-        means = [statistics.fmean(runs) for runs in model["scores"]]
-        deviations = [statistics.stdev(runs) if len(runs) > 1 else 0.0 for runs in model["scores"]]
-        band = []
-        if any(deviations):
-            band = [(mean - half, mean + half) for mean, half in zip(means, deviations, strict=True)]
-        series.append(Series(label, list(enumerate(means)), band=band))
+    series = [_scores_by_layer(label, model) for label, model in zip(labels, result["models"], strict=True)]
     label = "normalised mutual information"
     plot = Lines(series, "layer (0: embedding output)", label, x_is_whole=True, y_from_zero=True)
     spans = f"{sum(result['labels'].values()):,} spans"
     caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
     return lines_figure("What each layer knows about phrases", plot, caption)
+
+
+def _scores_by_layer(label: str, model: Result) -> Series:
+    """Return the mean score of each layer over the runs of k-means, in a band of its deviation if there are several."""
+    points = []
+    band = []
+    for layer, runs in enumerate(model["scores"]):
+        mean = statistics.fmean(runs)
+        points.append((layer, mean))
+        deviation = statistics.stdev(runs) if len(runs) > 1 else 0.0
+        band.append((mean - deviation, mean + deviation))
+    has_band = any(low < high for low, high in band)
+    return Series(label, points, band=band if has_band else ())
 
 
 SINGLE_FIGURES: dict[str, Callable[[Any], Figure]] = {

@@ -5,7 +5,6 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -108,10 +107,10 @@ def thin(points: Sequence[Point], groups: int = MOST_POINTS // 2) -> Curve:
     # Groups are of equal size, give or take a point.
     means = []
     ranges = []
-    edges = [len(points) * group // groups for group in range(groups + 1)]
-    for start, end in pairwise(edges):
-        steps = [step for step, _ in points[start:end]]
-        values = [value for _, value in points[start:end]]
+    for group in range(groups):
+        start = len(points) * group // groups
+        end = len(points) * (group + 1) // groups
+        steps, values = zip(*points[start:end], strict=True)
         means.append((round(fmean(steps), 1), fmean(values)))
         ranges.append((min(values), max(values)))
     return Curve(tuple(means), tuple(ranges), len(points))

@@ -29,6 +29,8 @@ _LETTERS_BELOW = 72
 _LETTERS_BESIDE = 40
 _MOST_MARKED_POINTS = 30
 _MOST_NUMBERED_COLUMNS = 14
+_MOST_TICKS = 32
+_MOST_LETTERS_IN_A_ROW = 50
 _LOG_FROM = 20.0
 _LEGEND_COLUMNS = 2
 _NUMBERS = StrMethodFormatter("{x:,.10g}")
@@ -343,14 +345,16 @@ class Heat:
 
 def _name_ticks(axes: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
     """Name the rows or columns of a heat map; of many, as many as can be read."""
-    step = math.ceil(len(names) / 32) or 1
+    step = math.ceil(len(names) / _MOST_TICKS) or 1
     shown = [label_text(name, 16) for name in names[::step]]
     places = range(0, len(names), step)
     if axis == "y":
         axes.set_yticks(places, shown)
         return
-    is_turned = sum(map(len, shown)) > 50
-    axes.set_xticks(places, shown, rotation=90 if is_turned else 0)
+    # Names that would run into each other are turned.
+    letters = sum(len(name) for name in shown)
+    angle = 90 if letters > _MOST_LETTERS_IN_A_ROW else 0
+    axes.set_xticks(places, shown, rotation=angle)
 
 
 @dataclass(frozen=True)
@@ -387,25 +391,34 @@ class Links:
         student = _layer_heights(self.student, has_scores=any(layer == SCORES for layer, _ in pairs))
         teacher = _layer_heights(self.teacher, has_scores=any(layer == SCORES for _, layer in pairs))
         for number, group in enumerate(self.groups):
-            # Groups that join the same layers are drawn side by side.
-            shift = 0.012 * number
-            colour = f"C{number % SERIES}"
-            axes.plot([], [], color=colour, marker="", label=label_text(group.label))
-            for student_layer, teacher_layer in group.pairs:
-                ends = [student[student_layer] + shift, teacher[teacher_layer] + shift]
-                axes.plot([0, 1], ends, color=colour, linewidth=1.2, linestyle="-", marker="")
-
-        # The layers of both models are dots, with the student's names to the left and the teacher's to the right.
-        for place, heights in ((0, student), (1, teacher)):
-            axes.plot([place] * len(heights), list(heights.values()), "o", color=_INK, linestyle="none", zorder=3)
-        axes.set_yticks(list(student.values()), [layer_name(layer) for layer in student])
-        beside = axes.secondary_yaxis("right")
-        beside.set_yticks(list(teacher.values()), [layer_name(layer) for layer in teacher])
-        beside.spines["right"].set_visible(False)
-        axes.set_xticks([0, 1], ["student", "teacher"])
-        axes.set_xlim(-0.05, 1.05)
-        axes.grid(visible=False)
+            _draw_links(axes, group, number, student, teacher)
+        _draw_layers(axes, student, teacher)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
+
+
+def _draw_links(
+    axes: Axes, group: LinkGroup, number: int, student: dict[int, float], teacher: dict[int, float]
+) -> None:
+    """Draw the lines of a group, a little above those of the group before, which may join the same layers."""
+    colour = f"C{number % SERIES}"
+    axes.plot([], [], color=colour, marker="", label=label_text(group.label))
+    shift = 0.012 * number
+    for student_layer, teacher_layer in group.pairs:
+        ends = [student[student_layer] + shift, teacher[teacher_layer] + shift]
+        axes.plot([0, 1], ends, color=colour, linewidth=1.2, linestyle="-", marker="")
+
+
+def _draw_layers(axes: Axes, student: dict[int, float], teacher: dict[int, float]) -> None:
+    """Draw the layers of both models as dots, with the student's names to the left and the teacher's to the right."""
+    for place, heights in enumerate((student, teacher)):
+        axes.plot([place] * len(heights), list(heights.values()), "o", color=_INK, linestyle="none", zorder=3)
+    axes.set_yticks(list(student.values()), [layer_name(layer) for layer in student])
+    right_axis = axes.secondary_yaxis("right")
+    right_axis.set_yticks(list(teacher.values()), [layer_name(layer) for layer in teacher])
+    right_axis.spines["right"].set_visible(False)
+    axes.set_xticks([0, 1], ["student", "teacher"])
+    axes.set_xlim(-0.05, 1.05)
+    axes.grid(visible=False)
 
 
 def _layer_heights(depth: int, *, has_scores: bool) -> dict[int, float]:
@@ -413,8 +426,8 @@ def _layer_heights(depth: int, *, has_scores: bool) -> dict[int, float]:
     layers = list(range(depth + 1))
     if has_scores:
         layers.append(SCORES)
-    heights = np.linspace(0, 1, len(layers) + 2)[1:-1]
-    return {layer: float(height) for layer, height in zip(layers, heights, strict=True)}
+    step = 1 / (len(layers) + 1)
+    return {layer: step * place for place, layer in enumerate(layers, start=1)}
 
 
 def layer_name(layer: int) -> str:

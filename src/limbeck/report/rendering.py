@@ -28,9 +28,12 @@ def render_html(page: Page) -> str:
 @cache
 def read_themes() -> dict[str, dict[str, str]]:
     """Return the colours of both themes, by role."""
+    light = {}
+    dark = {}
     palette = yaml.read_document(_PALETTE, f"'{_PALETTE}'", "install limbeck again.")
-    light = {role: colours[0] for role, colours in palette.items()}
-    dark = {role: colours[1] for role, colours in palette.items()}
+    for role, (light_colour, dark_colour) in palette.items():
+        light[role] = light_colour
+        dark[role] = dark_colour
     return {"light": light, "dark": dark}
 
 

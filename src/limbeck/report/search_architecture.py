@@ -141,10 +141,14 @@ def _latency_notes(record: ArchitectureSearch) -> Iterator[str]:
 
 def _cost_notes(record: ArchitectureSearch) -> Iterator[str]:
     cost = record.cost
-    untrained = [f"{count} {state}" for state in _STATES[1:] if (count := getattr(cost, state))]
-    aside = f"; {', '.join(untrained)}" if untrained else ""
-    time = f" in {duration(cost.training_seconds)} of worker time" if cost.training_seconds else ""
-    yield f"{cost.trained:d} of {record.space.shapes:,} shapes trained to the end{aside}{time}."
+    counts = {"cut": cost.cut, "diverged": cost.diverged, "refused": cost.refused}
+    untrained = [f"{count} {state}" for state, count in counts.items() if count]
+    line = f"{cost.trained:d} of {record.space.shapes:,} shapes trained to the end"
+    if untrained:
+        line += f"; {', '.join(untrained)}"
+    if cost.training_seconds:
+        line += f" in {duration(cost.training_seconds)} of worker time"
+    yield f"{line}."
     if cost.failed:
         yield f"Trials that failed or were lost with their worker, and were retried: {cost.failed}."
 

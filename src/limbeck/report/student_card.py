@@ -297,7 +297,8 @@ class StudentCard:
     @property
     def layers(self) -> list[tuple[Stage, list[tuple[str, str, str]]]]:
         """The layer mappings of the stages that have one."""
-        return [(stage, rows) for stage in self.run.stages if (rows := layer_rows(stage))]
+        mappings = [(stage, layer_rows(stage)) for stage in self.run.stages]
+        return [(stage, rows) for stage, rows in mappings if rows]
 
     @property
     def citations(self) -> list[records.Citation]:

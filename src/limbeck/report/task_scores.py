@@ -120,10 +120,13 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
 
 
 def _is_model_in(folder: Path, name: str) -> bool:
+    """Return whether a model's name is that of a folder, wherever that was moved: its last two parts tell."""
     path = Path(name).expanduser()
-    parts = folder.resolve().parts
-    named = path.resolve().parts
-    return parts == named or (len(path.parts) > 1 and parts[-2:] == named[-2:])
+    folder_parts = folder.resolve().parts
+    named_parts = path.resolve().parts
+    if folder_parts == named_parts:
+        return True
+    return len(path.parts) > 1 and folder_parts[-2:] == named_parts[-2:]
 
 
 def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
