@@ -138,10 +138,13 @@ def _size_table(rows: Rows) -> Table:
         "MB": lambda row: f"{float(row['megabytes'] or 0):.1f}",
     }
     for length in dict.fromkeys(row["length"] for row in rows):
-        columns[f"Mflop/token\nof {length}"] = lambda row, length=length: _number(  # type: ignore[misc]
-            operations[row["model"], length]
-        )
+        columns[f"Mflop/token\nof {length}"] = _operations_column(operations, length)
     return _table(columns, list(first_row_by_model.values()))
+
+
+def _operations_column(operations: Mapping[tuple[Value, Value], Value], length: Value) -> Column:
+    """Return the column of operations a token in texts of a length."""
+    return lambda row: _number(operations[row["model"], length])
 
 
 def _table(columns: Mapping[str, Column], rows: Rows) -> Table:
