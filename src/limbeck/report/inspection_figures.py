@@ -93,7 +93,7 @@ def divergence_figure(result: Result) -> Figure:
 def divergence_and_heads_figure(result: Result) -> Figure:
     """Draw the mean divergence, and beside it each head against the nearest teacher layer, on one scale."""
     means = _mean_divergences(result)
-    nearest = _lowest_columns(means)
+    nearest = _best_columns(means, min)
     heads = []
     names = []
     if result["by_head"]:
@@ -144,7 +144,7 @@ def _divergence_heat(means: Matrix, highest: float) -> Heat:
 def _divergence_figure(result: Result, heat: Heat) -> Figure:
     how = "mean over heads" if result["by_head"] else "maps averaged over heads"
     caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
-    nearest = _describe_nearest(heat.values, _lowest_columns(heat.values), 1)
+    nearest = _describe_nearest(heat.values, _best_columns(heat.values, min), 1)
     return heat_figure("Divergence of attention", heat, f"Mean divergence in nats. {nearest}.", caption)
 
 
@@ -165,7 +165,7 @@ def similarity_figure(result: Result) -> Figure:
         label="linear CKA (1: identical)",
         upwards=True,
     )
-    nearest = _describe_nearest(values, _highest_columns(values), 0)
+    nearest = _describe_nearest(values, _best_columns(values, max), 0)
     caption = f"Layer 0 is the embedding output; {result['tokens']:,} tokens: {_pair(result)}."
     return heat_figure("Similarity of layers", heat, f"Linear CKA. {nearest}.", caption)
 
@@ -224,23 +224,18 @@ def _numbered(values: Sequence[object], first: int) -> list[str]:
     return [str(number) for number in range(first, first + len(values))]
 
 
-def _lowest_columns(values: Matrix) -> dict[int, int]:
-    """Return the column of the lowest value by row; rows without a value are left out."""
+def _best_columns(values: Matrix, best: Callable[[list[tuple[float, int]]], tuple[float, int]]) -> dict[int, int]:
+    """Return the column of the best value by row; rows without a value are left out.
+
+    Args:
+        values: The matrix.
+        best: `min` or `max`.
+    """
     columns = {}
     for index, row in enumerate(values):
         known = [(value, column) for column, value in enumerate(row) if value is not None]
         if known:
-            columns[index] = min(known)[1]
-    return columns
-
-
-def _highest_columns(values: Matrix) -> dict[int, int]:
-    """Return the column of the highest value by row, the last of equal ones; rows without a value are left out."""
-    columns = {}
-    for index, row in enumerate(values):
-        known = [(value, column) for column, value in enumerate(row) if value is not None]
-        if known:
-            columns[index] = max(known)[1]
+            columns[index] = best(known)[1]
     return columns
 
 

@@ -1,5 +1,6 @@
 """The view of a search of layer mappings: the generations as ELM's table 5 has them, and the best mappings."""
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -155,19 +156,24 @@ def evolution_figure(record: MappingSearch) -> Figure:
     best: list[Point] = []
     means: list[Point] = []
     band: list[Point] = []
+    highest: list[Point] = []
+    lowest: list[Point] = []
     members: list[Point] = []
     fitness = members_of(record, "fitness")
-    # Values by generation; the best so far never falls.
+    best_so_far = -math.inf
     for row in record.generations:
-        best.append((row.number, max([row.maximum, *(value for _, value in best)])))
+        best_so_far = max(best_so_far, row.maximum)
+        best.append((row.number, best_so_far))
         means.append((row.number, row.mean))
         band.append((row.mean - row.deviation, row.mean + row.deviation))
+        highest.append((row.number, row.maximum))
+        lowest.append((row.number, row.minimum))
         members += [(row.number, value) for value in fitness[row.number]]
     series = [
         Series("best so far", best, "steps"),
         Series("mean, with standard deviation", means, band=band),
-        Series("highest", [(row.number, row.maximum) for row in record.generations]),
-        Series("lowest", [(row.number, row.minimum) for row in record.generations]),
+        Series("highest", highest),
+        Series("lowest", lowest),
         Series("member", members, "points"),
     ]
     label = f"fitness: mean of {', '.join(record.scores)} (percent)"
