@@ -215,6 +215,17 @@ class Table:
         return f"{title} ({unit})" if unit else title
 
 
+class Drawing(Protocol):
+    """A picture that draws itself with matplotlib, which is imported when it does."""
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+
+    def draw(self, sheet: Any) -> None:
+        """Draw on a figure of matplotlib, or on a part of one."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure, its description, and the numbers behind it.
@@ -224,7 +235,7 @@ class Figure:
         title: A line.
         caption: How to read it; empty where the title says it.
         description: Its content in numbers.
-        drawing: The picture.
+        drawing: The picture; `limbeck.report.plots` has its kinds.
         data: The numbers.
     """
 
@@ -232,7 +243,7 @@ class Figure:
     title: str
     caption: str
     description: str
-    drawing: Any
+    drawing: Drawing
     data: Table
 
 

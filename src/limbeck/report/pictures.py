@@ -13,10 +13,9 @@ from typing import Any
 from matplotlib.figure import Figure as Sheet
 from matplotlib.style import context as style_context
 
-from limbeck.core.blocks import Figure
+from limbeck.core.blocks import Drawing, Figure
 from limbeck.core.escaping import printable
 from limbeck.core.files import writing
-from limbeck.report.plots import Drawing
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 _LOCK = Lock()

@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
+from limbeck.core.blocks import Drawing
 from limbeck.core.escaping import one_line
 
 Point: TypeAlias = tuple[float, float]
@@ -37,17 +38,6 @@ _NUMBERS = StrMethodFormatter("{x:,.10g}")
 _HEAT = LinearSegmentedColormap.from_list("limbeck", ["#ffffff", "#0a3f7f"])
 _INK = "#16191d"
 _RULE = "#c8ced6"
-
-
-class Drawing(Protocol):
-    """A plot, or several plots in panels."""
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-
-    def draw(self, sheet: FigureBase) -> None:
-        """Draw on a figure of matplotlib, or on a part of one."""
 
 
 def label_text(text: str, longest: int = _LONGEST_LABEL) -> str:
