@@ -8,7 +8,8 @@ import torch
 
 from limbeck.errors import ModelError, RecipeError
 from limbeck.inspection import MEAN_HEAD, draw_maps, measure_divergence
-from limbeck.inspection.attention import AttentionRule, attention_rules, divergence_sums, log_attention
+from limbeck.inspection.attention_divergence import divergence_sums
+from limbeck.inspection.attention_rule import AttentionRule, attention_rules, log_attention
 from tests.support.inspection import TEXTS, own_attention, tiny_subject
 from tests.support.models import ALL_FAMILIES, tiny_tokenizer
 
@@ -136,7 +137,7 @@ def test_what_the_student_cannot_see_is_undefined():
 def test_batches_do_not_change_the_divergence(monkeypatch):
     pair = tiny_subject(layers=2), tiny_subject(seed=7)
     whole = measure_divergence(*pair, TEXTS)
-    monkeypatch.setattr("limbeck.inspection.attention._ENTRIES", 1)
+    monkeypatch.setattr("limbeck.inspection.attention_divergence._ENTRIES", 1)
     assert measure_divergence(*pair, TEXTS).means[1] == pytest.approx(whole.means[1], rel=1e-5)
 
 

@@ -11,7 +11,8 @@ import torch
 
 from limbeck.errors import CorpusError, ModelError
 from limbeck.inspection import SpanSample, Subject, cluster_phrases, read_chunks
-from limbeck.inspection.phrases import draw_spans, place_spans, read_ends, score_clusters, span_vectors
+from limbeck.inspection.phrases import draw_spans, score_clusters
+from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
 from tests.support.inspection import own_hidden, tiny_subject
 
 
@@ -74,9 +75,9 @@ def test_spans_are_placed_at_their_first_and_last_piece(text, family):
     subject = tiny_subject(family)
     placed = place_spans(subject, text)
     assert set(placed) == set(text.spans)
-    for span, (first, last) in placed.items():
+    for span, place in placed.items():
         words = text.sentences[span.sentence]
-        ids = subject.tokenizer(" ".join(words))["input_ids"][first : last + 1]
+        ids = subject.tokenizer(" ".join(words))["input_ids"][place.first : place.last + 1]
         spelt = "".join(subject.tokenizer.convert_ids_to_tokens(ids)).replace("##", "")
         assert spelt == "".join(words[span.first : span.last + 1]).lower()
 
@@ -96,14 +97,15 @@ def test_a_span_vector_is_ends_product_and_difference():
 def test_ends_are_the_models_own_vectors_in_the_order_of_the_spans(text, family):
     subject = tiny_subject(family)
     placed = place_spans(subject, text)
-    backwards = dict(reversed(placed.items()))
+    backwards = list(reversed(placed.values()))
     ends = read_ends(subject, text, backwards)
     own = [own_hidden(subject, " ".join(words)) for words in text.sentences]
     assert len(ends) == 5
     for layer, (firsts, lasts) in enumerate(ends):
-        for number, (span, ends_at) in enumerate(backwards.items()):
-            for vectors, place in zip((firsts, lasts), ends_at, strict=True):
-                torch.testing.assert_close(vectors[number], own[span.sentence][layer][place], atol=1e-5, rtol=1e-4)
+        for number, placed_span in enumerate(backwards):
+            expected = own[placed_span.span.sentence][layer]
+            torch.testing.assert_close(firsts[number], expected[placed_span.first], atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(lasts[number], expected[placed_span.last], atol=1e-5, rtol=1e-4)
 
 
 def test_the_draw_depends_on_the_seed_alone(many):

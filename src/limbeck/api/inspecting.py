@@ -245,7 +245,7 @@ def read_layers(layers: Any, subjects: "Sequence[Subject]") -> list[tuple[int, i
     Raises:
         RecipeError: for other text, or a layer that is not there.
     """
-    from limbeck.inspection.attention import check_layers
+    from limbeck.inspection.attention_maps import check_layers
     from limbeck.methods.layer_mapping import uniform
 
     depth = subjects[0].layers

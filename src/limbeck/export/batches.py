@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -43,14 +43,16 @@ def tokenise(
     Args:
         tokenizer: Left as it is: padding and truncation fixed in its file are ignored.
         texts: Texts and pairs.
-        names: Of the inputs.
+        names: Of the inputs; inputs that the tokenizer does not give are zero.
         longest: In tokens, special ones included.
     """
     rows = []
     for text in texts:
-        found = tokenizers.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
-        length = len(found["input_ids"][0])
-        known = {"attention_mask": [1] * length} | {name: list(ids[0]) for name, ids in found.items()}
+        encoded = tokenizers.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
+        length = len(encoded["input_ids"][0])
+        known = {"attention_mask": [1] * length}
+        for name, ids in encoded.items():
+            known[name] = list(ids[0])
         rows.append({name: known.get(name, [0] * length) for name in names})
     return rows
 
@@ -62,43 +64,61 @@ def make_batches(
 
     Args:
         tokenizer: As in `tokenise`.
-        texts: Those without a single token (an empty one, without special tokens) are left out.
+        texts: A text without a single token (an empty one, without special tokens) is left out.
         names: Of the inputs.
         longest: In tokens.
         left: Have a batch that is padded on the left too, which changes the outputs of models that count positions
             from there.
     """
-    rows = [
-        (text, row)
-        for text, row in zip(texts, tokenise(tokenizer, texts, names, longest), strict=True)
-        if row["input_ids"]
-    ]
-    short = [row for row in rows if len(row[1]["input_ids"]) <= _LONG_ENOUGH]
-    long = [row for row in rows if len(row[1]["input_ids"]) > _LONG_ENOUGH]
-    padding = int(tokenizer.pad_token_id or 0)
-    batches = [
-        _padded(group[start : start + BATCH_SIZE], padding)
-        for group in (short, long)
-        for start in range(0, len(group), BATCH_SIZE)
-    ]
-    by_length = sorted(rows, key=lambda row: len(row[1]["input_ids"]))
-    alone = {id(row): row for row in (by_length[0], by_length[len(by_length) // 2])} if rows else {}
-    batches += [_padded([row], padding) for row in alone.values()]
+    tokenised = tokenise(tokenizer, texts, names, longest)
+    rows = [_Row(text, inputs) for text, inputs in zip(texts, tokenised, strict=True) if inputs["input_ids"]]
+    if not rows:
+        return []
+    padding_id = int(tokenizer.pad_token_id or 0)
+
+    # Each text once.
+    short = [row for row in rows if row.length <= _LONG_ENOUGH]
+    long = [row for row in rows if row.length > _LONG_ENOUGH]
+    batches: list[Batch] = []
+    for group in (short, long):
+        starts = range(0, len(group), BATCH_SIZE)
+        batches.extend(_pad(group[start : start + BATCH_SIZE], padding_id) for start in starts)
+
+    # The shortest and the middle one alone, without padding.
+    by_length = sorted(rows, key=lambda row: row.length)
+    shortest = by_length[0]
+    middle = by_length[len(by_length) // 2]
+    batches.append(_pad([shortest], padding_id))
+    if middle is not shortest:
+        batches.append(_pad([middle], padding_id))
+
+    # A few with more padding than they need, and on the other side.
     few = short[: BATCH_SIZE // 2]
     if few:
-        widest = max(len(row["input_ids"]) for _, row in few)
-        batches.append(_padded(few, padding, width=min(longest, widest + 5)))
-        batches += [_padded(few, padding, left=True)] if left else []
+        widest = max(row.length for row in few)
+        batches.append(_pad(few, padding_id, width=min(longest, widest + 5)))
+        if left:
+            batches.append(_pad(few, padding_id, side="left"))
     return batches
 
 
-def _padded(
-    rows: Sequence[tuple[Text, dict[str, list[int]]]], padding: int, *, width: int = 1, left: bool = False
-) -> Batch:
-    collate = PadCollator(padding, "left" if left else "right", multiple_of=width)
-    filled = collate([row for _, row in rows])
-    inputs = {name: filled.get(name, torch.zeros_like(filled["input_ids"])) for name in rows[0][1]}
-    return Batch(tuple(text for text, _ in rows), inputs)
+class _Row(NamedTuple):
+    """A text and its inputs."""
+
+    text: Text
+    inputs: dict[str, list[int]]
+
+    @property
+    def length(self) -> int:
+        return len(self.inputs["input_ids"])
+
+
+def _pad(rows: Sequence[_Row], padding_id: int, *, width: int = 1, side: str = "right") -> Batch:
+    """Make a batch of rows, whose length is a multiple of `width`."""
+    collate = PadCollator(padding_id, side, multiple_of=width)
+    padded = collate([row.inputs for row in rows])
+    inputs = {name: padded.get(name, torch.zeros_like(padded["input_ids"])) for name in rows[0].inputs}
+    return Batch(tuple(row.text for row in rows), inputs)
 
 
 Runner: TypeAlias = Callable[[Batch], dict[str, Tensor]]

@@ -5,34 +5,23 @@ from typing import TYPE_CHECKING
 from limbeck.core import import_when_used
 
 if TYPE_CHECKING:
-    from limbeck.inspection.attention import (
-        MEAN_HEAD,
-        AttentionDivergence,
-        AttentionMap,
-        AttentionMaps,
-        draw_maps,
-        measure_divergence,
-    )
+    from limbeck.inspection.attention_divergence import AttentionDivergence, measure_divergence
+    from limbeck.inspection.attention_maps import MEAN_HEAD, AttentionMap, AttentionMaps, draw_maps
+    from limbeck.inspection.chunked_text import ChunkedText, Span, read_chunks
     from limbeck.inspection.layer_cosines import Contribution, measure_contribution
     from limbeck.inspection.layer_similarity import LayerSimilarity, measure_similarity
-    from limbeck.inspection.phrases import (
-        ChunkedText,
-        LayerScores,
-        PhraseClustering,
-        Span,
-        SpanSample,
-        cluster_phrases,
-        read_chunks,
-    )
+    from limbeck.inspection.phrases import LayerScores, PhraseClustering, SpanSample, cluster_phrases
     from limbeck.inspection.subject import SENTENCES, Subject, load_subject, read_texts
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "attention": "MEAN_HEAD AttentionDivergence AttentionMap AttentionMaps draw_maps measure_divergence",
+        "attention_divergence": "AttentionDivergence measure_divergence",
+        "attention_maps": "MEAN_HEAD AttentionMap AttentionMaps draw_maps",
+        "chunked_text": "ChunkedText Span read_chunks",
         "layer_cosines": "Contribution measure_contribution",
         "layer_similarity": "LayerSimilarity measure_similarity",
-        "phrases": "ChunkedText LayerScores PhraseClustering Span SpanSample cluster_phrases read_chunks",
+        "phrases": "LayerScores PhraseClustering SpanSample cluster_phrases",
         "subject": "SENTENCES Subject load_subject read_texts",
     },
 )

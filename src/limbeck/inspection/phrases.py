@@ -1,200 +1,21 @@
 """Clusters of phrases by a layer's vectors: k-means on spans, scored by normalised mutual information."""
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
 from statistics import fmean, pstdev
-from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.corpus.small_files import read_plain_lines
-from limbeck.errors import CorpusError, ModelError
-from limbeck.inspection.subject import Subject, layer_keys
-from limbeck.models import taps, tokenizers
-from limbeck.models.inference import batches
+from limbeck.errors import CorpusError
+from limbeck.inspection.chunked_text import OUTSIDE, ChunkedText, Span
+from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
+from limbeck.inspection.subject import Subject
 
-# Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
-
-
-OUTSIDE = "O"
-_TAG = re.compile(r"O|[BI]-\S+")
-
-
-class Span(NamedTuple):
-    """Neighbouring words of a sentence.
-
-    Args:
-        sentence: Number of the sentence in the file, from 0.
-        first: Its first word, from 0.
-        last: Its last word; a span of one word has both alike.
-        label: The chunk type, such as `NP`; `O` for words between chunks.
-    """
-
-    sentence: int
-    first: int
-    last: int
-    label: str
-
-
-@dataclass(frozen=True)
-class ChunkedText:
-    """A file of chunked sentences.
-
-    Attributes:
-        sentences: The words of each.
-        spans: All chunks, and all runs of words between them, in the order of the text.
-    """
-
-    sentences: tuple[tuple[str, ...], ...]
-    spans: tuple[Span, ...]
-
-
-def read_chunks(path: Path | str) -> ChunkedText:
-    """Read a file in the CoNLL-2000 format.
-
-    It has a word a line, its chunk tag in the last column, and a blank line after each sentence. Tags are `B-TYPE`
-    where a chunk begins, `I-TYPE` within one and `O` outside; an `I-` that continues nothing begins a chunk.
-
-    Raises:
-        CorpusError: naming the line, if there are no columns or the last one holds no chunk tag; if there is no chunk.
-    """
-    sentences: list[tuple[str, ...]] = []
-    spans: list[Span] = []
-    lines = enumerate(read_plain_lines(Path(path)), start=1)
-    for is_blank, block in groupby(lines, key=lambda line: not line[1].strip()):
-        if not is_blank:
-            words, tags = zip(*(_read_word(path, *line) for line in block), strict=True)
-            spans += _spans(tags, len(sentences))
-            sentences.append(words)
-    if all(span.label == OUTSIDE for span in spans):
-        raise CorpusError(f"'{path}' holds no chunks; give a file in the CoNLL-2000 format.")
-    return ChunkedText(tuple(sentences), tuple(spans))
-
-
-def _read_word(path: Path | str, number: int, line: str) -> tuple[str, str]:
-    """Return a word and its tag."""
-    columns = line.split()
-    if len(columns) < 2 or not _TAG.fullmatch(columns[-1]):
-        raise CorpusError(
-            f"Line {number} of '{path}' is '{line.strip()[:40]}', without the columns of CoNLL-2000: a word, "
-            "its part of speech, and a chunk tag such as B-NP, I-NP or O."
-        )
-    return columns[0], columns[-1]
-
-
-def _spans(tags: Sequence[str], sentence: int) -> list[Span]:
-    """Cut a sentence into its chunks and the runs of words between them."""
-    spans: list[Span] = []
-    for place, tag in enumerate(tags):
-        mark, _, kind = tag.partition("-")
-        label = kind or OUTSIDE
-        if mark != "B" and spans and spans[-1].label == label:
-            spans[-1] = spans[-1]._replace(last=place)
-        else:
-            spans.append(Span(sentence, place, place, label))
-    return spans
-
-
-# Vectors of spans of words: where a span's tokens are, and what every layer holds there.
-#
-# Axis letters: H width of a model, N its layers.
-
-
-def span_vectors(first: Tensor, last: Tensor) -> Tensor:
-    """Join the vectors of the first and the last token, their element-wise product, and their difference.
-
-    Args:
-        first: `[spans, H]`.
-        last: `[spans, H]`.
-
-    Returns:
-        `[spans, 4 H]`: first, last, first * last, first - last.
-
-    Source:
-        Jawahar et al. 2019 (ACL P19-1356) section 3.
-    """
-    return torch.cat([first, last, first * last, first - last], dim=1)
-
-
-def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, tuple[int, int]]:
-    """Find the first token of each span's first word, and the last token of its last word.
-
-    A sentence is given to the tokenizer as its words with a space between them, so that it is split as any other text
-    is; words are found again by their characters. Spans are left out whose sentence is too long for the model, or whose
-    first or last word has no token.
-
-    Raises:
-        ModelError: if the tokenizer does not know which characters its tokens are of.
-    """
-    if not subject.tokenizer.is_fast:
-        raise ModelError(
-            f"The tokenizer of '{subject.name}' does not say which characters its tokens cover; use a fast tokenizer "
-            "(one with a tokenizer.json)."
-        )
-    encoded = tokenizers.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
-    starts = [np.cumsum([0, *(len(word) + 1 for word in words)]) for words in text.sentences]
-    longest = subject.longest
-    placed: dict[Span, tuple[int, int]] = {}
-    for span in text.spans:
-        if longest is not None and len(encoded["input_ids"][span.sentence]) > longest:
-            continue
-        begin, end = int(starts[span.sentence][span.first]), int(starts[span.sentence][span.last + 1]) - 2
-        first, last = encoded.char_to_token(span.sentence, begin), encoded.char_to_token(span.sentence, end)
-        if first is not None and last is not None:
-            placed[span] = (first, last)
-    return placed
-
-
-@torch.no_grad()
-def read_ends(
-    subject: Subject, text: ChunkedText, placed: Mapping[Span, tuple[int, int]], *, report: Report = no_progress
-) -> list[tuple[Tensor, Tensor]]:
-    """Read the vectors of the first and of the last token of every span, all layers in one forward.
-
-    Args:
-        subject: The model.
-        text: The text that the spans are of; only their sentences are read.
-        placed: Each span's first and last token, see `place_spans`.
-        report: Receives progress.
-
-    Returns:
-        For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
-    """
-    chosen = sorted({span.sentence for span in placed})
-    rows = tokenizers.encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])[
-        "input_ids"
-    ]
-    in_sentence: dict[int, list[tuple[int, int, int]]] = {sentence: [] for sentence in chosen}
-    for number, (span, (first, last)) in enumerate(placed.items()):
-        in_sentence[span.sentence].append((number, first, last))
-    keys = layer_keys(subject.model)
-    ends: list[list[Tensor]] = [[] for _ in keys]
-    order: list[int] = []
-    what = f"Reading with {subject.name}"
-    with taps.evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
-        for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=what):
-            streams = tap(**batch.inputs)
-            found = [(place, *span) for place, row in enumerate(batch.rows) for span in in_sentence[chosen[row]]]
-            places, numbers, firsts, lasts = (list(column) for column in zip(*found, strict=True))
-            order += numbers
-            for key, kept in zip(keys, ends, strict=True):
-                stream = streams[key]
-                kept.append(torch.stack([stream[places, firsts], stream[places, lasts]]).float().cpu())
-    back = torch.tensor(order).argsort()
-    joined = (torch.cat(kept, dim=1)[:, back] for kept in ends)
-    return [(both[0], both[1]) for both in joined]
-
-
-_STARTS = 10  # what scikit-learn did by default when the figures of Jawahar et al. were made
-_READING = 0.4  # of the time, roughly; the rest is clustering
+_STARTS = 10  # What scikit-learn did by default when the figures of Jawahar et al. were made
+_READING = 0.4  # Of the time, roughly; the rest is clustering.
 
 
 @dataclass(frozen=True)
@@ -290,21 +111,30 @@ def cluster_phrases(
     clusters = sample.clusters or len(set(labels))
     _check_sizes(labels, clusters, sample.held_out)
     held_out = np.random.default_rng(sample.seed).permutation(len(drawn))[: sample.held_out]
+
     models = []
     for number, (subject, placed) in enumerate(zip(subjects, places, strict=True)):
-        own = part_of(report, number / len(subjects), (number + 1) / len(subjects))
-        ends = read_ends(subject, text, {span: placed[span] for span in drawn}, report=part_of(own, 0, _READING))
+        of_subject = part_of(report, number / len(subjects), (number + 1) / len(subjects))
+        reading = part_of(of_subject, 0, _READING)
+        clustering = part_of(of_subject, _READING, 1)
+        ends = read_ends(subject, text, [placed[span] for span in drawn], report=reading)
         scores = []
         for layer, (first, last) in enumerate(ends):
-            what, done = f"Clustering layer {layer} of {subject.name}", Count(layer, "layers")
-            part_of(own, _READING, 1)(layer / len(ends), what, done)
+            title = f"Clustering layer {layer} of {subject.name}"
+            clustering(layer / len(ends), title, Count(layer, "layers"))
             vectors = span_vectors(first, last).numpy()
-            scores.append(tuple(score_clusters(vectors, labels, clusters, seed, held_out) for seed in sample.seeds))
+            runs = [score_clusters(vectors, labels, clusters, seed, held_out) for seed in sample.seeds]
+            scores.append(tuple(runs))
         models.append(LayerScores(subject.name, tuple(scores)))
     report(1.0, "Clustered")
-    counted = dict(Counter(labels).most_common())
-    scored = len(held_out) or len(drawn)
-    return PhraseClustering(tuple(models), counted, clusters, scored, len(text.spans) - len(usable), sample)
+    return PhraseClustering(
+        models=tuple(models),
+        labels=dict(Counter(labels).most_common()),
+        clusters=clusters,
+        scored=len(held_out) or len(drawn),
+        left_out=len(text.spans) - len(usable),
+        sample=sample,
+    )
 
 
 def score_clusters(
@@ -326,11 +156,11 @@ def score_clusters(
     from sklearn.metrics import normalized_mutual_info_score
 
     k_means = KMeans(clusters, n_init=_STARTS, random_state=seed)
-    kept = np.array(labels)
+    true_labels = np.array(labels)
     if len(held_out) == 0:
-        return float(normalized_mutual_info_score(kept, k_means.fit_predict(vectors)))
+        return float(normalized_mutual_info_score(true_labels, k_means.fit_predict(vectors)))
     k_means.fit(np.delete(vectors, held_out, axis=0))
-    return float(normalized_mutual_info_score(kept[held_out], k_means.predict(vectors[held_out])))
+    return float(normalized_mutual_info_score(true_labels[held_out], k_means.predict(vectors[held_out])))
 
 
 def draw_spans(spans: Sequence[Span], sample: SpanSample) -> list[Span]:
@@ -342,8 +172,8 @@ def draw_spans(spans: Sequence[Span], sample: SpanSample) -> list[Span]:
     random = np.random.default_rng(sample.seed)
     drawn: list[Span] = []
     for count, is_chunk in ((sample.labelled, True), (sample.unlabelled, False)):
-        kind = [span for span in spans if (span.label != OUTSIDE) == is_chunk]
-        drawn += [kind[index] for index in random.permutation(len(kind))[:count]]
+        candidates = [span for span in spans if (span.label != OUTSIDE) == is_chunk]
+        drawn += [candidates[index] for index in random.permutation(len(candidates))[:count]]
     return sorted(drawn)
 
 

@@ -1,0 +1,145 @@
+"""Attention maps of one sentence: which token looks at which, teacher beside student."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from limbeck.core.studies import MEAN_HEAD as MEAN_HEAD
+from limbeck.errors import ModelError, RecipeError
+from limbeck.inspection.attention_rule import check_rebuilt, read_attention
+from limbeck.inspection.subject import Subject, check_comparable
+from limbeck.models import tokenizers
+from limbeck.models.families import shape_of
+from limbeck.models.inference import batches
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """One map.
+
+    Attributes:
+        role: `"student"` or `"teacher"`; `"model"` for one alone.
+        layer: From 1.
+        head: From 1, or `MEAN_HEAD`.
+        values: `values[i][j]` is how much token i looks at token j; each row sums to 1.
+    """
+
+    role: str
+    layer: int
+    head: int
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The maps of a sentence.
+
+    Attributes:
+        student: The model's name.
+        teacher: The teacher's name, or None without one.
+        tokens: The sentence as the models read it.
+        pairs: For each layer pair and head the student's map and, with a teacher, the teacher's.
+    """
+
+    student: str
+    teacher: str | None
+    tokens: tuple[str, ...]
+    pairs: tuple[tuple[AttentionMap, AttentionMap | None], ...]
+
+
+def draw_maps(
+    student: Subject,
+    teacher: Subject | None,
+    sentence: str,
+    *,
+    layers: Sequence[tuple[int, int]],
+    heads_shown: Sequence[int] = (MEAN_HEAD,),
+) -> AttentionMaps:
+    """Compute the attention maps of a sentence.
+
+    Args:
+        student: A model.
+        teacher: Another with the same tokenizer, or None to look at one model alone.
+        sentence: A text that fits both models.
+        layers: Pairs of a student layer and the teacher layer beside it, from 1; the second counts only with a teacher.
+        heads_shown: From 1; `MEAN_HEAD` is the mean over all heads, which models of different head numbers share.
+
+    Raises:
+        ModelError: if the models read text differently, the sentence is empty or too long, or a model's attention
+            cannot be rebuilt.
+        RecipeError: for a layer or head that a model does not have.
+    """
+    if teacher is None:
+        sides = [_Side("model", student, [own for own, _ in layers])]
+    else:
+        check_comparable(student, teacher)
+        sides = [
+            _Side("student", student, [own for own, _ in layers]),
+            _Side("teacher", teacher, [beside for _, beside in layers]),
+        ]
+    for side in sides:
+        check_layers(side.subject, side.role, side.layers)
+        heads = [head for head in heads_shown if head != MEAN_HEAD]
+        highest = shape_of(side.subject.model.config).heads
+        owner = f"{side.role} '{side.subject.name}'"
+        _check_numbers("head", heads, highest, owner, "; 'mean' stands for all of them")
+
+    row = tokenizers.encode_texts(student.tokenizer, [sentence])["input_ids"][0]
+    if not row:
+        raise ModelError("The sentence has no tokens; give one with words.")
+    for side in sides:
+        longest = side.subject.longest
+        if longest is not None and len(row) > longest:
+            raise ModelError(
+                f"The sentence has {len(row)} tokens, but '{side.subject.name}' takes {longest}; give a shorter one."
+            )
+
+    own_maps, *teacher_maps = (_maps(side, row, heads_shown) for side in sides)
+    beside: Sequence[AttentionMap | None] = teacher_maps[0] if teacher_maps else [None] * len(own_maps)
+    return AttentionMaps(
+        student=student.name,
+        teacher=None if teacher is None else teacher.name,
+        tokens=tuple(student.tokenizer.convert_ids_to_tokens(row)),
+        pairs=tuple(zip(own_maps, beside, strict=True)),
+    )
+
+
+class _Side(NamedTuple):
+    """A model, what messages call it, and the layer of each map."""
+
+    role: str
+    subject: Subject
+    layers: list[int]
+
+
+@torch.no_grad()
+def _maps(side: _Side, row: list[int], heads_shown: Sequence[int]) -> list[AttentionMap]:
+    """Return the maps of a row of tokens, by layer and head."""
+    batch = next(batches([row], side.subject.tokenizer, device=side.subject.device))
+    check_rebuilt(side.subject, batch, sorted(set(side.layers)))
+    maps = []
+    for layer, logarithms in zip(side.layers, read_attention(side.subject, batch, side.layers), strict=True):
+        probabilities = logarithms.exp()[0].cpu()
+        for head in heads_shown:
+            values = probabilities.mean(0) if head == MEAN_HEAD else probabilities[head - 1]
+            maps.append(AttentionMap(side.role, layer, head, tuple(map(tuple, values.tolist()))))
+    return maps
+
+
+def check_layers(subject: Subject, role: str, layers: Sequence[int]) -> None:
+    """Refuse a layer that a model does not have.
+
+    Raises:
+        RecipeError: naming it.
+    """
+    _check_numbers("layer", layers, subject.layers, f"{role} '{subject.name}'")
+
+
+def _check_numbers(unit: str, numbers: Sequence[int], most: int, owner: str, hint: str = "") -> None:
+    for number in numbers:
+        if not 1 <= number <= most:
+            raise RecipeError(f"There is no {unit} {number}: the {owner} has {unit}s 1 to {most}{hint}.")

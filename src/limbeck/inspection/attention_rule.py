@@ -1,0 +1,161 @@
+"""A layer's attention, rebuilt from its tapped queries and keys, and the check that it is the model's own.
+
+Axis letters: B batch, A attention heads, L tokens, D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from limbeck.errors import ModelError
+from limbeck.inspection.subject import Subject
+from limbeck.models import taps
+from limbeck.models.families import blocks, shape_of
+from limbeck.models.inference import Batch
+from limbeck.models.streams import StreamKey
+
+_TOLERANCE = 1e-3
+
+"""Largest error of a rebuilt output, as a share of its length."""
+_ROUNDED_TOLERANCE = 3e-2
+"""The same in float16 and bfloat16."""
+
+
+@dataclass(frozen=True)
+class AttentionRule:
+    """How a layer attends, beyond its queries and keys.
+
+    Attributes:
+        heads: Query heads A.
+        key_heads: Key heads; fewer where several query heads share one.
+        scaling: What query times key is multiplied by.
+        causal: Whether a token sees only itself and the tokens before it.
+        window: Tokens at this distance or further are not seen; None where all are.
+    """
+
+    heads: int
+    key_heads: int
+    scaling: float
+    causal: bool
+    window: int | None
+
+    def sees_all_of(self, other: AttentionRule, length: int) -> bool:
+        """Whether every token that `other` sees in texts of up to `length` tokens is seen here too."""
+        if self.causal and not other.causal:
+            return False
+        own_window = length if self.window is None else min(self.window, length)
+        other_window = length if other.window is None else min(other.window, length)
+        return own_window >= other_window
+
+
+def attention_rules(subject: Subject) -> list[AttentionRule]:
+    """Return how each layer attends: item 0 is layer 1.
+
+    Scaling and window are read off the attention modules. Whatever else a family does is not known here;
+    `check_rebuilt` finds out.
+    """
+    shape = shape_of(subject.model.config)
+    rules = []
+    for block in blocks(subject.model):
+        scaling = shape.head_size**-0.5
+        window = None
+        for module in block.modules():
+            module_scaling = getattr(module, "scaling", None)
+            if module_scaling is not None:
+                scaling = float(module_scaling)
+            module_window = getattr(module, "sliding_window", None)
+            if module_window is not None:
+                window = module_window
+        rules.append(AttentionRule(shape.heads, shape.key_value_heads, scaling, shape.causal, window))
+    return rules
+
+
+def log_attention(query: Tensor, key: Tensor, valid: Tensor, rule: AttentionRule) -> Tensor:
+    """Return the logarithm of the attention probabilities, `log softmax(scaling Q K^T)` over the tokens that are seen.
+
+    Args:
+        query: `[B, L, A * D]`, as attention sees it.
+        key: `[B, L, key heads * D]`, likewise.
+        valid: Bool `[B, L]`, True for real tokens.
+        rule: How the layer attends.
+
+    Returns:
+        `[B, A, L, L]`, float32; -inf where a token is not seen. Rows of padding mean nothing, but are finite somewhere.
+    """
+    scores = split_heads(query, rule.heads) @ _for_each_head(key, rule).transpose(-1, -2) * rule.scaling
+    return scores.masked_fill(~_seen(valid, rule)[:, None], float("-inf")).log_softmax(-1)
+
+
+def split_heads(stream: Tensor, heads: int) -> Tensor:
+    """`[B, L, heads * D]` to `[B, heads, L, D]`, float32."""
+    return stream.float().unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _for_each_head(stream: Tensor, rule: AttentionRule) -> Tensor:
+    return split_heads(stream, rule.key_heads).repeat_interleave(rule.heads // rule.key_heads, dim=1)
+
+
+def _seen(valid: Tensor, rule: AttentionRule) -> Tensor:
+    """Return which token sees which, bool `[B, L, L]`; each sees itself, so that no row is empty."""
+    places = torch.arange(valid.shape[1], device=valid.device)
+    distance = places[:, None] - places
+    seen = torch.ones_like(distance, dtype=torch.bool) if rule.window is None else distance.abs() < rule.window
+    if rule.causal:
+        seen = seen & (distance >= 0)
+    return (seen & valid[:, None, :]) | (distance == 0)
+
+
+@torch.no_grad()
+def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None:
+    """Refuse a model whose attention is more than its queries and keys, by comparing its output with theirs.
+
+    The rebuilt probabilities times the values must give the attention's own output. They do not in families that add
+    something to the scores, such as the relative positions of MPNet.
+
+    Args:
+        subject: The model.
+        batch: Some text.
+        layers: The layers to check, from 1.
+
+    Raises:
+        ModelError: naming the first layer where they differ.
+    """
+    rules = attention_rules(subject)
+    valid = batch.valid.to(subject.device)
+    streams = _read_streams(subject, batch, layers, "query", "key", "value", "context")
+    for layer, (query, key, value, context) in zip(layers, streams, strict=True):
+        rule = rules[layer - 1]
+        value = value.masked_fill(~valid[..., None], 0.0)
+        rebuilt = log_attention(query, key, valid, rule).exp() @ _for_each_head(value, rule)
+        expected = split_heads(context, rule.heads)
+        difference = (rebuilt - expected).transpose(1, 2)[valid]
+        error = difference.norm() / expected.transpose(1, 2)[valid].norm()
+        tolerance = _TOLERANCE if context.dtype in (torch.float32, torch.float64) else _ROUNDED_TOLERANCE
+        if not error < tolerance:
+            raise ModelError(
+                f"The attention of '{subject.name}' ({subject.model.config.model_type}) cannot be rebuilt from queries "
+                f"and keys: in layer {layer} it is off by {float(error):.1%}, since the family adds something to the "
+                "scores, such as position biases; use `similarity` or `phrases`, which need hidden states only."
+            )
+
+
+def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> list[Tensor]:
+    """Run a model; return each layer's log probabilities, `[B, A, L, L]`, see `log_attention`."""
+    rules = attention_rules(subject)
+    valid = batch.valid.to(subject.device)
+    logarithms = []
+    for layer, (query, key) in zip(layers, _read_streams(subject, batch, layers, "query", "key"), strict=True):
+        logarithms.append(log_attention(query, key, valid, rules[layer - 1]))
+    return logarithms
+
+
+def _read_streams(subject: Subject, batch: Batch, layers: Sequence[int], *names: str) -> list[list[Tensor]]:
+    """Run a model; return the streams of these names in each layer."""
+    keys = [StreamKey(name, layer) for layer in layers for name in names]
+    with taps.evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
+        streams = tap(**batch.inputs)
+    return [[streams[StreamKey(name, layer)] for name in names] for layer in layers]
