@@ -62,7 +62,7 @@ def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, s
     folder = write_run(tmp_path / "run", said)
     with folder_lock(folder) if locked else nullcontext():
         found = status_of(folder, NOW)
-    assert (found.status, found.well) == (status, well)
+    assert (found.status, not found.needs_attention) == (status, well)
     assert (found.host, found.pid) == ((socket.gethostname(), os.getpid()) if locked else ("node7", 4242))
     assert (found.stage, found.step, found.steps, found.checkpoint) == ("minilmv2 (1 of 2)", 1200, 40000, 1000)
     assert (found.seconds_since, found.tokens_per_second) == (3.0, 51234.5)
@@ -72,7 +72,7 @@ def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, s
 def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
     folder = write_run(tmp_path / "run", "running", seconds_ago=SILENT_AFTER + 1)
     with folder_lock(folder):
-        assert status_of(folder, NOW).silent and not status_of(folder, NOW).well
+        assert status_of(folder, NOW).silent and status_of(folder, NOW).needs_attention
         assert not status_of(folder, NOW - timedelta(seconds=2)).silent
         beat = json.loads((folder / HEARTBEAT).read_text())
         (folder / HEARTBEAT).write_text(json.dumps({**beat, "activity": "corpus"}))
@@ -167,7 +167,7 @@ def test_a_real_run_lives_dies_goes_on_and_finishes(tiny_recipe):
     assert status_of(output).status == "dead"
     distill(tiny_recipe, resume=True)
     found = status_of(output)
-    assert (found.status, found.problem, found.well) == ("finished", None, True)
+    assert (found.status, found.problem, found.needs_attention) == ("finished", None, False)
 
 
 @pytest.mark.parametrize("main", [True, False], ids=["main", "another rank"])

@@ -46,12 +46,12 @@ def status(
         return
     found = [status_of(folder) for folder in find_runs(folders)]
     if as_json:
-        print_json([{**asdict(run), "well": run.well} for run in found])
+        print_json([{**asdict(run), "well": not run.needs_attention} for run in found])
     elif len(found) == 1:
         _print_lines(found[0])
     else:
         _print_table(found)
-    if not all(run.well for run in found):
+    if any(run.needs_attention for run in found):
         raise typer.Exit(1)
 
 

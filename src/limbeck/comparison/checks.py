@@ -31,7 +31,7 @@ class CheckedPlan:
 
     plan: ComparisonPlan
     runs: tuple[tuple[Combination, RunPlan], ...]
-    impossible: tuple[studies.Combination, ...]
+    impossible: tuple[studies.ComparedVariant, ...]
 
     @property
     def combinations(self) -> list[Combination]:
@@ -92,7 +92,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
     if impossible and not (plan.skip_impossible and trains_any):
         raise _impossible_error(impossible, len(runs), skipping=plan.skip_impossible)
     _refuse_same_runs([combination for combination, _ in runs], plan)
-    left_out = [studies.Combination(**entry.combination.parts, reason=entry.reason) for entry in impossible]
+    left_out = [studies.ComparedVariant(**entry.combination.parts, reason=entry.reason) for entry in impossible]
     return CheckedPlan(plan, tuple(runs), tuple(left_out))
 
 

@@ -25,7 +25,7 @@ SILENT_AFTER = 600.0
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run stands.
+    """Status of a run, as read from its folder.
 
     Args:
         folder: Its folder.
@@ -72,9 +72,9 @@ class RunStatus:
         return f"{self.status}, no update for {duration(self.seconds_since)}"
 
     @property
-    def well(self) -> bool:
-        """Whether nobody needs to look after it."""
-        return self.status in ("running", "finished", "interrupted") and not self.silent
+    def needs_attention(self) -> bool:
+        """Whether the run died or failed, or has been silent for too long."""
+        return self.silent or self.status in ("dead", "failed")
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
@@ -83,17 +83,18 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     Raises:
         OutputError: for a folder that does not exist or holds no run.
     """
-    found: list[Path] = []
+    all_runs: list[Path] = []
     for folder in folders:
         if not os.path.isdir(folder):  # noqa: PTH112 - no error for names that no file system has
             raise OutputError(f"'{folder}' is not a folder; give a run's folder, or one with runs in it.")
         runs = list(_runs_in(folder))
         if not runs:
-            is_other = (Path(folder) / EvaluationRequest.FILE).is_file()
-            hint = " It is an evaluation or a fine-tuning; `limbeck report` shows how far it is." if is_other else ""
+            hint = ""
+            if (Path(folder) / EvaluationRequest.FILE).is_file():
+                hint = " It is an evaluation or a fine-tuning; `limbeck report` shows how far it is."
             raise OutputError(f"'{folder}' holds no run: no {RUN_RECORD} is in it or below it.{hint}")
-        found.extend(runs)
-    return list(dict.fromkeys(found))
+        all_runs += runs
+    return list(dict.fromkeys(all_runs))
 
 
 def _runs_in(folder: Path) -> Iterator[Path]:
@@ -105,54 +106,79 @@ def _runs_in(folder: Path) -> Iterator[Path]:
 
 
 def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
-    """Read how a run stands.
+    """Read the status of a run.
 
     Args:
         folder: The run's folder.
         now: The time to reckon from; the present by default.
     """
-    run, beat, owner = records.load(records.Run, folder), records.load(records.Heartbeat, folder), holder(folder)
+    run = records.load(records.Run, folder)
+    heartbeat = records.load(records.Heartbeat, folder)
+    owner = holder(folder)
     status = _judge(run, folder, owner)
-    signs = [time for text in (beat.time, run.updated) if (time := _time(text)) is not None]
-    since = max(0.0, ((now or datetime.now(UTC)) - max(signs)).total_seconds()) if signs else None
-    in_training = beat.activity == "training"
-    running = status == "running"
+    seconds_since = _seconds_since((heartbeat.time, run.updated), now or datetime.now(UTC))
+
+    is_running = status == "running"
+    is_training = heartbeat.activity == "training"
+    is_silent = is_running and is_training and seconds_since is not None and seconds_since > SILENT_AFTER
+    stage = None
+    if is_training:
+        stage = f"{heartbeat.stage} ({heartbeat.stage_number} of {heartbeat.stages})"
+    seconds_left = None
+    if is_running and is_training:
+        seconds_left = _sane(heartbeat.seconds_left, float)
+    host = owner.get("host")
     return RunStatus(
         folder=folder,
-        name=run.name if run.name is not None else folder.name,
+        name=folder.name if run.name is None else run.name,
         status=status,
-        silent=running and in_training and since is not None and since > SILENT_AFTER,
-        activity=beat.activity,
-        stage=f"{beat.stage} ({beat.stage_number} of {beat.stages})" if in_training else None,
-        **{name: _sane(getattr(beat, name)) for name in ("step", "steps", "checkpoint")},
-        **{name: _sane(getattr(beat, name), float) for name in ("tokens_per_second", "loss")},
-        seconds_since=since,
-        seconds_left=_sane(beat.seconds_left, float) if running and in_training else None,
-        host=None if owner.get("host") is None else str(owner["host"]),
+        silent=is_silent,
+        activity=heartbeat.activity,
+        stage=stage,
+        step=_sane(heartbeat.step),
+        steps=_sane(heartbeat.steps),
+        tokens_per_second=_sane(heartbeat.tokens_per_second, float),
+        loss=_sane(heartbeat.loss, float),
+        seconds_since=seconds_since,
+        checkpoint=_sane(heartbeat.checkpoint),
+        seconds_left=seconds_left,
+        host=None if host is None else str(host),
         pid=_sane(owner.get("pid")),
         problem=run.problem or record_damage(folder),
     )
+
+
+def _seconds_since(texts: Sequence[str | None], now: datetime) -> float | None:
+    """Return the seconds since the last of some times; None where there is none."""
+    times = [time for time in map(_parse_time, texts) if time is not None]
+    if not times:
+        return None
+    return max(0.0, (now - max(times)).total_seconds())
 
 
 def _judge(run: records.Run, folder: Path, owner: dict[str, Any]) -> Status:
     """Tell a run that runs from one whose process is gone: by the lock, which no dead process has."""
     if run.status in ("finished", "interrupted", "failed"):
         return run.status  # type: ignore[return-value]
-    locked = is_locked(folder)
-    if locked is None:  # A file system without locks: on this host ask for the process, of another believe the record.
-        locked = owner.get("host") not in (None, socket.gethostname()) or holder_lives(owner)
-    return "running" if locked else "dead"
+    is_held = is_locked(folder)
+    if is_held is None:
+        # A file system without locks: the record of another host is believed, on this one the process is looked up.
+        is_elsewhere = owner.get("host") not in (None, socket.gethostname())
+        is_held = is_elsewhere or holder_lives(owner)
+    return "running" if is_held else "dead"
 
 
-def _time(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text or "")
+        time = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return time if time.tzinfo is not None else None
 
 
-def _sane(value: Any, kind: type = int) -> Any:
+def _sane(value: Any, cls: type = int) -> Any:
     """A number that can be shown; None for any that a whole file would not have."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return kind(value) if is_number and abs(value) < _MOST else None
+    if not is_number or not abs(value) < _MOST:
+        return None
+    return cls(value)

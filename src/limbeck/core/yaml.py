@@ -69,8 +69,8 @@ def read_document(path: Path, origin: str, missing: str, error: type[LimbeckErro
     try:
         # A pipe or a device may never end.
         if path.exists() and not path.is_file():
-            found = "folder" if path.is_dir() else "special file"
-            raise error(f"{origin} cannot be read: it is a {found}.")
+            description = "folder" if path.is_dir() else "special file"
+            raise error(f"{origin} cannot be read: it is a {description}.")
         with path.open(encoding="utf-8") as file:
             text = file.read(MOST_CHARACTERS + 1)
     except FileNotFoundError:

@@ -95,18 +95,18 @@ def next_batch(items: Iterator[Item], most: int, characters: int, length: Callab
     return batch
 
 
-def split_documents(found: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
     """Iterate over the documents of one text: cleaned, cut if it is too long, the first `cursor.within` left out.
 
     Args:
-        found: The text, as it was read.
+        source_text: The text, as it was read.
         where: Where it stands, for messages.
         cursor: Moved behind every document before it is given.
         report: Receives repairs; muted until now if the text was begun before.
     """
     was_begun = cursor.within > 0
     report.muted = report.muted and was_begun
-    cleaned, replaced = clean_and_count(found.text)
+    cleaned, replaced = clean_and_count(source_text.text)
     if not cleaned:
         report.note("empty document", where)
         return
@@ -124,7 +124,7 @@ def split_documents(found: FoundText, where: str, cursor: Cursor, report: Source
     for number, part in enumerate(parts[done:], start=done + 1):
         is_last = number == len(parts)
         if is_last:
-            cursor.move(cursor.shard, found.position, found.line)
+            cursor.move(cursor.shard, source_text.position, source_text.line)
         else:
             cursor.within = number
         yield Document(part)

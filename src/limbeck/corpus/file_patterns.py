@@ -51,8 +51,8 @@ def find_parts(pattern: str) -> dict[str, str]:
     value_of_file = [match["value"] for match in matches if match is not None]
     values = sorted(set(value_of_file))
     if len(values) < 2:
-        found = f"{name} '{safe_name(values[0])}' alone" if values else "no file"
-        raise CorpusError(f"{shown} finds {found}: check the pattern, or give a single source without a mix.")
+        result = f"{name} '{safe_name(values[0])}' alone" if values else "no file"
+        raise CorpusError(f"{shown} finds {result}: check the pattern, or give a single source without a mix.")
 
     # Each value gives a source.
     placeholder = f"{{{name}}}"
@@ -68,8 +68,8 @@ def _placeholder_of(pattern: str, shown: str) -> str:
     """Return the name of a pattern's placeholder, and refuse a pattern that cannot be meant."""
     names = list(dict.fromkeys(_PLACEHOLDER.findall(pattern)))
     if len(names) != 1:
-        found = f"the placeholders {', '.join(names)}" if names else "no placeholder"
-        raise CorpusError(f"{shown} has {found}: write one, as in data/{{language}}.txt.xz, and * for the rest.")
+        placeholders = f"the placeholders {', '.join(names)}" if names else "no placeholder"
+        raise CorpusError(f"{shown} has {placeholders}: write one, as in data/{{language}}.txt.xz, and * for the rest.")
     if source_kind(pattern) is not SOURCES["files"]:
         raise CorpusError(f"{shown} is not a path or address: list other sources in corpus.sources, with weights.")
     if _NO_BORDER.search(pattern):

@@ -213,13 +213,13 @@ def nearest_words(vectors: WordVectors, words: Sequence[str], count: int) -> dic
         words: The words whose neighbours are wanted.
         count: K.
     """
-    found = vectors.find(words)
+    vector_of_word = vectors.find(words)
     neighbours: dict[str, list[str]] = {word: [] for word in words}
-    if not found:
+    if not vector_of_word:
         return neighbours
 
-    queries = list(found)
-    query_rows = _unit_rows(list(found.values()))
+    queries = list(vector_of_word)
+    query_rows = _unit_rows(list(vector_of_word.values()))
     # The best so far of each query: the cosine and the word.
     best: list[list[tuple[float, str]]] = [[] for _ in queries]
     for block_words, block in vectors.blocks():

@@ -62,7 +62,9 @@ class Initialisation(Record):
 
     def took(self, name: str) -> bool:
         """Return whether a tensor started with the teacher's values, by its name in the student."""
-        return any(name == one or name.endswith(f".{one}") for one in (*self.copied, *self.projected))
+        tensors = [*self.copied, *self.projected]
+        # The names are those in the base model; a student with a head has a prefix before them.
+        return any(name == tensor or name.endswith(f".{tensor}") for tensor in tensors)
 
 
 class Student(Record):
@@ -76,8 +78,10 @@ class Student(Record):
     @property
     def start(self) -> str:
         """How it started, in a sentence; empty where that is not known."""
-        found = self.initialisation
-        return found.summary if isinstance(found, Initialisation) else found or ""
+        start = self.initialisation
+        if isinstance(start, Initialisation):
+            return start.summary
+        return start or ""
 
 
 class CorpusView(Record):
@@ -285,8 +289,8 @@ class PlannedCorpus(Record):
     @property
     def task_kind(self) -> str:
         """The kind of its rows' labels; `text` of none."""
-        found = (self.task or {}).get("kind")
-        return str(found) if found else "text"
+        kind = (self.task or {}).get("kind")
+        return str(kind) if kind else "text"
 
 
 class PlannedTeacher(Record):
@@ -376,16 +380,25 @@ class Run(Made, CardFields):
 
         They were given them after training, or started with them.
         """
+        if isinstance(untrained, UnreadRows):
+            if untrained.from_teacher:
+                return True
+            name = untrained.table
+        else:
+            name = untrained
+        if self.untrained is not None and name in self.untrained.from_teacher:
+            return True
         start = self.student.initialisation
-        name = untrained if isinstance(untrained, str) else untrained.table
-        given = name in (self.untrained or Untrained()).from_teacher or getattr(untrained, "from_teacher", False)
-        return given or (isinstance(start, Initialisation) and start.took(name))
+        return isinstance(start, Initialisation) and start.took(name)
 
     @property
     def on_task(self) -> bool:
         """Whether a stage was distilled on labelled rows."""
-        corpora = (stage.corpus or self.recipe.corpus for stage in self.recipe.stages)
-        return any(corpus is not None and corpus.task is not None for corpus in corpora)
+        for stage in self.recipe.stages:
+            corpus = stage.corpus or self.recipe.corpus
+            if corpus is not None and corpus.task is not None:
+                return True
+        return False
 
 
 class Heartbeat(File):

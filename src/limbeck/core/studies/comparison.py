@@ -40,7 +40,7 @@ class ComparedTeacher(Record):
     held_out: dict[str, Number | None] | None = None
 
 
-class Combination(Record):
+class ComparedVariant(Record):
     """A student, method and mapping; with a reason, one that cannot be."""
 
     student: str
@@ -54,7 +54,7 @@ class Combination(Record):
         return f"{self.method}, {self.mapping}" if self.mapping else self.method
 
 
-class ComparisonCell(Combination):
+class ComparisonCell(ComparedVariant):
     """A run of a comparison; `steps` of each stage, `scores` by task, `unavailable` the reason by measure."""
 
     title: str = ""
@@ -139,7 +139,7 @@ class TeacherRow(ComparedScores):
     cost: ModelCost | None = None
 
 
-class ComparedRow(Combination, ComparedScores):
+class ComparedRow(ComparedVariant, ComparedScores):
     """A method and mapping on a student, pooled over seeds; no row is better beyond chance than one of rank 1."""
 
     shape: str = ""
@@ -191,7 +191,7 @@ class Comparison(Made):
     fixed: dict[str, Any] = Field(default_factory=dict)
     corpus: ComparedText = Field(default_factory=ComparedText)
     teacher: ComparedTeacher = Field(default_factory=ComparedTeacher)
-    impossible: list[Combination] = Field(default_factory=list)
+    impossible: list[ComparedVariant] = Field(default_factory=list)
     cells: list[ComparisonCell] = Field(default_factory=list)
     summary: ComparisonSummary = Field(default_factory=ComparisonSummary)
     costs: Costs | None = None
