@@ -23,21 +23,31 @@ def import_when_used(package: str, homes: Mapping[str, str]) -> tuple[Callable[[
     Source:
         PEP 562.
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
-    shared = {name for name, home in home_of.items() if name == home}
+    home_of_name: dict[str, str] = {}
+    for home, names in homes.items():
+        for name in names.split():
+            home_of_name[name] = home
+    shared_names = {name for name, home in home_of_name.items() if name == home}
 
     class Package(ModuleType):
         """The package itself, which each import of a module below it gives the module as an attribute."""
 
         def __setattr__(self, name: str, value: Any) -> None:
-            super().__setattr__(name, getattr(value, name, value) if name in shared else value)
+            # Of a shared name the attribute is the thing in the module, not the module.
+            if name in shared_names:
+                value = getattr(value, name, value)
+            super().__setattr__(name, value)
 
-    if shared:
+    if shared_names:
         sys.modules[package].__class__ = Package
 
     def get(name: str) -> Any:
-        if name not in home_of:
+        if name not in home_of_name:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+        module = import_module(f"{package}.{home_of_name[name]}")
+        return getattr(module, name)
 
-    return get, lambda: sorted(home_of)
+    def list_names() -> list[str]:
+        return sorted(home_of_name)
+
+    return get, list_names

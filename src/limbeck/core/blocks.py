@@ -62,7 +62,9 @@ def counted(count: float, noun: str) -> str:
 
 def slug(*words: object) -> str:
     """Return a name fit for files and anchors: lower-case letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")[:60] or "figure"
+    text = " ".join(map(str, words)).lower()
+    name = re.sub(r"[^a-z0-9]+", "-", text).strip("-")
+    return name[:60] or "figure"
 
 
 _PIECES = re.compile(r"[^\s/_,.|=:-]*[\s/_,.|=:-]*")

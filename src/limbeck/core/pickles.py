@@ -70,7 +70,7 @@ def _convert_limited(task: tuple[list[str], str], _send: Any) -> None:
 
 
 def convert(files: Sequence[Path], target: Path) -> None:
-    """Do what `convert_pickles` does, in this process and without limits.
+    """Write the tensors of pickled files as safetensors, in this process and without limits.
 
     Raises:
         ModelError: for pickles that hold anything but named tensors, or are damaged.

@@ -325,7 +325,7 @@ class CorpusProgress(Bars):
 
 
 def describe_amount(done: int, total: int | None, unit: str) -> str:
-    """Return how much is done, for example `3,000 of 12,000 rows` or `1.2 GB of 3.4 GB`."""
+    """Return the finished amount, for example `3,000 of 12,000 rows` or `1.2 GB of 3.4 GB`."""
     if unit == "bytes":
         return decimal(done) if total is None else f"{decimal(done)} of {decimal(total)}"
     return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}"

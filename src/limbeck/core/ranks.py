@@ -25,13 +25,13 @@ _PATIENCE = timedelta(days=30)
 
 
 def process_count() -> int:
-    """Return how many processes the launcher started; 1 without one."""
+    """Return the number of processes that the launcher started; 1 without one."""
     # Some clusters set the first of the two wherever they run anything.
     return _from_environment("WORLD_SIZE", 1) if "RANK" in os.environ else 1
 
 
 def process_index() -> int:
-    """Return which of the processes this is, from 0."""
+    """Return the number of this process, from 0."""
     return _from_environment("RANK", 0) if process_count() > 1 else 0
 
 

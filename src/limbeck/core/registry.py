@@ -80,14 +80,14 @@ def note_distribution(entry_point: EntryPoint) -> None:
 
 
 def describe_entry_point(entry_point: EntryPoint) -> str:
-    """Say for a message which distribution adds what, for example `The limbeck.methods 'mine' of mine 1.0`."""
+    """Name an entry point and its distribution for a message, for example `The limbeck.methods 'mine' of mine 1.0`."""
     origin = entry_point.dist
     of = f" of the distribution {origin.name} {origin.version}" if origin is not None else ""
     return f"The entry point '{entry_point.name}' ({entry_point.group}){of}"
 
 
 def plugins_in_use() -> list[dict[str, str]]:
-    """Return what this process took from outside, for a run's record: files by their hash, distributions by version."""
+    """Return the plugins of this process, for a run's record: files by their hash, distributions by version."""
     files = [{"file": name, "sha256": digest} for name, digest in _files.items() if isinstance(digest, str)]
     distributions = [{"distribution": name, "version": version} for name, version in _distributions.items()]
     return files + distributions

@@ -95,7 +95,7 @@ def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> dict[str, float
 
 
 def speedup(first: Sequence[float], other: Sequence[float]) -> float:
-    """Return how many times faster `other` is than `first`: the median over rounds of first / other."""
+    """Return the speedup of `other` over `first`: the median over rounds of first / other."""
     return float(np.median(np.asarray(first) / np.asarray(other)))
 
 

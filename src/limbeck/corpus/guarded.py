@@ -91,7 +91,7 @@ class GuardedStream(io.RawIOBase):
         return filled
 
     def packed_position(self) -> int:
-        """Return how much of a compressed file has been read, in bytes."""
+        """Return the bytes of a compressed file that have been read."""
         return 0 if self._packed is None else self._packed.tell()
 
     def _fill(self, buffer: Any) -> int:

@@ -67,7 +67,7 @@ class MaskedLanguageModel:
         return proposals
 
     def needs_neighbours(self, words: Sequence[str]) -> list[bool]:
-        """Return of each word whether it has several pieces, or none that is known."""
+        """Return whether each word has several pieces, or none that is known."""
         unknown = self._tokenizer.unk_token_id
         return [len(ids) != 1 or ids[0] == unknown for ids in pieces_of(self._tokenizer, words)]
 

@@ -30,7 +30,8 @@ def read_texts(path: Path, most: int | None = None) -> list[str]:
         CorpusError: if it cannot be read, or holds no text.
     """
     with _plain_text(path) as file:
-        texts = list(islice(filter(None, map(str.strip, file)), most))
+        lines = map(str.strip, file)
+        texts = list(islice(filter(None, lines), most))
     if not texts:
         raise CorpusError(f"'{path}' holds no text; give a file with one sentence or paragraph per line.")
     return texts

@@ -85,7 +85,7 @@ SOURCES: Registry[SourceKind] = Registry("kind of source", CorpusError)
 
 
 def source_forms() -> list[str]:
-    """Return how the strings of sources are written, for messages."""
+    """Return the forms of the strings of all sources, for messages."""
     return [kind.form for _, kind in SOURCES.items() if kind.form]
 
 
