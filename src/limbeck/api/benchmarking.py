@@ -75,6 +75,11 @@ def benchmark(
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> result = limbeck.benchmark("model", ["12x768", "6x384"], batch_sizes=[1], lengths=[128])
+        >>> len(result.rows)
+        2
     """
     if kind not in BENCHMARKS:
         raise RecipeError(f"No benchmark '{kind}'.{suggestion(str(kind), BENCHMARKS)}")

@@ -58,6 +58,19 @@ def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
+
+    Example:
+        >>> plan = {
+        ...     "name": "two methods",
+        ...     "teacher": {"model": "intfloat/e5-small-v2"},
+        ...     "students": [{"shape": "3x384"}],
+        ...     "corpus": {"sources": ["texts"]},
+        ...     "budget": {"tokens": 1_000_000},
+        ...     "methods": ["minilmv2", "hidden_states"],
+        ... }
+        >>> result = limbeck.compare(plan, output="runs/methods")
+        >>> result.failed
+        0
     """
     from limbeck.api.distilling import write_cards_of_run
     from limbeck.comparison.folder import check_places

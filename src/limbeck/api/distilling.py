@@ -97,6 +97,11 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> result = limbeck.distill(teacher="intfloat/e5-small-v2", student=3, corpus="texts", output="runs/e5")
+        >>> result.student
+        PosixPath('runs/e5/student')
     """
     console = progress_console(request.console)
     callbacks = callbacks_of(request.callbacks)
@@ -238,6 +243,11 @@ def carry_out_validation(request: ValidateRequest) -> RunPlan:
 
     Raises:
         RecipeError: and the other errors of `limbeck.errors`, in one line.
+
+    Example:
+        >>> plan = limbeck.validate(teacher="intfloat/e5-small-v2", student=3, corpus="texts")
+        >>> plan.student.layers
+        3
     """
     recipe = request.recipe
     options = _options_over(request)

@@ -69,6 +69,11 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A cell that fails raises nothing: see `failed`.
+
+    Example:
+        >>> result = limbeck.evaluate("runs/e5/student", "rte", data="data", preset="quick", output="runs/scores")
+        >>> result.failed
+        0
     """
     console = progress_console(request.console)
     objects = Objects(request.output)

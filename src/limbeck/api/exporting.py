@@ -69,6 +69,11 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> result = limbeck.export("runs/e5/student", "safetensors", dtype="float16", output="runs/half")
+        >>> result.folder
+        PosixPath('runs/half')
     """
     console = progress_console(request.console)
     objects = Objects()

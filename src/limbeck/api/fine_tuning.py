@@ -72,6 +72,11 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing while another is finished.
+
+    Example:
+        >>> result = limbeck.finetune("runs/e5/student", "rte", data="data", preset="quick", output="runs/rte")
+        >>> result.model.name
+        'model'
     """
     console = progress_console(request.console)
     folder = Path(request.output).expanduser()

@@ -99,6 +99,10 @@ def inspect(
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> result = limbeck.inspect("similarity", "runs/e5/student", "intfloat/e5-small-v2")
+        >>> table = result.to_pandas()
     """
     if kind not in INSPECTIONS:
         raise RecipeError(f"No inspection '{kind}'.{suggestion(str(kind), INSPECTIONS)}")

@@ -21,6 +21,11 @@ def carry_out_report(request: ReportRequest) -> WrittenReport:
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> page = limbeck.report("runs/e5")
+        >>> page.html
+        PosixPath('runs/e5/report.html')
     """
     folders = []
     for value in as_list(request.folders):

@@ -104,6 +104,14 @@ def search(
 
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
+
+    Example:
+        >>> result = limbeck.search(
+        ...     "teacher-layer", teacher="intfloat/e5-small-v2", student=3, corpus="texts", method="minilmv2",
+        ...     steps=2000, output="runs/layer",
+        ... )
+        >>> result.recipe["stages"][0]["method"]["name"]
+        'minilmv2'
     """
     if kind not in SEARCHES:
         raise RecipeError(f"No search '{kind}'.{suggestion(str(kind), SEARCHES)}")

@@ -22,10 +22,16 @@ from torch import Tensor, nn
 
 Point: TypeAlias = tuple[float, ...]
 
-DECAY, LEAST = 0.05, 0.05
-"""Of the share of shapes that are drawn at random: what it loses with an episode, and its least."""
-HIDDEN, RATE, FITS = 32, 1e-2, 50
-"""The controller's width, the rate of RMSprop, and its steps on all that was tried; the latter two are ours."""
+DECAY = 0.05
+"""The loss of an episode in the share of shapes that are drawn at random."""
+LEAST = 0.05
+"""The least share of shapes that are drawn at random."""
+HIDDEN = 32
+"""Width of the controller."""
+RATE = 1e-2
+"""Learning rate of RMSprop; ours."""
+FITS = 50
+"""Steps of the controller on all shapes that were tried; ours."""
 
 
 def random_share(episode: int) -> float:
@@ -51,7 +57,8 @@ class Controller(nn.Module):
 
     def forward(self, shapes: Tensor) -> Tensor:
         """Return the rewards `[N]` of shapes `[N, 3, sizes]`."""
-        return self.reward(self.lstm(shapes)[0][:, -1]).squeeze(-1)
+        states, _ = self.lstm(shapes)
+        return self.reward(states[:, -1]).squeeze(-1)
 
 
 def predict_rewards(
@@ -69,31 +76,37 @@ def predict_rewards(
     Returns:
         In units of the rewards' deviation from their mean.
     """
-    states = [_state(tried, rewards, number // episode * episode, episode) for number in range(len(tried) + 1)]
-    known = torch.tensor([[*state, shape] for state, shape in zip(states, tried, strict=False)], dtype=torch.float64)
-    asked = torch.tensor([[*states[-1], shape] for shape in candidates], dtype=torch.float64)
-    wanted = torch.tensor(rewards, dtype=torch.float64)
-    wanted = (wanted - wanted.mean()) / (wanted.std(correction=0) + 1e-12)
+    # Each shape is read behind the best ones of before its episode, [shapes, 3, sizes].
+    triples = []
+    for number, shape in enumerate(tried):
+        start = number // episode * episode
+        triples.append([*_best_before(tried, rewards, start, episode), shape])
+    known = torch.tensor(triples, dtype=torch.float64)
+    best = _best_before(tried, rewards, len(tried) // episode * episode, episode)
+    unknown = torch.tensor([[*best, shape] for shape in candidates], dtype=torch.float64)
+    targets = torch.tensor(rewards, dtype=torch.float64)
+    targets = (targets - targets.mean()) / (targets.std(correction=0) + 1e-12)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
         controller = Controller(len(tried[0]))
         optimizer = torch.optim.RMSprop(controller.parameters(), lr=RATE)
         for _ in range(FITS):
             optimizer.zero_grad()
-            nn.functional.mse_loss(controller(known), wanted).backward()
+            nn.functional.mse_loss(controller(known), targets).backward()
             optimizer.step()
     with torch.no_grad():
-        return list(controller(asked).tolist())
+        return list(controller(unknown).tolist())
 
 
-def _state(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
+def _best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
     """The best shapes of the episode before the one at `start`, and of all episodes before; zeros for none."""
-
-    def best(first: int) -> Point:
-        numbers = range(max(first, 0), start)
-        return tried[max(numbers, key=rewards.__getitem__)] if numbers else (0.0,) * len(tried[0])
-
-    return best(start - episode), best(0)
+    if start == 0:
+        nothing = (0.0,) * len(tried[0])
+        return nothing, nothing
+    last_episode = range(max(start - episode, 0), start)
+    best_of_last = max(last_episode, key=rewards.__getitem__)
+    best_of_all = max(range(start), key=rewards.__getitem__)
+    return tried[best_of_last], tried[best_of_all]
 
 
 class ControllerSampler(BaseSampler):
@@ -112,10 +125,17 @@ class ControllerSampler(BaseSampler):
     def __init__(
         self, seed: int, choices: Mapping[str, Sequence[Any]], points: Collection[Point], episode: int
     ) -> None:
-        self._seed, self._choices, self._points, self._episode = seed, choices, list(points), episode
+        self._seed = seed
+        self._choices = choices
+        self._points = list(points)
+        self._episode = episode
+        # Logarithms of sizes, from -1 for the least to 1 for the greatest; 0 for a size that all shapes share.
         logs = np.log([[float(size) for size in point] for point in self._points])
-        low, high = logs.min(0), logs.max(0)
-        scaled = np.where(high > low, 2 * (logs - low) / np.where(high > low, high - low, 1) - 1, 0.0)
+        low = logs.min(0)
+        high = logs.max(0)
+        varies = high > low
+        width = np.where(varies, high - low, 1)
+        scaled = np.where(varies, 2 * (logs - low) / width - 1, 0.0)
         self._scaled: dict[Point, Point] = dict(zip(self._points, map(tuple, scaled.tolist()), strict=True))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -146,19 +166,30 @@ class ControllerSampler(BaseSampler):
         raise ValueError(f"parameter '{param_name}' is not a size of a shape; the sizes are {', '.join(self._choices)}")
 
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
-        points = {trial.number: self._point_of(trial) for trial in trials if trial.number != number}
-        taken = set(points.values())
+        """Return a shape for the trial of a number, in view of all others."""
+        taken = set()
+        shapes = []
+        rewards = []
+        begun = 0
+        for trial in trials:
+            reward = _reward_of(trial)
+            if trial.number < number and (trial.state == TrialState.RUNNING or reward is not None):
+                begun += 1
+            if trial.number == number:
+                continue
+            point = self._point_of(trial)
+            taken.add(point)
+            if reward is not None and point is not None:
+                shapes.append(self._scaled[point])
+                rewards.append(reward)
+
         free = [point for point in self._points if point not in taken] or self._points
-        rewards = {trial.number: reward for trial in trials if (reward := _reward_of(trial)) is not None}
-        tried = [(self._scaled[point], rewards[n]) for n, point in points.items() if n in rewards and point is not None]
-        begun = [t for t in trials[:number] if t.state == TrialState.RUNNING or t.number in rewards]
         chance = np.random.default_rng(self._seed)
-        if not tried or chance.random() < random_share(len(begun) // self._episode):
+        if not shapes or chance.random() < random_share(begun // self._episode):
             return free[chance.integers(len(free))]
-        shapes, values = zip(*tried, strict=True)
         candidates = [self._scaled[point] for point in free]
-        found = predict_rewards(shapes, values, candidates, episode=self._episode, seed=self._seed)
-        return free[int(np.argmax(found))]
+        predictions = predict_rewards(shapes, rewards, candidates, episode=self._episode, seed=self._seed)
+        return free[int(np.argmax(predictions))]
 
     def _point_of(self, trial: FrozenTrial) -> Point | None:
         """The shape of a trial, or the one that it waits with; none if it has no whole one that may be proposed."""

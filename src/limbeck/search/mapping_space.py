@@ -77,17 +77,16 @@ class MappingSpace:
         By dynamic programming from the last layer down: c[M, f] = 1 and
         c[m, f] = sum over the choices n of layer m + 1 of c[m + 1, f] for none, or c[m + 1, n] for n > f.
         """
-        table = [(1,) * (self.teacher + 1)]
+        # With all layers settled there is one way to go on, whatever they use.
+        counts = [(1,) * (self.teacher + 1)]
         for choices in reversed(self.choices):
-            above = table[0]
-            table.insert(
-                0,
-                tuple(
-                    sum(above[max(floor, layer)] for layer in choices.values() if layer == NONE or layer > floor)
-                    for floor in range(self.teacher + 1)
-                ),
-            )
-        return tuple(table)
+            following = counts[0]
+            row = []
+            for floor in range(self.teacher + 1):
+                allowed = [layer for layer in choices.values() if layer == NONE or layer > floor]
+                row.append(sum(following[max(floor, layer)] for layer in allowed))
+            counts.insert(0, tuple(row))
+        return tuple(counts)
 
     @property
     def size(self) -> int:
@@ -113,12 +112,13 @@ class MappingSpace:
             floor: The highest teacher layer that these use, 0 for none.
         """
         counts = self.completions[settled + 1]
-        found = [
-            (code, layer, counts[max(floor, layer)])
-            for code, layer in sorted(self.choices[settled].items())
-            if layer == NONE or layer > floor
-        ]
-        return [step for step in found if step[2]]
+        steps = []
+        for code, layer in sorted(self.choices[settled].items()):
+            if layer == NONE or layer > floor:
+                members = counts[max(floor, layer)]
+                if members:
+                    steps.append((code, layer, members))
+        return steps
 
     def __contains__(self, genome: object) -> bool:
         """Whether a genome is legal: every code means something, and teacher layers increase strictly."""
@@ -148,15 +148,26 @@ class MappingSpace:
         Raises:
             RecipeError: for a mapping outside the space.
         """
-        codes = [{layer: code for code, layer in choices.items()} for choices in self.choices]
-        genome = tuple(code.get(layer, -1) for code, layer in zip(codes, mapping, strict=False))
-        if len(mapping) != self.student or genome not in self:
-            allowed = "; ".join(f"{m}: {sorted(c.values())}" for m, c in enumerate(self.choices, start=1))
-            raise RecipeError(
-                f"Mapping {list(mapping)} is outside the search space; teacher layers increase strictly and are, by "
-                f"student layer, {allowed} (0 is none)."
-            )
+        if len(mapping) != self.student:
+            raise self._outside(mapping)
+        codes = []
+        for layer, choices in zip(mapping, self.choices, strict=True):
+            code_of = {teacher_layer: code for code, teacher_layer in choices.items()}
+            if layer not in code_of:
+                raise self._outside(mapping)
+            codes.append(code_of[layer])
+        genome = tuple(codes)
+        if genome not in self:
+            raise self._outside(mapping)
         return genome
+
+    def _outside(self, mapping: MappingTuple) -> RecipeError:
+        """Return the error for a mapping outside the space."""
+        allowed = [f"{number}: {sorted(choices.values())}" for number, choices in enumerate(self.choices, start=1)]
+        return RecipeError(
+            f"Mapping {list(mapping)} is outside the search space; teacher layers increase strictly and are, by "
+            f"student layer, {'; '.join(allowed)} (0 is none)."
+        )
 
 
 def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None = None) -> MappingSpace:
@@ -188,7 +199,9 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
             f"The student has {student} layers and its teacher {teacher}; a layer mapping search needs a student that "
             "is no deeper than its teacher."
         )
-    allowed = set(range(1, teacher + 1)) if teacher_layers is None else set(teacher_layers)
+    if teacher_layers is None:
+        teacher_layers = range(1, teacher + 1)
+    allowed = set(teacher_layers)
     for layer in sorted(allowed):
         if not 1 <= layer <= teacher:
             raise RecipeError(f"Teacher layer {layer} does not exist: this teacher's layers are 1 to {teacher}.")
@@ -197,7 +210,8 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
     choices = []
     for m in range(1, student):
         offset = (m - 1) * teacher // (2 * student)
-        choices.append({0: NONE} | {code: offset + code for code in codes[1:] if offset + code in allowed})
+        layers = {code: offset + code for code in codes[1:] if offset + code in allowed}
+        choices.append({0: NONE} | layers)
     lowest = teacher - 2**bits + 1
     choices.append({code: lowest + code for code in codes if lowest + code in allowed})
     space = MappingSpace(teacher=teacher, bits=bits, choices=tuple(choices))

@@ -19,6 +19,7 @@ from limbeck.core.paths import STUDENT
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.evaluation.measures import MeasuresSpec
+from limbeck.methods.term import Term
 from limbeck.models.streams import OF_OUTPUT
 from limbeck.models.students import build_student
 from limbeck.recipe.plan import RunPlan
@@ -49,13 +50,12 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
         RecipeError: for an unknown task or setting.
         CorpusError: for a task whose rows are not there, cannot be read, or have no labels to score by.
     """
-    planned = check_tasks(spec, read=True)
-    for one in planned:
-        if not one.task.scored:
-            raise CorpusError(
-                f"{one.task.title} has no labelled split to score, so it is not a proxy task; leave it out."
-            )
-    rows = {one.task.name: one.data for one in planned}
+    rows = {}
+    for planned in check_tasks(spec, read=True):
+        task = planned.task
+        if not task.scored:
+            raise CorpusError(f"{task.title} has no labelled split to score, so it is not a proxy task; leave it out.")
+        rows[task.name] = planned.data
     return {"tasks": rows, "preset": spec.preset, "seeds": spec.seeds, "settings": spec.settings}
 
 
@@ -77,7 +77,9 @@ class TaskScores:
     def __init__(self, proxy: Proxy, spec: MeasuresSpec, names: Sequence[str], folder: Path) -> None:
         # Students are compared with each other, so no teacher is evaluated beside them.
         self._spec = spec.model_copy(update={"teacher": False})
-        self._tokenizer, self._console, self._folder = proxy.tokenizer, proxy.console, folder
+        self._tokenizer = proxy.tokenizer
+        self._console = proxy.console
+        self._folder = folder
         self.names = tuple(names)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
@@ -104,22 +106,30 @@ class TaskScores:
                 outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-            with suppress(OSError):  # Another worker fine-tunes in it.
+            # The folder is not empty where another worker fine-tunes in it.
+            with suppress(OSError):
                 self._folder.rmdir()
+
+        # The first column of a task is its main figure.
         figures = outcome.summary.models[0].columns
-        found: Scores = {}
+        scores: Scores = {}
         for column in outcome.summary.columns:
             if column.key in figures:
-                found.setdefault(str(column.task), figures[column.key].mean)
-        if missing := [task for task in self.names if task not in found]:
+                scores.setdefault(str(column.task), figures[column.key].mean)
+        missing = [task for task in self.names if task not in scores]
+        if missing:
             raise TrainingError(f"No score of {', '.join(missing)}: {' '.join(outcome.summary.notes)}")
-        return {task: found[task] for task in self.names}
+        return {task: scores[task] for task in self.names}
 
 
 PAIRS = 1500
+"""Sentence pairs of the agreement."""
 BLOCKS = 128
+"""Held-out blocks of the relations."""
 LOSS_BLOCKS = 96
+"""Held-out blocks of losses and of `explained`."""
 _FEWEST = 3
+"""Least batches of held-out blocks."""
 
 MAPPING_SCORES = ("agreement", "relations")
 LAYER_SCORES = ("agreement", "explained")
@@ -155,24 +165,28 @@ class HeldOutScores:
         self.names = tuple(names)
         self._device = devices.choose_device("auto")
         teacher = proxy.load_teacher().to(self._device).eval()
-        corpus, plan, kept = proxy.corpora[0], proxy.plan, "explained" not in names
+        corpus = proxy.corpora[0]
+        plan = proxy.plan
         self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
-        batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1) if kept else loss_batches(proxy)
-        self._layers = LastLayers(teacher, batches, [plan.student], kept=kept)
+        if "explained" in names:
+            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], kept=False)
+        else:
+            batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1)
+            self._layers = LastLayers(teacher, batches, [plan.student], kept=True)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
         """Score a student without taps; arguments as of `TaskScores.measure`."""
         student = student.to(self._device)
         sentence = plan.student_sentence if plan.recipe.evaluation.pooling == "auto" else None
         head = None if sentence is None else finished_head(sentence, learned)
-        found = {"agreement": self._agreement(student, head)}
+        shares = {"agreement": self._agreement(student, head)}
         relations, explained = self._layers.compare(student)
         if explained is None:
-            found["relations"] = 1 - relations / self._layers.uniform
+            shares["relations"] = 1 - relations / self._layers.uniform
         else:
-            found["explained"] = explained
+            shares["explained"] = explained
         student.cpu()
-        return {score: 100 * found[score] for score in self.names}
+        return {name: 100 * shares[name] for name in self.names}
 
 
 def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
@@ -200,9 +214,12 @@ def loss_kind(plan: RunPlan) -> str:
     A method that stops at the queries, keys and values of that block leaves its hidden states untrained.
     """
     last = plan.student.layers
-    keys = [key for stage in plan.own_stages for term in stage.terms for key in term.student]
-    reaches_end = any(key.kind in OF_OUTPUT or (key.kind in ("hidden", "cls") and key.layer == last) for key in keys)
-    return "hidden" if reaches_end else "relations"
+    for term in _terms_of(plan):
+        for key in term.student:
+            is_of_last_layer = key.kind in ("hidden", "cls") and key.layer == last
+            if key.kind in OF_OUTPUT or is_of_last_layer:
+                return "hidden"
+    return "relations"
 
 
 def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
@@ -211,12 +228,22 @@ def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
     They are those of its terms between single hidden states, in any stage; for a mapping at random or by attention all
     layers that it chooses from; the last layers where it has none.
     """
-    terms = [term for stage in plan.own_stages for term in stage.terms if len(term.student) == 1]
-    taught = [term for term in terms if len(term.teacher) == 1 or term.transform is not None]
-    keys = [(term.student[0], other) for term in taught for other in term.teacher]
-    pairs = {(own.layer, other.layer) for own, other in keys if own.kind == other.kind == "hidden"}
-    pairs = pairs or {(plan.student.layers, plan.teacher.layers)}
-    return {i: sorted(j for layer, j in pairs if layer == i) for i in sorted({i for i, _ in pairs})}
+    teacher_layers: dict[int, set[int]] = {}
+    for term in _terms_of(plan):
+        is_single = len(term.student) == 1 and (len(term.teacher) == 1 or term.transform is not None)
+        if not is_single or term.student[0].kind != "hidden":
+            continue
+        layers = {key.layer for key in term.teacher if key.kind == "hidden"}
+        if layers:
+            teacher_layers.setdefault(term.student[0].layer, set()).update(layers)
+    if not teacher_layers:
+        teacher_layers = {plan.student.layers: {plan.teacher.layers}}
+    return {layer: sorted(teacher_layers[layer]) for layer in sorted(teacher_layers)}
+
+
+def _terms_of(plan: RunPlan) -> list[Term]:
+    """Return the terms of all stages of a run."""
+    return [term for stage in plan.own_stages for term in stage.terms]
 
 
 def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
