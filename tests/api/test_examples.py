@@ -17,11 +17,15 @@ CALLS = (
 )  # fmt: skip
 #: Numbers that would take hours, and what stands for them here.
 SMALLER = (
-    (r"3x384", "3x16h2"), (r"12x768", "2x16h2"), (r"6x384", "1x16h2"), (r"1_000_000", "2_000"), (r"steps=2000", "steps=4"),
+    (r"3x384", "3x16h2"),
+    (r"12x768", "2x16h2"),
+    (r"6x384", "1x16h2"),
+    (r"1_000_000", "2_000"),
+    (r"steps=2000", "steps=4"),
     (r'output="runs/e5"', 'output="runs/e5", steps=4'),
     (r'preset="quick"', 'preset="quick", overrides=["length=32", "epochs=1", "batch_size=8", "max_scored_rows=20"]'),
     (r"lengths=\[128\]", "lengths=[8], seconds=0.05"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

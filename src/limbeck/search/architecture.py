@@ -36,7 +36,12 @@ from limbeck.training.cohort_trainer import Cut
 from limbeck.training.proxy import Trained
 from limbeck.training.student_maker import make_student
 
-SHAPE, PARAMETERS, LATENCY, LOSS, STEPS = "shape", "parameters", "latency", "loss", "steps"
+SHAPE = "shape"
+PARAMETERS = "parameters"
+LATENCY = "latency"
+LOSS = "loss"
+STEPS = "steps"
+"""User attributes of a trial."""
 REFUSED = "refused"
 """User attribute of a pruned trial: why the shape cost no training."""
 CUT = "cut"
@@ -65,8 +70,8 @@ def point_of(trial: FrozenTrial) -> ShapePoint | None:
 
 def latency_of(trial: FrozenTrial | Trial) -> ShapeLatency | None:
     """Return the latency that was measured for a trial."""
-    found = trial.user_attrs.get(LATENCY)
-    return None if found is None else ShapeLatency(**found)
+    latency = trial.user_attrs.get(LATENCY)
+    return None if latency is None else ShapeLatency(**latency)
 
 
 def read_shapes(study: Study) -> TrialLog[ShapePoint]:
@@ -100,6 +105,12 @@ class ShapeCandidate:
     latency: ShapeLatency
     trial: Trial
     cut: str | None = None
+
+
+def _depth_and_widths(shape: KnownShape) -> tuple[float, ...]:
+    """Return the sizes of a shape, those first that decide the most of its latency."""
+    point = shape.point
+    return point.layers, point.hidden, point.ffn, point.heads
 
 
 class ArchitectureSearch(engine.SharedSearch):
@@ -187,8 +198,9 @@ class ArchitectureSearch(engine.SharedSearch):
             RecipeError: if even that is over the limit; there is no study then that another limit would not fit.
         """
         limits = self.request.limits
-        fitting = (s for s in self.space.shapes.values() if shape_space.refuse_parameters(limits, s) is None)
-        fastest = min(fitting, key=lambda s: (s.point.layers, s.point.hidden, s.point.ffn, s.point.heads))
+        shapes = self.space.shapes.values()
+        fitting = [shape for shape in shapes if shape_space.refuse_parameters(limits, shape) is None]
+        fastest = min(fitting, key=_depth_and_widths)
         latency = LatencyBench(self.proxy.load_teacher(), self.latency)(fastest.plan.student_config)
         if shape_space.refuse_latency(limits, latency.share):
             raise RecipeError(
@@ -200,7 +212,8 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def announce(self, study: Study) -> None:
         """Say how many shapes there are, and how many are to be trained."""
-        request, done = self.request, len(trained_shapes(read_shapes(study)))
+        request = self.request
+        done = len(trained_shapes(read_shapes(study)))
         known = f", {done} of them already trained" if done else ""
         self.say(
             f"{len(self.space.shapes):,} shapes can be trained; {request.trials} will be{known}; study "
@@ -214,13 +227,18 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def _open_shapes(self, log: TrialLog[ShapePoint]) -> list[ShapePoint]:
         """Return the shapes that nothing is known against, and that no worker has."""
-        refuse = partial(shape_space.refuse_parameters, self.request.limits)
         taken = {*log.done, *log.running}
-        return [p for p, shape in self.space.shapes.items() if p not in taken and not refuse(shape)]
+        limits = self.request.limits
+        return [
+            point
+            for point, shape in self.space.shapes.items()
+            if point not in taken and shape_space.refuse_parameters(limits, shape) is None
+        ]
 
     def load(self, study: Study) -> None:
         """Prepare to measure latencies, and losses on the scale of an untrained student's."""
-        proxy, device = self.proxy, devices.choose_device("auto")
+        proxy = self.proxy
+        device = devices.choose_device("auto")
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
@@ -229,10 +247,10 @@ class ArchitectureSearch(engine.SharedSearch):
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
             student, _ = make_student(plan.student_plan, None, None, proxy.load_teacher, plan.recipe.seed)
-            found = self._loss(student, plan)
-            if not (math.isfinite(found) and found > 0):
-                raise TrainingError(f"An untrained student has the loss {found}, so no other can be compared with it.")
-            study.set_user_attr(UNTRAINED_LOSS, found)
+            loss = self._loss(student, plan)
+            if not (math.isfinite(loss) and loss > 0):
+                raise TrainingError(f"An untrained student has the loss {loss}, so no other can be compared with it.")
+            study.set_user_attr(UNTRAINED_LOSS, loss)
         self._unit = 1.0 if self.loss == "hidden_states" else float(study.user_attrs[UNTRAINED_LOSS])
 
     def _loss(self, student: PreTrainedModel, plan: RunPlan) -> float:
@@ -249,11 +267,13 @@ class ArchitectureSearch(engine.SharedSearch):
 
         Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
         """
-        request, space = self.request, self.space
+        request = self.request
         log = read_shapes(study)
-        count = min(request.batch, request.trials - len(trained_shapes(log)) - len(log.running))
+        missing = request.trials - len(trained_shapes(log)) - len(log.running)
+        count = min(request.batch, missing)
         taken: list[ShapeCandidate] = []
-        asked = repeats = 0
+        asked = 0
+        repeats = 0
         while len(taken) < count:
             log = read_shapes(study)
             free = self._open_shapes(log)
@@ -265,36 +285,56 @@ class ArchitectureSearch(engine.SharedSearch):
                 repeats = 0
             trial = ask()
             asked += 1
-            sizes = asdict(space.sizes)
-            point = ShapePoint(**{name: trial.suggest_categorical(name, known) for name, known in sizes.items()})
-            trial.set_user_attr(SHAPE, str(point))
-            first = log.done[point].number if point in log.done else log.running.get(point)
-            if first is not None:
+            point = self._suggest(trial)
+            earlier = log.done[point].number if point in log.done else log.running.get(point)
+            if earlier is not None:
                 # A failed trial is none to samplers and pruners, so that a shape counts once however often proposed.
-                trial.set_user_attr(SAME_AS, first)
+                trial.set_user_attr(SAME_AS, earlier)
                 study.tell(trial, state=TrialState.FAIL)
                 repeats += 1
-            elif (candidate := self._screen(study, trial, point)) is not None:
+                continue
+            candidate = self._screen(study, trial, point)
+            if candidate is not None:
                 taken.append(candidate)
         return taken
 
+    def _suggest(self, trial: Trial) -> ShapePoint:
+        """Return the shape that the sampler proposes."""
+        sizes = {}
+        for name, choices in asdict(self.space.sizes).items():
+            sizes[name] = trial.suggest_categorical(name, choices)
+        point = ShapePoint(**sizes)
+        trial.set_user_attr(SHAPE, str(point))
+        return point
+
     def _screen(self, study: Study, trial: Trial, point: ShapePoint) -> ShapeCandidate | None:
         """Refuse a shape that cannot be trained or is beyond a limit, else make it a candidate."""
-        space, limits = self.space, self.request.limits
-        shape = space.shapes.get(point)
-        reason = space.impossible[point] if shape is None else shape_space.refuse_parameters(limits, shape)
-        if shape is not None:
-            trial.set_user_attr(PARAMETERS, shape.parameters)
-        if shape is not None and reason is None:
-            known = (latency_of(other) for other in study.get_trials(deepcopy=False) if point_of(other) == point)
-            latency = next(filter(None, known), None) or self._measure(shape.plan.student_config)
-            trial.set_user_attr(LATENCY, asdict(latency))
-            reason = shape_space.refuse_latency(limits, latency.share)
-            if reason is None:
-                return ShapeCandidate(shape, latency, trial)
-        trial.set_user_attr(REFUSED, reason)
-        study.tell(trial, state=TrialState.PRUNED)
-        return None
+        limits = self.request.limits
+        shape = self.space.shapes.get(point)
+        if shape is None:
+            _refuse(study, trial, self.space.impossible[point])
+            return None
+        trial.set_user_attr(PARAMETERS, shape.parameters)
+        reason = shape_space.refuse_parameters(limits, shape)
+        if reason is not None:
+            _refuse(study, trial, reason)
+            return None
+        latency = self._latency(study, shape)
+        trial.set_user_attr(LATENCY, asdict(latency))
+        reason = shape_space.refuse_latency(limits, latency.share)
+        if reason is not None:
+            _refuse(study, trial, reason)
+            return None
+        return ShapeCandidate(shape, latency, trial)
+
+    def _latency(self, study: Study, shape: KnownShape) -> ShapeLatency:
+        """Return the latency of a shape, measured once in a study."""
+        for trial in study.get_trials(deepcopy=False):
+            if point_of(trial) == shape.point:
+                latency = latency_of(trial)
+                if latency is not None:
+                    return latency
+        return self._measure(shape.plan.student_config)
 
     def plan_of(self, candidate: ShapeCandidate) -> RunPlan:
         """Return the recipe with its shape."""
@@ -325,11 +365,14 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def score(self, candidate: ShapeCandidate, trained: Trained) -> tuple[Outcome, str]:
         """Return the reward of a shape that was trained to the end."""
-        notes, size = {STEPS: trained.steps}, f"{candidate.shape.parameters:,} parameters"
+        notes = {STEPS: trained.steps}
+        size = f"{candidate.shape.parameters:,} parameters"
         what = f"{candidate.shape.point} ({size}, {candidate.latency.share:.3f} of the teacher's latency)"
         if not trained.diverged and candidate.cut is not None:
             return Outcome(notes={**notes, CUT: candidate.cut}, cut=True), f"{what}: cut: {candidate.cut}"
-        loss = math.nan if trained.diverged else self._loss(trained.student, candidate.shape.plan) / self._unit
+        loss = math.nan
+        if not trained.diverged:
+            loss = self._loss(trained.student, candidate.shape.plan) / self._unit
         if not math.isfinite(loss):
             return Outcome(notes=notes), f"{what}: diverged"
         reward = shape_space.shape_reward(loss, candidate.latency.share, 1.0)
@@ -337,7 +380,8 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the shapes that is trained, in words and in shapes too."""
-        done, trials = len(trained_shapes(read_shapes(study))), self.request.trials
+        done = len(trained_shapes(read_shapes(study)))
+        trials = self.request.trials
         return min(1.0, done / trials), f"{done} of {trials} shapes", Count(done, "shapes")
 
     def results(self, study: Study) -> dict[str, Any]:
@@ -346,20 +390,21 @@ class ArchitectureSearch(engine.SharedSearch):
         Raises:
             TrainingError: if no shape came to a loss; the study is kept.
         """
-        request, plan = self.request, self.plan
+        request = self.request
+        plan = self.plan
         done = read_shapes(study).done
         shapes = [shape_fields(point, trial) for point, trial in done.items()]
         best, front = best_and_front(shapes)
         if best is None:
             raise TrainingError(_nothing_trained(shapes, shown(request.proxy.place)))
-        chosen = next(point for point, trial in done.items() if trial.number == best.trial)
+        best_point = next(point for point, trial in done.items() if trial.number == best.trial)
+        trained = [shape for shape in shapes if shape.state == "trained"]
+        latencies = [shape.teacher_ms for shape in trained if shape.teacher_ms is not None]
         return {
             "teacher": {
                 "name": plan.teacher_info.title,
                 "shape": str(plan.teacher),
-                "latency_ms": median(
-                    one.teacher_ms for one in shapes if one.state == "trained" and one.teacher_ms is not None
-                ),
+                "latency_ms": median(latencies),
             },
             "space": {**asdict(self.space.sizes), "shapes": len(self.space.shapes)},
             "limits": asdict(request.limits),
@@ -371,9 +416,15 @@ class ArchitectureSearch(engine.SharedSearch):
             "shapes": shapes,
             "best": best,
             "front": front,
-            "recipe": shape_space.with_shape(request.proxy.recipe, chosen),
+            "recipe": shape_space.with_shape(request.proxy.recipe, best_point),
             "cost": _cost(study.get_trials(deepcopy=False), shapes),
         }
+
+
+def _refuse(study: Study, trial: Trial, reason: str) -> None:
+    """End the trial of a shape that is not to be trained."""
+    trial.set_user_attr(REFUSED, reason)
+    study.tell(trial, state=TrialState.PRUNED)
 
 
 def search_architecture(request: requests.ArchitectureRequest, console: Console | None = None) -> dict[str, Any]:
@@ -403,7 +454,11 @@ def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | Non
     """Return the trained shape of the best reward, and the trials that no other beats in both loss and latency."""
     trained = [shape for shape in shapes if shape.state == "trained"]
     costs = [(shape.loss or 0.0, shape.latency_share or 0.0) for shape in trained]
-    best = max(trained, key=lambda shape: shape.reward if shape.reward is not None else -math.inf, default=None)
+
+    def reward_of(shape: SearchedShape) -> float:
+        return -math.inf if shape.reward is None else shape.reward
+
+    best = max(trained, key=reward_of, default=None)
     return best, [trained[index].trial for index in pareto_front(costs)]
 
 
@@ -412,7 +467,8 @@ def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
 
     Its parameters, latency, loss and reward are there as far as they are known, with its `state` and the `reason`.
     """
-    attributes, (state, reason) = trial.user_attrs, _state(trial)
+    attributes = trial.user_attrs
+    state, reason = _state(trial)
     known = {name: attributes.get(name) for name in (PARAMETERS, LOSS, STEPS, TRAINING_SECONDS)}
     latency = attributes.get(LATENCY, {})
     return SearchedShape(
@@ -431,6 +487,7 @@ def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
 
 
 def _state(trial: FrozenTrial) -> tuple[str, str | None]:
+    """Return the state of a trial that is settled, and the reason if its shape was not trained to the end."""
     for key, state in ((REFUSED, "refused"), (CUT, "cut")):
         if key in trial.user_attrs:
             return state, trial.user_attrs[key]
@@ -440,7 +497,7 @@ def _state(trial: FrozenTrial) -> tuple[str, str | None]:
 
 
 def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[SearchedShape]) -> dict[str, Any]:
-    """Its costs, and the lost trials."""
+    """Return the costs of a search: shapes by their state, trials that were lost, and the time of the training."""
     states = [shape.state for shape in shapes]
     failed = [trial for trial in trials if trial.state == TrialState.FAIL and SAME_AS not in trial.user_attrs]
     return {

@@ -126,14 +126,16 @@ class LayerCandidate:
     @property
     def score(self) -> float:
         """The last score; NaN where there is none."""
-        found = self.row.scores[-1].score if self.row.scores else None
-        return math.nan if found is None else found
+        if not self.row.scores or self.row.scores[-1].score is None:
+            return math.nan
+        return self.row.scores[-1].score
 
     @property
     def order(self) -> tuple[bool, int, float]:
         """Sorts candidates best first: the longer in training, then the higher score at the end."""
         step = self.row.scores[-1].step if self.row.scores else 0
-        return self.row.state == "diverged", -step, math.inf if math.isnan(self.score) else -self.score
+        lack = math.inf if math.isnan(self.score) else -self.score
+        return self.row.state == "diverged", -step, lack
 
 
 class TeacherLayerSearch(engine.Search):
@@ -161,7 +163,8 @@ class TeacherLayerSearch(engine.Search):
         _check_stages(recipe)
         plan = plan_run(recipe)
         check_text_only(plan)
-        student, teacher = plan.student.layers, plan.teacher.layers
+        student = plan.student.layers
+        teacher = plan.teacher.layers
         if student > teacher:
             raise RecipeError(
                 f"The student has {student} layers and its teacher {teacher}; give student.shape at most "
@@ -175,7 +178,10 @@ class TeacherLayerSearch(engine.Search):
         self.plan = self.plans[self.layers[0]]
 
     def _rounds(self, plan: RunPlan) -> list[tuple[int, int]]:
-        count, halving, total = len(self.layers), self.request.halving, self.request.steps_total
+        """Return candidates and last step of each round; none where all are trained as long as the recipe says."""
+        count = len(self.layers)
+        halving = self.request.halving
+        total = self.request.steps_total
         if halving is None:
             if total is None:
                 return []
@@ -214,8 +220,12 @@ class TeacherLayerSearch(engine.Search):
     def announce(self, study: Study) -> None:
         """Say how many candidates there are, and the rounds."""
         rounds = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
-        if not self.is_finished(study):
-            self.say(f"{len(self.layers)} teacher layers at once{f': {rounds}' if rounds else ''}")
+        if self.is_finished(study):
+            return
+        line = f"{len(self.layers)} teacher layers at once"
+        if rounds:
+            line += f": {rounds}"
+        self.say(line)
 
     def load(self, study: Study) -> None:
         """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
@@ -232,9 +242,8 @@ class TeacherLayerSearch(engine.Search):
 
     def _candidate(self, layer: int, trial: Trial) -> LayerCandidate:
         trial.suggest_int(OPTION, layer, layer)
-        return LayerCandidate(
-            trial, SearchedLayer(rank=None, layer=layer, scores=[], steps=0, state="trained", own_loss=None)
-        )
+        row = SearchedLayer(rank=None, layer=layer, scores=[], steps=0, state="trained", own_loss=None)
+        return LayerCandidate(trial, row)
 
     def plan_of(self, candidate: LayerCandidate) -> RunPlan:
         """Return the recipe that reads its layer."""
@@ -242,13 +251,18 @@ class TeacherLayerSearch(engine.Search):
 
     def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort_trainer.Cut]:
         """Drop the lower candidates after every round but the last."""
-        return {end: partial(self._drop, candidates, end, left) for (_, end), (left, _) in pairwise(self.rounds)}
+        cuts = {}
+        for (_, end), (left, _) in pairwise(self.rounds):
+            cuts[end] = partial(self._drop, candidates, end, left)
+        return cuts
 
     def _drop(
         self, candidates: Sequence[LayerCandidate], step: int, left: int, students: Mapping[int, PreTrainedModel]
     ) -> Collection[int]:
+        """Score the students in training, and return the `left` best, which go on."""
         for index, student in students.items():
-            self.say(f"  {self._measure(candidates[index], step, scoring.plain_copy(student, self.plan))}")
+            line = self._measure(candidates[index], step, scoring.plain_copy(student, self.plan))
+            self.say(f"  {line}")
         best = survivors({index: -candidates[index].score for index in students}, left)
         for index in students.keys() - set(best):
             candidates[index].row.state = "cut"
@@ -256,17 +270,19 @@ class TeacherLayerSearch(engine.Search):
 
     def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
         """Score a student, and return the line that tells it."""
-        found = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
-        candidate.row.scores.append(LayerScore(**plain({"step": step, "score": scoring.mean_score(found), **found})))
+        scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
+        score = plain({"step": step, "score": scoring.mean_score(scores), **scores})
+        candidate.row.scores.append(LayerScore(**score))
         with suppress(UpdateFinishedTrialError):
             candidate.trial.report(candidate.score, step)
-        parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
 
     def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
         """Return the last score of a candidate."""
         row = candidate.row
-        row.steps, row.own_loss = trained.steps, trained.held_out.get("loss")
+        row.steps = trained.steps
+        row.own_loss = trained.held_out.get("loss")
         if trained.diverged:
             row.state = "diverged"
         line = f"layer {row.layer}: {row.state}"
@@ -281,12 +297,12 @@ class TeacherLayerSearch(engine.Search):
         started = time.monotonic()
         self._scores = scoring.HeldOutScores(self.proxy, scoring.LAYER_SCORES)
         yield from super().train(candidates)
-        if all(one.row.state == "diverged" for one in candidates):
+        if all(candidate.row.state == "diverged" for candidate in candidates):
             raise TrainingError(
                 "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
                 f"--name. The study is kept in {shown(self.request.proxy.place)}."
             )
-        ranked = [one.row for one in sorted(candidates, key=lambda one: one.order)]
+        ranked = [candidate.row for candidate in sorted(candidates, key=lambda candidate: candidate.order)]
         for rank, row in enumerate(ranked, start=1):
             row.rank = rank
         seconds = round(time.monotonic() - started, 1)
@@ -294,7 +310,8 @@ class TeacherLayerSearch(engine.Search):
 
     def results(self, study: Study) -> dict[str, Any]:
         """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
-        plan, result = self.plan, study.user_attrs[RESULT]
+        plan = self.plan
+        result = study.user_attrs[RESULT]
         best = result["layers"][0]
         return {
             "created": result["created"],
