@@ -25,7 +25,8 @@ from limbeck.core.folders import claim
 from limbeck.core.run_status import find_runs, status_of
 from limbeck.evaluation.output_folder import prepare_folder
 from limbeck.evaluation.results_file import ResultsFile
-from limbeck.search.study import open_storage, prepare_search_folder
+from limbeck.search.storage import open_storage
+from limbeck.search.study import prepare_search_folder
 
 
 def _json_garbage(random: Random) -> bytes:

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from limbeck.recipe.load import load_recipe
 from limbeck.search.mapping import MappingRequest, search_mapping
 from limbeck.search.requests import JOURNAL, ProxyRequest
-from limbeck.search.study import open_storage
+from limbeck.search.storage import open_storage
 from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
 
 from .inputs import documents, write_model, write_text

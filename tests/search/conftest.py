@@ -3,7 +3,7 @@
 import optuna
 import pytest
 
-from limbeck.search.study import open_storage
+from limbeck.search.storage import open_storage
 from tests.support.corpora import write_text
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -57,7 +57,7 @@ def test_an_episode_draws_a_twentieth_less_at_random_than_the_one_before():
 
 def test_the_controller_reads_the_best_of_the_last_episode_and_the_best_so_far():
     tried, rewards = [(0.1,), (0.2,), (0.3,), (0.4,), (0.5,)], [3.0, 1.0, 0.5, 2.0, 9.0]
-    states = [kd_nas._state(tried, rewards, start, 2) for start in (0, 2, 4)]
+    states = [kd_nas.best_before(tried, rewards, start, 2) for start in (0, 2, 4)]
     assert states == [((0.0,), (0.0,)), ((0.1,), (0.1,)), ((0.4,), (0.1,))]
 
 

@@ -14,7 +14,7 @@ from limbeck.search import GeneticSettings, elm_space
 from limbeck.search.mapping import task_measures
 from limbeck.search.requests import MeasuringRequest
 from limbeck.search.shape_space import ShapeLimits
-from limbeck.search.study import open_storage
+from limbeck.search.storage import open_storage
 from tests.support import mapping_search, shape_search, teacher_layer_search
 from tests.support.corpora import write_text
 from tests.support.known_search import open_known
@@ -74,7 +74,7 @@ def inputs(tmp_path_factory):
 )
 def test_searches(kind, group, case, recipe, asked, inputs, tmp_path, monkeypatch):
     monkeypatch.chdir(inputs)
-    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
     output = tmp_path / "out"
     expected = RecipeError if group == "requests" else LimbeckError
     refused(case, lambda: kind.search(request_of(kind, recipe, output, case)), expected)
@@ -114,5 +114,5 @@ def test_storages(case, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.db").write_text("no database at all, " * 100)
-    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
     assert "secret" not in refused(case, lambda: open_known(case[1]["place"]), LimbeckError)

@@ -15,9 +15,9 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import generation_rows, open_study, run_search
-from limbeck.search import study as study_room
+from limbeck.search import storage as storage_room
 from limbeck.search.identity import proxy_identity
-from limbeck.search.study import open_storage
+from limbeck.search.storage import open_storage
 from limbeck.training.corpora import build_corpora
 from tests.support.comparisons import write_teacher
 from tests.support.corpora import write_text
@@ -103,7 +103,7 @@ def test_files_that_are_no_journals_are_left_alone(tmp_path, content, message):
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_the_lock_of_a_journal_that_was_moved_is_taken_for_dead(tmp_path, monkeypatch, copied):
-    monkeypatch.setattr(study_room, "_LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(storage_room, "_LOCK_SECONDS", 0.2)
     (tmp_path / "before").mkdir()
     path = tmp_path / "before" / "search.journal"
     open_known(path)

@@ -30,7 +30,8 @@ from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy, taught_layers
 from limbeck.search.searched_recipe import check_text_only, steps_of_only_stage
 from limbeck.search.shape_space import KnownShape, ShapePoint
-from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
+from limbeck.search.storage import open_storage, shown
+from limbeck.search.trial_log import DIVERGED, TrialLog, read_trials
 from limbeck.search.work import TRAINING_SECONDS, Ask, Outcome
 from limbeck.training.cohort_trainer import Cut
 from limbeck.training.proxy import Trained

@@ -30,7 +30,8 @@ from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan
 from limbeck.search.identity import proxy_identity
 from limbeck.search.requests import SearchRequest
-from limbeck.search.study import IDENTITY, open_storage, open_study, prepare_search_folder, quiet_optuna, shown
+from limbeck.search.storage import open_storage, shown
+from limbeck.search.study import IDENTITY, open_study, prepare_search_folder, quiet_optuna
 from limbeck.search.work import POLL_SECONDS, TRAINING_SECONDS, Outcome, Work, work_on
 from limbeck.search.workers import searched_together
 from limbeck.training.cohort_trainer import Cut

@@ -13,7 +13,7 @@ from limbeck.core import studies
 from limbeck.errors import RecipeError
 from limbeck.search import genetic_sampler
 from limbeck.search.mapping_space import Genome, MappingSpace, MappingTuple, to_binary
-from limbeck.search.study import DIVERGED
+from limbeck.search.trial_log import DIVERGED
 from limbeck.search.work import POLL_SECONDS, TRAINING_SECONDS, Ask, Outcome, Work, work_on
 from limbeck.search.workers import BEAT_SECONDS
 

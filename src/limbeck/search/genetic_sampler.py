@@ -25,7 +25,7 @@ from limbeck.errors import RecipeError, TrainingError
 from limbeck.search.genetic import Scored, draw_new, next_generation
 from limbeck.search.mapping_space import Genome, MappingSpace, MappingTuple, from_binary, to_binary
 from limbeck.search.requests import GeneticSettings
-from limbeck.search.study import TrialLog, read_trials
+from limbeck.search.trial_log import TrialLog, read_trials
 
 PATIENCE_SECONDS = 10.0
 """How long a trial waits for earlier ones to choose; they take milliseconds, unless their worker was killed."""

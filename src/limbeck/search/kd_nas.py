@@ -80,9 +80,9 @@ def predict_rewards(
     triples = []
     for number, shape in enumerate(tried):
         start = number // episode * episode
-        triples.append([*_best_before(tried, rewards, start, episode), shape])
+        triples.append([*best_before(tried, rewards, start, episode), shape])
     known = torch.tensor(triples, dtype=torch.float64)
-    best = _best_before(tried, rewards, len(tried) // episode * episode, episode)
+    best = best_before(tried, rewards, len(tried) // episode * episode, episode)
     unknown = torch.tensor([[*best, shape] for shape in candidates], dtype=torch.float64)
     targets = torch.tensor(rewards, dtype=torch.float64)
     targets = (targets - targets.mean()) / (targets.std(correction=0) + 1e-12)
@@ -98,7 +98,7 @@ def predict_rewards(
         return list(controller(unknown).tolist())
 
 
-def _best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
+def best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
     """The best shapes of the episode before the one at `start`, and of all episodes before; zeros for none."""
     if start == 0:
         nothing = (0.0,) * len(tried[0])

@@ -34,7 +34,7 @@ from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import MappingRequest as MappingRequest
 from limbeck.search.requests import task_measures as task_measures
 from limbeck.search.searched_recipe import check_text_only, searched_stages, with_option
-from limbeck.search.study import shown
+from limbeck.search.storage import shown
 from limbeck.search.work import TRAINING_SECONDS, Outcome
 from limbeck.training.proxy import Trained
 

@@ -20,7 +20,8 @@ from limbeck.search import architecture, mapping_space, teacher_layer
 from limbeck.search.generations import candidates_of, generation_rows
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES
-from limbeck.search.study import DIVERGED, IDENTITY
+from limbeck.search.study import IDENTITY
+from limbeck.search.trial_log import DIVERGED
 from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, is_gone, machine, worker_key
 
 _LAYER_STATES = {

@@ -30,7 +30,7 @@ from limbeck.search import engine
 from limbeck.search import scores as scoring
 from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.searched_recipe import check_text_only, searched_stages, steps_of_only_stage, with_option
-from limbeck.search.study import shown
+from limbeck.search.storage import shown
 from limbeck.search.work import POLL_SECONDS, Ask, Outcome
 from limbeck.training import cohort_trainer, proxy
 

@@ -12,7 +12,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from limbeck.search.study import DIVERGED
+from limbeck.search.trial_log import DIVERGED
 from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, sign_of_life
 
 TRAINING_SECONDS = "training_seconds"

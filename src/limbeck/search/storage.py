@@ -1,0 +1,148 @@
+"""The storage of searches: a journal file, or a database, which workers share."""
+
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
+
+from limbeck.errors import OutputError, RecipeError, suggestion
+
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_JOURNAL_START = b'{"op_code":'
+_SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)  # Two letters: one alone would be a drive.
+_MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
+_DRIVERS = "psycopg2-binary for postgresql, mysqlclient for mysql and mariadb"
+_SQLITE_SECONDS = 60
+_LOCK_SECONDS = 30
+# Workers that start together all make the tables, and all but one fail.
+_DATABASE_TRIES = 5
+
+
+def open_storage(place: str | Path) -> BaseStorage:
+    """Open, or make, the storage of studies.
+
+    Args:
+        place: The path of a journal file, or a database URL such as `sqlite:///search.db` or
+            `postgresql://user@host/database`. Many processes may have it open; over a network file system a journal
+            file is safe where SQLite is not.
+
+    Raises:
+        RecipeError: for a URL of a kind that is not known, or that is malformed.
+        OutputError: for a database that cannot be reached or a file that is no journal; it is left as it is.
+    """
+    if isinstance(place, str) and "://" in place:
+        return _open_database(place)
+    if isinstance(place, str) and _SCHEME.match(place):
+        raise RecipeError(f"Storage '{place}' {_MALFORMED}")
+    return _open_journal(Path(place))
+
+
+def shown(place: str | Path) -> str:
+    """Return the storage's place as messages show it, without a password."""
+    if isinstance(place, str) and "://" in place:
+        return make_url(place).render_as_string(hide_password=True)
+    return str(place)
+
+
+def _open_journal(path: Path) -> BaseStorage:
+    """Open a journal file, or make it."""
+    # Absolute: the lock is a symbolic link to the file, and is waited for without end where that leads nowhere.
+    try:
+        path = path.resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _release_foreign_lock(path)
+        _check_journal(path)
+        return JournalStorage(JournalFileBackend(str(path)))
+    except OSError as problem:
+        raise OutputError(f"The search journal {path} cannot be opened: {problem}; name another file.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as problem:
+        raise OutputError(
+            f"The search journal {path} is damaged, or from a newer Optuna ({problem}); it is left as it is, name "
+            "another file."
+        ) from None
+
+
+def _check_journal(path: Path) -> None:
+    """Refuse a file that is no journal, and take off a last line that a killed writer left unfinished."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        start = file.read(len(_JOURNAL_START))
+    if start.startswith(b"SQLite"):
+        raise OutputError(f"{path} is an SQLite database, not a search journal; write sqlite:///{path}.")
+    if start != _JOURNAL_START:
+        raise OutputError(f"{path} is not a search journal; it is left unchanged, name another file.")
+    lock = JournalFileSymlinkLock(str(path))
+    lock.acquire()
+    try:
+        content = path.read_bytes()
+        # The next writer would go on in that line, and nobody could read the journal any more.
+        if not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
+    finally:
+        lock.release()
+
+
+def _open_database(url: str) -> BaseStorage:
+    """Open a database, trying again while others make its tables."""
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):
+        # SQLAlchemy raises the latter for a port that is no number.
+        raise RecipeError(f"The storage URL {_MALFORMED}") from None
+    kind = parts.get_backend_name()
+    if kind not in DATABASES:
+        raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
+    if kind == "sqlite" and parts.database in (None, "", ":memory:"):
+        raise RecipeError(f"Storage {shown(url)} names no file and would keep nothing; write sqlite:///search.db.")
+    options: dict[str, Any] = {}
+    if kind == "sqlite":
+        # Writers wait for each other; SQLite by itself gives up after five seconds.
+        options["connect_args"] = {"timeout": _SQLITE_SECONDS}
+        # A pool would leave its connections open; opening a file costs nothing.
+        options["poolclass"] = NullPool
+    for attempt in range(1, _DATABASE_TRIES + 1):
+        try:
+            return RDBStorage(url, engine_kwargs=options)
+        except (ImportError, NoSuchModuleError) as problem:
+            raise OutputError(
+                f"Storage {shown(url)} needs a database driver that is not installed ({problem.__cause__ or problem}); "
+                f"pip install it ({_DRIVERS}), or give the path of a journal file."
+            ) from None
+        except (DBAPIError, RuntimeError) as problem:
+            if attempt == _DATABASE_TRIES:
+                reason = str(getattr(problem, "orig", problem)).strip().splitlines()[0]
+                way_out = "check the URL, or give the path of a journal file."
+                raise OutputError(f"Storage {shown(url)} cannot be reached: {reason}; {way_out}") from None
+            time.sleep(0.2 * attempt)
+    raise AssertionError("the last try returns or raises")
+
+
+def _release_foreign_lock(path: Path) -> None:
+    """Remove the lock of a journal that was moved or copied while it was held.
+
+    Optuna's lock is a link to the journal: one that leads to where the journal was is waited for without end. A machine
+    that has the same folder by another name has such links too, so that it is given the time of any other lock.
+    """
+    link = Path(f"{path}.lock")
+    seen = None
+    since = time.monotonic()
+    # The link is not there any more where the lock was released.
+    with suppress(FileNotFoundError):
+        while link.readlink() != path:
+            facts = link.lstat()
+            lock = (facts.st_ino, facts.st_mtime_ns)
+            if lock != seen:
+                seen = lock
+                since = time.monotonic()
+            if time.monotonic() - since > _LOCK_SECONDS:
+                link.unlink()
+            time.sleep(0.05)
