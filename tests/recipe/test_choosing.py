@@ -7,7 +7,7 @@ import yaml
 
 import limbeck
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.recipe import choose_recipe, choosing, load_recipe, plan_run
+from limbeck.recipe import budget, choose_recipe, load_recipe, plan_run
 from limbeck.recipe.asked import choose_by_options
 from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.models import StudentSpec
@@ -49,7 +49,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
-    monkeypatch.setattr(choosing, "_machine", lambda: (1e11, "2 cores"))
+    monkeypatch.setattr(budget, "_guess_rate", lambda: (1e11, "2 cores"))
 
 
 def chosen(place, teacher, student=2, corpus="text.txt", family="bert", **more):
@@ -130,19 +130,19 @@ def test_the_vectors_follow_the_quickstart_but_for_what_depends_on_models_and_te
 
 
 @pytest.mark.parametrize(
-    ("rate", "budget", "told"),
+    ("rate", "training", "told"),
     [
         (1e11, {"num_train_epochs": 3}, "3 passes through 9 MB of text, about 1 minute on 2 cores"),
         (1e9, {"max_steps": 1525}, "1,525 steps through 9 MB of text, about 30 minutes"),
         (1e6, {"max_steps": 100}, "the limit is 30 minutes or 100 steps"),
     ],
 )
-def test_the_budget_is_the_text_or_half_an_hour(place, monkeypatch, rate, budget, told):
-    monkeypatch.setattr(choosing, "_machine", lambda: (rate, "2 cores"))
-    monkeypatch.setattr(choosing, "_tokens", lambda *_, **__: (2e6, "9 MB of text"))
+def test_the_budget_is_the_text_or_half_an_hour(place, monkeypatch, rate, training, told):
+    monkeypatch.setattr(budget, "_guess_rate", lambda: (rate, "2 cores"))
+    monkeypatch.setattr(budget, "_size_of_text", lambda *_, **__: 9_000_000)
     recipe = chosen(place, "masked_lm")
     found = recipe["stages"][0]["training"]
-    assert {key: found[key] for key in found if key in ("max_steps", "num_train_epochs")} == budget
+    assert {key: found[key] for key in found if key in ("max_steps", "num_train_epochs")} == training
     assert told in recipe["reasons"]["stages.0.training"]
 
 

@@ -1,0 +1,111 @@
+"""The budget of a chosen recipe: how long each stage trains, by sizes and a guess of the machine's speed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from limbeck.core.devices import choose_device
+from limbeck.core.machine import available_cores
+from limbeck.corpus.addresses import is_remote
+from limbeck.corpus.file_sources import find_files
+from limbeck.corpus.sources import SOURCES, source_kind
+from limbeck.evaluation.tasks import TASKS, is_own_task
+from limbeck.recipe.chosen_models import ChosenModels, count_weights
+
+MINUTES = 30
+"""Most minutes of training, as far as sizes tell."""
+PASSES = 3
+"""Most passes through text without labels."""
+TOKENS_OF_SENTENCE, TOKENS_OF_BLOCK, TOKENS_OF_ROW = 22, 100, 50
+"""Mean lengths of a sentence, a block of a document and a labelled row, as guesses."""
+_LEAST_STEPS = 100
+_RATE_OF_CORE, _RATE_OF_ACCELERATOR = 50e9, 30e12
+"""Operations a second of a core and of an accelerator, as guesses."""
+_BYTES_OF_TOKEN = 4.5
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a stage trains.
+
+    Args:
+        training: Its arguments: passes, or steps.
+        reason: How they came about, in one line.
+    """
+
+    training: dict[str, int]
+    reason: str
+
+
+def choose_budget(
+    models: ChosenModels,
+    sources: list[str],
+    tokens_per_step: int,
+    passes: int,
+    *,
+    stages: int = 1,
+    of_rows: bool = False,
+) -> Budget:
+    """Choose passes through the text, or steps for the minutes where it has more.
+
+    Args:
+        models: Teacher and student.
+        sources: The text.
+        tokens_per_step: Its tokens in a step, about.
+        passes: Most passes of a stage.
+        stages: Stages that share the minutes.
+        of_rows: Whether the sources have labelled rows.
+    """
+    rate, machine = _guess_rate()
+    # A forward of a token takes two operations a weight, and its backward four.
+    operations_per_token = 2 * count_weights(models.teacher.shape) + 6 * count_weights(models.student.shape)
+    affordable = MINUTES * 60 * rate / operations_per_token / stages
+    size = _size_of_text(sources, of_rows=of_rows)
+    tokens = None if size is None else size / _BYTES_OF_TOKEN
+    text = "text of unknown size" if size is None else f"{size / 1e6:,.3g} MB of text"
+
+    if tokens is not None and tokens * passes <= max(affordable, _LEAST_STEPS * tokens_per_step):
+        training = {"num_train_epochs": passes}
+        tokens_read = tokens * passes
+        reason = f"{passes} passes through {text}"
+    else:
+        steps = max(_LEAST_STEPS, int(affordable / tokens_per_step))
+        training = {"max_steps": steps}
+        tokens_read = steps * tokens_per_step
+        reason = f"{steps:,} steps through {text}"
+
+    minutes = math.ceil(tokens_read * operations_per_token * stages / (rate * 60))
+    if stages > 1:
+        reason += f", in each of {stages} stages"
+    noun = "minute" if minutes <= 1 else "minutes"
+    reason += f", about {minutes:,.0f} {noun} on {machine}, estimated from sizes, not measured"
+    limit = f"{MINUTES} minutes"
+    if minutes > MINUTES:
+        limit += f" or {_LEAST_STEPS} steps"
+    return Budget(training, f"{reason}; the limit is {limit}, and more steps make better students")
+
+
+def _guess_rate() -> tuple[float, str]:
+    """The operations a second of this machine, as a guess, and its name."""
+    device = choose_device("auto").type
+    if device != "cpu":
+        return _RATE_OF_ACCELERATOR, f"one {device} device"
+    cores = available_cores()
+    noun = "core" if cores == 1 else "cores"
+    return cores * _RATE_OF_CORE, f"{cores} {noun}"
+
+
+def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
+    """Bytes of the text of all sources together; None where that of one is not known before it is read."""
+    total = 0
+    for source in sources:
+        is_named_task = of_rows and (source in TASKS or is_own_task(source))
+        is_here = source_kind(source) is SOURCES["files"] and not is_remote(source)
+        if is_named_task or not is_here:
+            return None
+        size = find_files(source).stored_size() if of_rows else find_files(source, "text").size()
+        if size is None:
+            return None
+        total += size
+    return total

@@ -1,0 +1,155 @@
+"""The models of a chosen recipe: a teacher, and a student that starts from it as far as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from limbeck.core.mistakes import explain
+from limbeck.errors import ModelError, RecipeError
+from limbeck.models.blueprint import depth_alone, parse_blueprint
+from limbeck.models.families import Shape
+from limbeck.models.layer_selection import selected_layers
+from limbeck.models.sentences import SentencePooling
+from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, plan_student, plan_teacher
+from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start, shape_alone
+
+
+@dataclass(frozen=True)
+class ChosenModels:
+    """A teacher and a student.
+
+    Args:
+        teacher: The teacher.
+        student: The student.
+        obstacle: The reason why the student starts at random, where it cannot start from its teacher.
+    """
+
+    teacher: TeacherInfo
+    student: StudentPlan
+    obstacle: str = ""
+
+    @property
+    def sentence(self) -> SentencePooling | None:
+        """How the teacher makes sentence vectors, where its files say so."""
+        return self.teacher.sentence
+
+    @property
+    def size(self) -> str:
+        """The student's depth and width, such as `3x384`."""
+        return f"{self.student.shape.layers}x{self.student.shape.hidden}"
+
+    @property
+    def have_same_width(self) -> bool:
+        """Whether the student is as wide as its teacher."""
+        return self.student.shape.hidden == self.teacher.shape.hidden
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why the student starts as it does, and a warning where it is more than its teacher."""
+        reasons = {"student": self._reason_of_start()}
+        excess = self._excess()
+        if excess:
+            reasons["student.shape"] = excess
+        return reasons
+
+    @property
+    def layer_mapping(self) -> dict[int, int]:
+        """The student's layers below the last, with the teacher's layers that they were copied from."""
+        sources = self.student.source_layers or []
+        if not sources and self.student.spec.initialise.checkpoint is not None:
+            sources = selected_layers("ends", self.student.shape.layers, self.teacher.shape.layers)
+        return dict(enumerate(sources[:-1], start=1))
+
+    def fit_length(self, length: int) -> int:
+        """The length, or less where a model has fewer positions."""
+        for shape in (self.teacher.shape, self.student.shape):
+            if shape.positions:
+                length = min(length, shape.positions)
+        return length
+
+    def _reason_of_start(self) -> str:
+        start = self.student.spec.initialise
+        sources = self.student.source_layers
+        if start.checkpoint is not None:
+            return f"starts from '{start.checkpoint}', an earlier model of its shape"
+        if not sources:
+            if not self.obstacle:
+                return "starts at random"
+            obstacle = self.obstacle[:1].lower() + self.obstacle[1:].rstrip(".")
+            return f"starts at random: {obstacle}"
+        noun = "layer" if len(sources) == 1 else "layers"
+        layers = f"{noun} {', '.join(map(str, sources))} of the teacher's {self.teacher.shape.layers}"
+        if self.have_same_width:
+            return f"starts from {layers}, the start of the quickstart's recipe"
+        how = "along principal directions"
+        if start.narrow_by == "activations":
+            how += " of its hidden states"
+        return f"starts from {layers}, cut from {self.teacher.shape.hidden} to {self.student.shape.hidden} wide {how}"
+
+    def _excess(self) -> str:
+        """What the student has more of than its teacher; empty where it has not."""
+        student, teacher = self.student.shape, self.teacher.shape
+        if student.hidden > teacher.hidden:
+            return f"wider than its teacher, {student.hidden} against {teacher.hidden}; students are usually smaller"
+        if count_weights(student) > count_weights(teacher):
+            return f"larger than its teacher ({student}; the teacher is a {teacher}); students are usually smaller"
+        return ""
+
+
+def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> ChosenModels:
+    """Let a student start from its teacher's layers, and at random where it cannot.
+
+    Args:
+        spec: The teacher.
+        student: A shape, or a recipe's student; a start that it names stays.
+
+    Raises:
+        LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
+    """
+    teacher = plan_teacher(spec)
+    if isinstance(student, int | str) and depth_alone(student) is not None:
+        parse_blueprint(student, teacher.shape)
+    try:
+        plan = plan_student(_student_spec(student, layers="ends"), teacher)
+        if _is_narrowed_by_activations(teacher, plan, student):
+            plan = plan_student(_student_spec(student, layers="ends", narrow_by="activations"), teacher)
+        return ChosenModels(teacher, plan)
+    except ModelError as error:
+        if isinstance(student, Mapping) and "initialise" in student:
+            raise  # The start is the user's own.
+        return ChosenModels(teacher, plan_student(_student_spec(student, layers="random"), teacher), str(error))
+
+
+def _is_narrowed_by_activations(
+    teacher: TeacherInfo, plan: StudentPlan, student: int | str | Mapping[str, Any]
+) -> bool:
+    """Whether copied layers are narrowed by the teacher's activations.
+
+    This was measured with sentence vectors only, see docs/results/embedding.md.
+    """
+    is_narrower = plan.shape.hidden < teacher.shape.hidden
+    if teacher.sentence is None or not is_narrower or not plan.source_layers:
+        return False
+    if not isinstance(student, Mapping):
+        return True
+    return not names_start(student) and "narrow_by" not in (student.get("initialise") or {})
+
+
+def _student_spec(student: int | str | Mapping[str, Any], **start: Any) -> StudentSpec:
+    """A student that starts so, unless it names what it starts from."""
+    keys: Any = shape_alone(student)
+    if isinstance(keys, Mapping) and not names_start(keys):
+        keys = {**keys, "initialise": {**(keys.get("initialise") or {}), **start}}
+    try:
+        return StudentSpec.model_validate(keys)
+    except ValidationError as error:
+        raise RecipeError(f"student.{explain(error)}".replace("student.recipe", "student", 1)) from None
+
+
+def count_weights(shape: Shape) -> int:
+    """About how many weights the blocks of a model have, biases and norms left out."""
+    return shape.layers * (4 * shape.hidden**2 + 2 * shape.hidden * shape.ffn)
