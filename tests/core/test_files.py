@@ -7,7 +7,8 @@ from limbeck.errors import OutputError
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -61,10 +62,10 @@ def test_a_file_is_replaced_as_a_whole(shared, tmp_path):
 
 
 def test_processes_that_share_a_folder_write_aside_under_names_of_their_own(tmp_path, monkeypatch):
-    with atomic_folder(tmp_path / "x", shared=True) as one:
+    with atomic_folder(tmp_path / "x", shared=True) as first:
         monkeypatch.setattr("os.getpid", lambda: -1)
-        with atomic_folder(tmp_path / "x", shared=True) as other:
-            assert one != other
-            (other / "a").write_text("other")
-        (one / "a").write_text("one")
-    assert contents(tmp_path) == {"x/a": "one"}
+        with atomic_folder(tmp_path / "x", shared=True) as second:
+            assert first != second
+            (second / "a").write_text("second")
+        (first / "a").write_text("first")
+    assert contents(tmp_path) == {"x/a": "first"}, "the last to end replaces the other"

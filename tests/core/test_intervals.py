@@ -17,20 +17,33 @@ def test_of_correlation_is_fishers():
     generator = np.random.default_rng(1)
     x = generator.normal(size=80)
     y = x + generator.normal(size=80)
-    found = stats.pearsonr(x, y)
-    expected = found.confidence_interval()
-    assert intervals.of_correlation(found.statistic, 80, ranked=False) == pytest.approx((expected.low, expected.high))
+    correlation = stats.pearsonr(x, y)
+    expected = correlation.confidence_interval()
+    interval = intervals.of_correlation(correlation.statistic, 80, ranked=False)
+    assert interval == pytest.approx((expected.low, expected.high))
+
+
+def test_of_correlation_of_ranks_has_their_variance():
     low, high = intervals.of_correlation(0.8, 103, ranked=True)
-    assert np.arctanh(high) - np.arctanh(0.8) == pytest.approx(1.959964 * (1.32 / 100) ** 0.5) and low < 0.8
+    variance = (1 + 0.8**2 / 2) / (103 - 3)
+    assert np.arctanh(high) - np.arctanh(0.8) == pytest.approx(1.959964 * variance**0.5)
+    assert low < 0.8
+
+
+def test_of_correlation_needs_five_rows_and_some_spread():
     assert intervals.of_correlation(1.0, 80, ranked=True) is None
     assert intervals.of_correlation(0.5, 4, ranked=True) is None
 
 
 def test_of_resampled_is_near_the_shares():
-    right = [1] * 70 + [0] * 30
-    found = intervals.of_resampled(lambda rows: sum(right[row] for row in rows) / len(rows), len(right))
-    assert found == pytest.approx(intervals.of_share(0.7, 100), abs=0.03)
-    assert found == intervals.of_resampled(lambda rows: sum(right[row] for row in rows) / len(rows), len(right))
+    is_right = [1] * 70 + [0] * 30
+
+    def accuracy(rows):
+        return sum(is_right[row] for row in rows) / len(rows)
+
+    interval = intervals.of_resampled(accuracy, len(is_right))
+    assert interval == pytest.approx(intervals.of_share(0.7, 100), abs=0.03)
+    assert interval == intervals.of_resampled(accuracy, len(is_right)), "the draws are always the same"
 
 
 def test_of_mean_is_students():
@@ -41,7 +54,9 @@ def test_of_mean_is_students():
 
 
 def test_is_greater_pairs_by_seed():
-    first, second = {1: 50.0, 2: 60.0, 3: 70.0}, {3: 69.0, 1: 49.1, 2: 58.9}
-    assert intervals.is_greater(first, second) and not intervals.is_greater(second, first)
+    first = {1: 50.0, 2: 60.0, 3: 70.0}
+    second = {3: 69.0, 1: 49.1, 2: 58.9}
+    assert intervals.is_greater(first, second)
+    assert not intervals.is_greater(second, first)
     assert not intervals.is_greater({1: 90.0}, {1: 1.0}), "one seed tells nothing"
     assert not intervals.is_greater({1: 90.0, 2: 91.0}, {3: 1.0, 4: 2.0}), "no seed in common"

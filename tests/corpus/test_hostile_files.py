@@ -246,27 +246,34 @@ def test_small_cut_archives_are_read_to_the_last_byte_before_the_cut(tmp_path, k
     assert report.counts == {DAMAGED: 1}
 
 
+def cursor_behind(path, count):
+    """The cursor behind the first documents of a file."""
+    cursor = Cursor()
+    list(islice(read_file(path, "text", SourceReport(), cursor), count))
+    return cursor
+
+
 @pytest.mark.parametrize("kind", [".gz", ".xz", ".zst"])
 def test_blocks_before_damage_in_the_middle_are_read(tmp_path, kind):
     texts = [np.random.default_rng(number).bytes(30).hex() for number in range(9000)]
     content = bytearray(packed(kind, "\n\n".join(texts).encode()))
-    content[len(content) // 2 :] = b"\xff" * (len(content) // 2)
-    found, report = read(write_bytes(tmp_path / f"a.txt{kind}", content))
+    middle = len(content) // 2
+    content[middle:] = b"\xff" * (len(content) - middle)
+    path = write_bytes(tmp_path / f"a.txt{kind}", content)
+    documents_read, report = read(path)
     assert report.counts[DAMAGED] == 1
+    # An archive may say some bytes later that it is damaged, or lose a block of 128 KiB.
     most_lost = 2**17 // len(texts[0])
-    before = found[: len(texts) // 2 - most_lost]
-    assert before and before == texts[: len(before)], "an archive may say so some bytes later"
-    position, line = report_of_position(tmp_path / f"a.txt{kind}", len(before) // 2)
-    again = Cursor(position=position, line=line)
-    rest = [document.text for document in read_file(tmp_path / f"a.txt{kind}", "text", SourceReport(), again)]
-    assert rest == found[len(before) // 2 :], "reading on gives the same to the last text"
+    sure = documents_read[: len(texts) // 2 - most_lost]
+    assert sure
+    assert sure == texts[: len(sure)]
 
-
-def report_of_position(path, count):
-    """The position and the line behind the first texts of a file."""
-    cursor = Cursor()
-    list(islice(read_file(path, "text", SourceReport(), cursor), count))
-    return cursor.position, cursor.line
+    # Reading on from any place gives the same to the last document.
+    done = len(sure) // 2
+    cursor = cursor_behind(path, done)
+    again = Cursor(position=cursor.position, line=cursor.line)
+    rest = [document.text for document in read_file(path, "text", SourceReport(), again)]
+    assert rest == documents_read[done:]
 
 
 @pytest.mark.parametrize("garbage", [b"garbage", b"\0\0\0garbage", b"\x1f\x8b\x08\0"])
