@@ -47,15 +47,16 @@ _POINT: PluginPoint[Method[Any]] = PluginPoint(
 METHODS: Registry[Method[Any]] = Registry("method", plugins=_POINT)
 
 
-def read_method(given: Mapping[str, Any]) -> tuple[Method[Any], MethodOptions]:
+def read_method(document: Mapping[str, Any]) -> tuple[Method[Any], MethodOptions]:
     """Return the method and the options that the `method` of a recipe's stage names.
 
     Raises:
         LimbeckError: if there is no such method.
         ValidationError: if it has no such options.
     """
-    method = METHODS[given["name"]]
-    return method, method.options.model_validate({key: value for key, value in given.items() if key != "name"})
+    method = METHODS[document["name"]]
+    options = {key: value for key, value in document.items() if key != "name"}
+    return method, method.options.model_validate(options)
 
 
 def register_method(method: Method[OptionsT], *, replace: bool = False) -> Method[OptionsT]:
@@ -106,12 +107,17 @@ def register_as_method(
     """
 
     def register(compose: ComposeT) -> ComposeT:
-        own = name if name is not None else getattr(compose, "__name__", "")
-        said = summary if summary is not None else " ".join((inspect.getdoc(compose) or "").split("\n\n")[0].split())
-        if not said:
-            raise PluginError(f"The method '{own}' cannot be added: it has no summary; give its function a docstring.")
-        method = Method[Any](own, said, options, compose, citation, tasks, stages)
-        METHODS.add(own, method, replace=replace, own=is_own(compose))
+        method_name = name if name is not None else getattr(compose, "__name__", "")
+        sentence = summary
+        if sentence is None:
+            first_paragraph = (inspect.getdoc(compose) or "").split("\n\n")[0]
+            sentence = " ".join(first_paragraph.split())
+        if not sentence:
+            raise PluginError(
+                f"The method '{method_name}' cannot be added: it has no summary; give its function a docstring."
+            )
+        method = Method[Any](method_name, sentence, options, compose, citation, tasks, stages)
+        METHODS.add(method_name, method, replace=replace, own=is_own(compose))
         return compose
 
     return register

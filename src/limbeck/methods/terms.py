@@ -257,10 +257,10 @@ def weighted_terms(terms: list[Term], method: str) -> list[Term]:
     Raises:
         RecipeError: if none is left.
     """
-    found = [term for term in terms if term.weight > 0]
-    if not found:
+    weighted = [term for term in terms if term.weight > 0]
+    if not weighted:
         raise RecipeError(f"{method} has only weights of 0; give at least one of them a value above 0.")
-    return found
+    return weighted
 
 
 Positions: TypeAlias = Literal["masked", "all"]

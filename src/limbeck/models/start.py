@@ -25,7 +25,6 @@ from limbeck.models.start_head import TaskHead
 from limbeck.models.start_layers import Layers
 from limbeck.models.start_step import PLACES, ReadText, SourceText, Start, StartSettings, StartStep
 from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap, evaluation_mode
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -218,6 +217,8 @@ def read_text(source: PreTrainedModel, batches: Callable[[], Iterable[Mapping[st
         batches: Iterates over the text: `input_ids`, `attention_mask` and what else the source takes, each `[B, L]`,
             on its device.
     """
+    # It imports transformers' models, which a recipe's check does without.
+    from limbeck.models.taps import StreamTap, evaluation_mode
 
     def read(keys: Iterable[StreamKey]) -> Iterator[SourceText]:
         with torch.no_grad(), evaluation_mode(source), StreamTap(source, keys) as tap:

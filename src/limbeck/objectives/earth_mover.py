@@ -192,15 +192,15 @@ def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tens
     Raises:
         KernelError: if costs are not a matrix, or weights are negative, do not sum to 1 or have another length.
     """
-    costs, own, other = _checked(costs, student_weights, teacher_weights)
+    costs, student_weights, teacher_weights = _checked(costs, student_weights, teacher_weights)
     if not costs.isfinite().all():
-        return torch.outer(own, other)
+        return torch.outer(student_weights, teacher_weights)
     # Importing POT takes seconds and loads whatever array libraries are installed: only those who solve pay for it.
     import ot
 
     # The solver's stopping rule is not free of scale: costs of 1e-30 would all count as 0.
     scaled = costs / costs.amax().clamp(min=torch.finfo(costs.dtype).tiny)
-    return torch.from_numpy(ot.emd(own.numpy(), other.numpy(), scaled.numpy()))
+    return torch.from_numpy(ot.emd(student_weights.numpy(), teacher_weights.numpy(), scaled.numpy()))
 
 
 def cost_attention(
@@ -237,15 +237,17 @@ def cost_attention(
         KernelError: if the temperature is not above 0, the weights do not fit the costs, or the flow the weights.
     """
     terms.check_temperature(temperature)
-    costs, own, other = _checked(costs, student_weights, teacher_weights)
+    costs, student_weights, teacher_weights = _checked(costs, student_weights, teacher_weights)
     if flow.shape != costs.shape:
         raise KernelError(f"flow has shape {list(flow.shape)} and costs {list(costs.shape)}; pass those of one batch.")
     flow = flow.detach().cpu().double()
-    for name, weights, axis in (("student_weights", own, 1), ("teacher_weights", other, 0)):
+    for name, weights, axis in (("student_weights", student_weights, 1), ("teacher_weights", teacher_weights, 0)):
         gap = (flow.sum(axis) - weights).abs().max().item()
         if not gap <= _ROUNDING:
             raise KernelError(f"flow misses {name} by {gap:.3g}; pass the weights that the flow was solved for.")
-    return _attend(costs, flow, own, temperature), _attend(costs.T, flow.T, other, temperature)
+    student = _attend(costs, flow, student_weights, temperature)
+    teacher = _attend(costs.T, flow.T, teacher_weights, temperature)
+    return student, teacher
 
 
 def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
@@ -357,8 +359,9 @@ def layer_emd(
 
 def _count_scores(work: registry.Workload) -> int:
     """Scores of every layer, whose streams are pairs of query and key, and the gradient of the student's."""
-    own, other = work.student_streams // 2 * work.student_width, work.teacher_streams // 2 * work.teacher_width
-    return work.pairs * (6 * own + 2 * other)
+    student = work.student_streams // 2 * work.student_width
+    teacher = work.teacher_streams // 2 * work.teacher_width
+    return work.pairs * (6 * student + 2 * teacher)
 
 
 @registry.register_as_objective(unit="pair", batch_coupled=True, layers=2, operations=_count_scores)
@@ -446,20 +449,30 @@ def _emd_term(
         distance: From a student layer and the shares of the teacher's layers in its barycentre to Σ of squared
             distances, with gradient.
     """
-    own, other = (
-        uniform_weights(layers) if given is None else given for layers, given in zip(totals.shape, weights, strict=True)
-    )
-    joined, all_counted = totals, count
+    student_weights, teacher_weights = weights
+    if student_weights is None:
+        student_weights = uniform_weights(totals.shape[0])
+    if teacher_weights is None:
+        teacher_weights = uniform_weights(totals.shape[1])
+
+    # Costs are those of the whole batch, whichever processes share it.
+    all_totals = totals
+    all_counted = count
     if across is not None:
         summed = across(torch.cat([totals.flatten(), count.reshape(1)]))
-        joined, all_counted = summed[:-1].reshape(totals.shape), summed[-1]
-    costs = (joined / all_counted.clamp(min=1)).cpu().double()
-    flow = transport_flow(costs, own, other)
+        all_totals = summed[:-1].reshape(totals.shape)
+        all_counted = summed[-1]
+    costs = (all_totals / all_counted.clamp(min=1)).cpu().double()
+    flow = transport_flow(costs, student_weights, teacher_weights)
+
+    # The loss by barycentres, which carry the gradient, has the value of the moved costs.
     near: list[Tensor] = []
     for layer, row in enumerate(flow.tolist()):
         weight = math.fsum(row)
         # A layer that moves nothing stays in the graph, with gradient 0: which layers get one is not up to the batch.
-        shares = [x / weight for x in row] if weight else [1.0] + [0.0] * (len(row) - 1)
+        shares = [1.0] + [0.0] * (len(row) - 1)
+        if weight:
+            shares = [x / weight for x in row]
         near.append(weight * distance(layer, shares))
     carrier = torch.stack(near).sum()
     value = (flow.to(totals.device, totals.dtype) * totals).sum()
@@ -477,8 +490,10 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
     for i, layer in enumerate(layers):
         if len(layer) != 2:
             raise KernelError(f"{name}[{i}] holds {len(layer)} tensors; it has to be a pair (query, key).")
-    queries, keys = (_named(name, [layer[i] for layer in layers]) for i in (0, 1))
-    return {f"{at} {kind}": x for kind, found in (("query", queries), ("key", keys)) for at, x in found.items()}
+    queries = _named(name, [query for query, _ in layers])
+    keys = _named(name, [key for _, key in layers])
+    tensors = {f"{place} query": query for place, query in queries.items()}
+    return tensors | {f"{place} key": key for place, key in keys.items()}
 
 
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid: Tensor | None) -> terms.Inputs:

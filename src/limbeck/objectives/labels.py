@@ -395,11 +395,11 @@ def soft_label_binary_kl(student_logits: Tensor, teacher_logits: Tensor, *, temp
     inputs = terms.check_inputs("[B, classes]", pair, 1, alike=2)
     terms.check_temperature(temperature)
     with autocast_off(student_logits.device):
-        student, teacher = (inputs.masked(x) / temperature for x in (student_logits, teacher_logits.detach()))
-        present, absent = (
-            other.sigmoid() * (F.logsigmoid(other) - F.logsigmoid(own))
-            for own, other in ((student, teacher), (-student, -teacher))
-        )
+        student = inputs.masked(student_logits) / temperature
+        teacher = inputs.masked(teacher_logits.detach()) / temperature
+        # p log(p / q) of a class that is there, and of one that is not, whose scores are −z.
+        present = teacher.sigmoid() * (F.logsigmoid(teacher) - F.logsigmoid(student))
+        absent = (-teacher).sigmoid() * (F.logsigmoid(-teacher) - F.logsigmoid(-student))
         return inputs.term((present + absent).sum() * temperature**2, student_logits.shape[1])
 
 
@@ -543,12 +543,15 @@ def listwise_kl(
     terms.check_temperature(temperature)
     student, teacher, same = _scores(student_values, teacher_values, groups)
     with autocast_off(student.device):
-        own, other = (
-            z - z.expand(len(z), -1).masked_fill(~same, -torch.inf).logsumexp(1)
-            for z in (student / temperature, teacher / temperature)
-        )
-        total = (other.exp() * (other - own)).sum() * temperature**2
+        student_log = _log_shares(student / temperature, same)
+        teacher_log = _log_shares(teacher / temperature, same)
+        total = (teacher_log.exp() * (teacher_log - student_log)).sum() * temperature**2
         return LossTerm(total, terms.count_groups(same).to(total.dtype))
+
+
+def _log_shares(scores: Tensor, same: Tensor) -> Tensor:
+    """Return log softmax of scores `[B]` over the documents of one query, `same` `[B, B]`."""
+    return scores - scores.expand(len(scores), -1).masked_fill(~same, -torch.inf).logsumexp(1)
 
 
 def _scores(student_values: Tensor, teacher_values: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:

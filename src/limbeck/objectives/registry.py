@@ -233,13 +233,15 @@ def _problem(objective: Objective) -> str | None:
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
     streams = objective.student_streams * (2 if objective.takes_teacher else 1)
     tensors = 2 if objective.takes_layers else streams + objective.takes_labels
-    said: list[str] = []
+    keywords: list[str] = []
     try:
-        said = sorted(objective.keywords - set(_LAYER_KEYWORDS))
-        said += ["heads"] if objective.takes_heads else []
-        inspect.signature(objective.function).bind_partial(*[None] * tensors, **dict.fromkeys(said))
+        keywords = sorted(objective.keywords - set(_LAYER_KEYWORDS))
+        if objective.takes_heads:
+            keywords.append("heads")
+        inspect.signature(objective.function).bind_partial(*[None] * tensors, **dict.fromkeys(keywords))
     except TypeError as error:
-        return f"its function cannot be called with {tensors} tensors{''.join(f', {key}' for key in said)}: {error}"
+        call = ", ".join([f"{tensors} tensors", *keywords])
+        return f"its function cannot be called with {call}: {error}"
     return None
 
 
@@ -305,14 +307,15 @@ def register_as_objective(
     """
 
     def register(function: FunctionT) -> FunctionT:
-        own = name if name is not None else getattr(function, "__name__", "")
-        read = read_signature(own, function)
+        objective_name = name if name is not None else getattr(function, "__name__", "")
+        fields = read_signature(objective_name, function)
         if layers is not None:
-            read |= {"student_streams": layers, "takes_layers": True}
-        read["is_divergence"] = is_divergence and read["takes_teacher"]
-        read |= {"operations": operations, "benchmark": benchmark, "from_hidden": from_hidden}
-        objective = Objective(own, function, unit=unit, batch_coupled=batch_coupled, by_token=by_token, **read)
-        OBJECTIVES.add(own, objective, replace=replace, own=is_own(function))
+            fields |= {"student_streams": layers, "takes_layers": True}
+        fields["is_divergence"] = is_divergence and fields["takes_teacher"]
+        fields |= {"unit": unit, "batch_coupled": batch_coupled, "by_token": by_token}
+        fields |= {"operations": operations, "benchmark": benchmark, "from_hidden": from_hidden}
+        objective = Objective(objective_name, function, **fields)
+        OBJECTIVES.add(objective_name, objective, replace=replace, own=is_own(function))
         return function
 
     return register

@@ -244,17 +244,18 @@ def direct_mse(
     """
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     check_heads(heads, {"student": student.shape[-1], "teacher": teacher.shape[-1]})
-    own, other = student.shape[-1] // heads, teacher.shape[-1] // heads
-    if projections is None and own != other:
-        raise KernelError(f"head sizes differ, student {own} and teacher {other}; give projections.")
-    if projections is not None and projections.shape != (heads, own, other):
-        raise KernelError(f"projections has shape {list(projections.shape)}; it has to be [{heads}, {own}, {other}].")
+    student_size = student.shape[-1] // heads
+    teacher_size = teacher.shape[-1] // heads
+    if projections is None and student_size != teacher_size:
+        raise KernelError(f"head sizes differ, student {student_size} and teacher {teacher_size}; give projections.")
+    if projections is not None and projections.shape != (heads, student_size, teacher_size):
+        raise KernelError(
+            f"projections has shape {list(projections.shape)}; it has to be [{heads}, {student_size}, {teacher_size}]."
+        )
     with precision.autocast_off(student.device):
         # [heads, B · L, head size]
-        mapped, target = (
-            inputs.masked(x).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)
-            for x in (student, teacher.detach())
-        )
+        mapped = inputs.masked(student).reshape(-1, heads, student_size).transpose(0, 1)
+        target = inputs.masked(teacher.detach()).reshape(-1, heads, teacher_size).transpose(0, 1)
         if projections is not None:
             mapped = mapped @ projections.to(inputs.dtype)
-        return inputs.term((mapped - target).square().sum(), other)
+        return inputs.term((mapped - target).square().sum(), teacher_size)

@@ -244,20 +244,25 @@ def project(student: Tensor, projection: Projection | None, width: int) -> Tenso
     Raises:
         KernelError: if the widths do not fit, with or without projection.
     """
-    own = student.shape[-1]
+    student_width = student.shape[-1]
     if projection is None:
-        if own != width:
-            raise KernelError(f"the student's width {own} differs from the teacher's {width}; give a projection.")
+        if student_width != width:
+            raise KernelError(
+                f"the student's width {student_width} differs from the teacher's {width}; give a projection."
+            )
         return student
     if isinstance(projection, Tensor):
-        if projection.shape != (own, width):
-            raise KernelError(f"projection has shape {list(projection.shape)}; it has to be [{own}, {width}].")
+        if projection.shape != (student_width, width):
+            raise KernelError(
+                f"projection has shape {list(projection.shape)}; it has to be [{student_width}, {width}]."
+            )
         return student @ projection.to(student.dtype)
-    given = student
+    inputs = student
     if isinstance(projection, nn.Module):
         parameter = next((p for p in projection.parameters() if p.is_floating_point()), None)
-        given = student if parameter is None else student.to(parameter.dtype)
-    mapped = projection(given)
+        if parameter is not None:
+            inputs = student.to(parameter.dtype)
+    mapped = projection(inputs)
     if mapped.shape != (*student.shape[:-1], width):
         raise KernelError(f"projection gives shape {list(mapped.shape)}; its last axis has to be {width}.")
     return mapped.to(student.dtype)

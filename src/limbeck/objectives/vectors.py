@@ -258,8 +258,10 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
         0.2845
     """
     inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
-    own, other = student[None], teacher[None]
-    return inputs.term(relation_kl_reference(own, own, other, other, heads=1))
+    # The samples of a batch are the tokens of one text.
+    student_text = student[None]
+    teacher_text = teacher[None]
+    return inputs.term(relation_kl_reference(student_text, student_text, teacher_text, teacher_text, heads=1))
 
 
 @register_as_objective(unit="sample", batch_coupled=True, is_divergence=False)
