@@ -49,9 +49,9 @@ class ClassCounts:
 
     def describe_one(self) -> str:
         """Say what the rows have, where they are all alike."""
-        alike = [name for name, count in zip(self.names, self.counts, strict=True) if count]
+        present = [name for name, count in zip(self.names, self.counts, strict=True) if count]
         unit = "words" if self.label == "token" else "rows"
-        return f"All {self.total:,} {unit} have {_list(alike) if alike else 'no class'}"
+        return f"All {self.total:,} {unit} have {_in_words(present)}"
 
     def describe_rare(self) -> str | None:
         """Say how many rows each class has, in one line, where one has few or none; None where all have enough."""
@@ -59,20 +59,29 @@ class ClassCounts:
             return None
         if min(self.counts) / self.total >= min(RARE, 0.5 / len(self.names)):
             return None
-        order = sorted(zip(self.counts, self.names, strict=True))
-        shown = [f"{name} {count:,} ({count / self.total:.1%})" if count else f"{name} none" for count, name in order]
-        more = f" and {len(shown) - _SHOWN} classes with more" if len(shown) > _SHOWN else ""
-        return f"Classes are uneven in {self.total:,} rows: {', '.join(shown[:_SHOWN])}{more}"
+        shown = []
+        for count, name in sorted(zip(self.counts, self.names, strict=True)):
+            share = f"{count:,} ({count / self.total:.1%})" if count else "none"
+            shown.append(f"{name} {share}")
+        text = f"Classes are uneven in {self.total:,} rows: {', '.join(shown[:_SHOWN])}"
+        left = len(shown) - _SHOWN
+        return f"{text} and {left} classes with more" if left > 0 else text
 
 
-def _list(names: Sequence[str]) -> str:
-    return "the class " + " and ".join(f"'{name}'" for name in names[:3]) + (" …" if len(names) > 3 else "")
+def _in_words(names: Sequence[str]) -> str:
+    """Return the names of classes that all rows have, as a part of a sentence."""
+    if not names:
+        return "no class"
+    shown = " and ".join(f"'{name}'" for name in names[:3])
+    return f"the class {shown}" + (" …" if len(names) > 3 else "")
 
 
 def labels_of(rows: Dataset) -> NDArray[np.int64]:
     """Return the labels of all rows of a data set, one after another, as `count_classes` takes them."""
     column = rows.with_format("arrow")["labels"][:].combine_chunks()
-    return (column.flatten() if pa.types.is_list(column.type) else column).to_numpy().astype(np.int64)
+    if pa.types.is_list(column.type):
+        column = column.flatten()
+    return column.to_numpy().astype(np.int64)
 
 
 def count_classes(labels: ArrayLike, names: Sequence[str], label: LabelKind) -> ClassCounts:
@@ -87,8 +96,8 @@ def count_classes(labels: ArrayLike, names: Sequence[str], label: LabelKind) -> 
         flags = np.asarray(labels).reshape(-1, len(names))
         return ClassCounts(tuple(names), tuple(flags.sum(0).astype(int).tolist()), len(flags), label)
     numbers = np.asarray(labels, dtype=np.int64)
-    found = np.bincount(numbers[numbers != IGNORED_LABEL], minlength=len(names))
-    return ClassCounts(tuple(names), tuple(found.tolist()), int(found.sum()), label)
+    counts = np.bincount(numbers[numbers != IGNORED_LABEL], minlength=len(names))
+    return ClassCounts(tuple(names), tuple(counts.tolist()), int(counts.sum()), label)
 
 
 def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
@@ -108,9 +117,10 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
     if given == "balanced":
         return "balanced"
     if isinstance(given, Mapping):
-        if unknown := [str(name) for name in given if str(name) not in names]:
-            raise RecipeError(f"{where} names '{unknown[0]}', which is not a class.{suggestion(unknown[0], names)}")
         by_name = {str(name): weight for name, weight in given.items()}
+        for name in by_name:
+            if name not in names:
+                raise RecipeError(f"{where} names '{name}', which is not a class.{suggestion(name, names)}")
         given = [by_name.get(name, 1.0) for name in names]
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise RecipeError(f"{where} is {given!r}; give balanced, a weight for each class by name, or a list of them.")

@@ -32,13 +32,18 @@ class Entity(NamedTuple):
 @cache
 def split_tag(tag: str) -> tuple[str, str]:
     """Return the part of an entity that a word with this tag is (B, I, E, S, or O for none) and the entity's type."""
-    part, _, kind = tag.partition("-")
-    return (OUTSIDE, "") if tag == OUTSIDE else (_PARTS.get(part, ""), kind)
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    part, _, entity_type = tag.partition("-")
+    return _PARTS.get(part, ""), entity_type
 
 
 def marks_entities(tags: Sequence[str]) -> bool:
     """Whether a set of tags is one of entities or chunks (`O`, `B-PER`, `I-PER` …), rather than of parts of speech."""
-    return OUTSIDE in tags and len(tags) > 1 and all("-" in tag and split_tag(tag)[0] for tag in {*tags} - {OUTSIDE})
+    if OUTSIDE not in tags or len(tags) == 1:
+        return False
+    inside = [tag for tag in tags if tag != OUTSIDE]
+    return all("-" in tag and split_tag(tag)[0] for tag in inside)
 
 
 def check_tags(tags: Sequence[str]) -> None:
@@ -47,7 +52,9 @@ def check_tags(tags: Sequence[str]) -> None:
     Raises:
         CorpusError: naming it.
     """
-    for tag in tags if marks_entities(tags) else ():
+    if not marks_entities(tags):
+        return
+    for tag in tags:
         if tag != OUTSIDE and not split_tag(tag)[1].strip():
             raise CorpusError(f"The tag '{tag}' names no type of entity: write it behind the hyphen, as in B-PER.")
 
@@ -62,20 +69,22 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
     Args:
         tags: Of its words.
     """
-    found: list[Entity] = []
+    entities: list[Entity] = []
     for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
-        kind = split_tag(tag)[1]
         if _goes_on(before, tag):
-            found[-1] = found[-1]._replace(end=place + 1)
+            entities[-1] = entities[-1]._replace(end=place + 1)
         elif tag != OUTSIDE:
-            found.append(Entity(kind, place, place + 1))
-    return found
+            _, entity_type = split_tag(tag)
+            entities.append(Entity(entity_type, place, place + 1))
+    return entities
 
 
 @cache
 def _goes_on(before: str, tag: str) -> bool:
-    (earlier, of_earlier), (part, kind) = split_tag(before), split_tag(tag)
-    return part in ("I", "E") and earlier in ("B", "I") and kind == of_earlier
+    """Whether a tag continues the entity of the tag before it."""
+    part_before, type_before = split_tag(before)
+    part, entity_type = split_tag(tag)
+    return part in ("I", "E") and part_before in ("B", "I") and entity_type == type_before
 
 
 def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:

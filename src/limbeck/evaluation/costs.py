@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +41,15 @@ class ParameterCounts:
 
 def count_parameters(model: nn.Module) -> ParameterCounts:
     """Count a model's parameters by place."""
-    encoder = encoder_of(model)
-    counts = Counter(embedding=0, transformer=0, pooler=0)
-    for name, parameter in encoder.named_parameters():
+    counts = {"embedding": 0, "transformer": 0, "pooler": 0, "head": 0}
+    counted = set()
+    for name, parameter in encoder_of(model).named_parameters():
         counts[_place(name)] += parameter.numel()
-    inside = {id(parameter) for parameter in encoder.parameters()}
-    return ParameterCounts(**counts, head=sum(p.numel() for p in model.parameters() if id(p) not in inside))
+        counted.add(id(parameter))
+    for parameter in model.parameters():
+        if id(parameter) not in counted:
+            counts["head"] += parameter.numel()
+    return ParameterCounts(**counts)
 
 
 def find_blocks(model: nn.Module) -> nn.ModuleList:
@@ -62,7 +64,7 @@ def find_blocks(model: nn.Module) -> nn.ModuleList:
     if not lists:
         raise ModelError(f"{type(model).__name__} has no list of blocks to measure.")
     # `max` keeps the first of equals, and `modules` goes from the outside in.
-    return max(lists, key=lambda blocks: sum(p.numel() for p in blocks.parameters()))
+    return max(lists, key=_parameter_count)
 
 
 def weights_megabytes(folder: Path | str) -> float:
@@ -89,6 +91,11 @@ def model_megabytes(model: nn.Module, folder: Path | str | None) -> tuple[float,
         with suppress(ModelError):
             return weights_megabytes(folder), "files"
     return tensors_megabytes(model), "tensors"
+
+
+def _parameter_count(module: nn.Module) -> int:
+    """Return the number of parameters of a module."""
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _place(name: str) -> str:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limbeck.corpus.answers import AnswerWindow
 from limbeck.kinds.task import AnswerPrediction
-
-if TYPE_CHECKING:
-    pass
 
 
 def decode_answers(
@@ -49,16 +45,19 @@ def decode_answers(
     """
     best: dict[str, tuple[float, str]] = {}
     null: dict[str, float] = {}
-    for window, starts, ends in zip(windows, start_scores, end_scores, strict=True):
-        of_starts, of_ends = np.asarray(starts, dtype=np.float64), np.asarray(ends, dtype=np.float64)
-        score, place = best_span(window, of_starts, of_ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
+    for window, window_starts, window_ends in zip(windows, start_scores, end_scores, strict=True):
+        starts = np.asarray(window_starts, dtype=np.float64)
+        ends = np.asarray(window_ends, dtype=np.float64)
+        score, place = best_span(window, starts, ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
         if window.row not in best or score > best[window.row][0]:  # A score that is no number stays one.
             best[window.row] = score, contexts[window.row][place].strip()
-        null[window.row] = min(null.get(window.row, math.inf), float(of_starts[0] + of_ends[0]))
-    return {
-        row: AnswerPrediction(text, 0.0 if answerable_only else null[row] - score)
-        for row, (score, text) in best.items()
-    }
+        null[window.row] = min(null.get(window.row, math.inf), float(starts[0] + ends[0]))
+
+    answers = {}
+    for row, (score, text) in best.items():
+        null_odds = 0.0 if answerable_only else null[row] - score
+        answers[row] = AnswerPrediction(text, null_odds)
+    return answers
 
 
 def best_span(
@@ -80,15 +79,22 @@ def best_span(
     """
     tokens = slice(window.first, window.first + len(window.offsets))
     starts, ends = start_scores[tokens], end_scores[tokens]
+    first_characters, end_characters = window.offsets[:, 0], window.offsets[:, 1]
     for count in (n_best, len(starts)):
-        # The places of the highest scores, the highest first; of equals the earlier.
-        first, last = (np.argsort(-scores, kind="stable")[:count] for scores in (starts, ends))
-        counts = (first[:, None] <= last) & (last - first[:, None] < max_answer_tokens)
-        # Some tokenizers have tokens of no characters.
-        counts &= window.offsets[first, 0][:, None] < window.offsets[last, 1]
+        # Every pair of the best starts (rows) and the best ends (columns).
+        first = _best_places(starts, count)[:, None]
+        last = _best_places(ends, count)[None, :]
+        counts = (first <= last) & (last - first < max_answer_tokens)
+        counts &= first_characters[first] < end_characters[last]  # Some tokenizers have tokens of no characters.
         if counts.any():
-            scores: Any = np.where(counts, starts[first][:, None] + ends[last], -np.inf)
+            scores = np.where(counts, starts[first] + ends[last], -np.inf)
             row, column = np.unravel_index(scores.argmax(), scores.shape)
-            place = slice(int(window.offsets[first[row], 0]), int(window.offsets[last[column], 1]))
-            return float(scores[row, column]), place
+            begin = int(first_characters[first[row, 0]])
+            end = int(end_characters[last[0, column]])
+            return float(scores[row, column]), slice(begin, end)
     return -math.inf, slice(0)
+
+
+def _best_places(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    """Return the places of the highest scores, the highest first; of equals the earlier."""
+    return np.argsort(-scores, kind="stable")[:count]

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from limbeck.errors import CorpusError, suggestion
-from limbeck.kinds.chinese_segments import _CHINESE_CHARACTER, mixed_segments, remove_punctuation
+from limbeck.kinds.chinese_segments import CHINESE_CHARACTER, mixed_segments, remove_punctuation
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ENGLISH_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -53,18 +53,24 @@ def normalise_answer_of(text: str, language: str) -> str:
     if language not in _ARTICLES:
         raise CorpusError(f"MLQA's metric has no rules for the language '{language}'.{suggestion(language, _ARTICLES)}")
     bare = text.lower().translate(_unicode_punctuation())
-    if (articles := _ARTICLES[language]) is not None:
+    articles = _ARTICLES[language]
+    if articles is not None:
         bare = articles.sub(" ", bare)
     if language == "zh":
-        bare = _CHINESE_CHARACTER.sub(r" \1 ", bare)
+        bare = CHINESE_CHARACTER.sub(r" \1 ", bare)
     return " ".join(bare.split())
 
 
 @lru_cache(maxsize=1)
 def _unicode_punctuation() -> dict[int, None]:
-    """Every character of a category P, and the ASCII ones that Unicode counts as symbols."""
-    points = (point for point in range(sys.maxunicode) if unicodedata.category(chr(point)).startswith("P"))
-    return dict.fromkeys([*points, *map(ord, string.punctuation)])
+    """Return every character of a category P, and the ASCII ones that Unicode counts as symbols, to be deleted."""
+    deleted: dict[int, None] = {}
+    for point in range(sys.maxunicode):
+        if unicodedata.category(chr(point)).startswith("P"):
+            deleted[point] = None
+    for character in string.punctuation:
+        deleted[ord(character)] = None
+    return deleted
 
 
 Compare = Callable[[str, str], tuple[bool, float]]
@@ -73,29 +79,31 @@ Compare = Callable[[str, str], tuple[bool, float]]
 
 def compare_squad(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare as SQuAD 1.1 does: two answers of which nothing remains are the same, with an F1 of 0."""
-    return _compare_tokens(normalise_answer(prediction), normalise_answer(gold))
+    return compare_tokens(normalise_answer(prediction), normalise_answer(gold))
 
 
 def compare_squad2(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare as SQuAD 2.0 does: where nothing remains of either, the F1 is 1 if nothing remains of both, else 0."""
-    ours, theirs = normalise_answer(prediction), normalise_answer(gold)
-    if not ours or not theirs:
-        return ours == theirs, float(ours == theirs)
-    return _compare_tokens(ours, theirs)
+    predicted, wanted = normalise_answer(prediction), normalise_answer(gold)
+    if not predicted or not wanted:
+        is_same = predicted == wanted
+        return is_same, float(is_same)
+    return compare_tokens(predicted, wanted)
 
 
 def compare_cmrc(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare as CMRC 2018 does: the F1 is that of the longest common run of characters and words."""
-    same = remove_punctuation(prediction) == remove_punctuation(gold)
-    ours, theirs = mixed_segments(prediction), mixed_segments(gold)
-    common = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match().size
-    return same, _f1(common, len(ours), len(theirs))
+    is_same = remove_punctuation(prediction) == remove_punctuation(gold)
+    predicted, wanted = mixed_segments(prediction), mixed_segments(gold)
+    common = SequenceMatcher(None, predicted, wanted, autojunk=False).find_longest_match().size
+    return is_same, _f1(common, len(predicted), len(wanted))
 
 
-def _compare_tokens(prediction: str, gold: str) -> tuple[bool, float]:
-    ours, theirs = prediction.split(), gold.split()
-    common = (Counter(ours) & Counter(theirs)).total()
-    return prediction == gold, _f1(common, len(ours), len(theirs))
+def compare_tokens(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare normalised answers: the F1 is that of the words they share, each as often as it stands in both."""
+    predicted, wanted = prediction.split(), gold.split()
+    common = (Counter(predicted) & Counter(wanted)).total()
+    return prediction == gold, _f1(common, len(predicted), len(wanted))
 
 
 def _f1(common: int, predicted: int, wanted: int) -> float:

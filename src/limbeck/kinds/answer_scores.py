@@ -1,6 +1,8 @@
 """Scores of answers to questions: exact match, F1, and the thresholds of SQuAD 2.0."""
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +13,10 @@ from limbeck.errors import CorpusError
 from limbeck.kinds.answer_rules import (
     MLQA_LANGUAGES,
     Compare,
-    _compare_tokens,
     compare_cmrc,
     compare_squad,
     compare_squad2,
+    compare_tokens,
     normalise_answer,
     normalise_answer_of,
 )
@@ -55,21 +57,30 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
         compare = _rules(task, row.language)
         text = predictions[row.id].text
         scores = [compare(text, gold) for gold in _gold(row, task)]
-        exact[number] = max(same for same, _ in scores)
-        f1[number] = max(overlap for _, overlap in scores)
+        exact[number] = max(is_same for is_same, _ in scores)
+        f1[number] = max(answer_f1 for _, answer_f1 in scores)
     return AnswerScores(exact, f1)
 
 
 def _rules(task: Task, language: str) -> Compare:
-    rules = task.answer_rules or ("mlqa" if language != "en" and language in MLQA_LANGUAGES else "squad")
+    """Return the comparison of a prediction with a gold answer, for rows in a language."""
+    rules = task.answer_rules
+    if rules is None:
+        rules = "mlqa" if language != "en" and language in MLQA_LANGUAGES else "squad"
     if rules == "mlqa":
-        return lambda *texts: _compare_tokens(*(normalise_answer_of(text, language) for text in texts))
+        return partial(_compare_mlqa, language=language)
     if rules == "cmrc2018":
         return compare_cmrc
     return compare_squad if task.answerable_only else compare_squad2
 
 
+def _compare_mlqa(prediction: str, gold: str, language: str) -> tuple[bool, float]:
+    """Compare as MLQA does, by the rules of a language."""
+    return compare_tokens(normalise_answer_of(prediction, language), normalise_answer_of(gold, language))
+
+
 def _gold(row: LabelledRow, task: Task) -> Sequence[str]:
+    """Return the gold answers of a question; of one that has none, the empty text."""
     if not task.answerable_only:
         return [answer for answer in row.answers if normalise_answer(answer)] or [""]
     if not row.answers:
@@ -81,6 +92,8 @@ THRESHOLD = 0.0
 """Null odds above it mean no answer, where no better threshold has been searched."""
 THRESHOLDS = "_threshold"
 """End of the names of thresholds among the figures of answers."""
+
+_NO_PREDICTION = AnswerPrediction("", -math.inf)
 
 
 def best_threshold(
@@ -99,14 +112,15 @@ def best_threshold(
 
     Source: the search in SQuAD 2.0's evaluation script (arXiv 1806.03822).
     """
-    order = np.argsort(odds, kind="stable")
-    changes = np.where(answerable, scores, np.where(empty, 0.0, -1.0))[order]
-    nothing = float((~answerable).sum())
-    reached = nothing + np.cumsum(changes)
-    best = int(reached.argmax())
-    if reached[best] <= nothing:
-        return nothing / len(scores), THRESHOLD
-    return float(reached[best]) / len(scores), float(odds[order[best]])
+    surest_first = np.argsort(odds, kind="stable")
+    of_unanswerable = np.where(empty, 0.0, -1.0)
+    changes = np.where(answerable, scores, of_unanswerable)
+    without_answers = float((~answerable).sum())
+    sums = without_answers + np.cumsum(changes[surest_first])
+    best = int(sums.argmax())
+    if sums[best] <= without_answers:
+        return without_answers / len(scores), THRESHOLD
+    return float(sums[best]) / len(scores), float(odds[surest_first[best]])
 
 
 def answer_figures(
@@ -125,17 +139,25 @@ def answer_figures(
         and 1, save the thresholds.
     """
     scores = score_answers(predictions, rows, task)
-    odds = np.array([predictions[row.id].null_odds if row.id in predictions else -np.inf for row in rows])
-    answerable = np.array([bool(row.answers) for row in rows])
-    emptied = (odds > THRESHOLD) & (not task.answerable_only)
-    at_zero = AnswerScores(*(np.where(emptied, ~answerable, values) for values in scores))
-    found = {"exact_match": float(at_zero.exact.mean()), "f1_answer": float(at_zero.f1.mean())}
     if task.answerable_only:
-        return found
-    empty = np.array([not (row.id in predictions and predictions[row.id].text) for row in rows])
-    for name, values in scores._asdict().items():
-        found[f"best_{name}"], found[f"best_{name}{THRESHOLDS}"] = best_threshold(values, odds, answerable, empty)
-    for part, chosen in (("has_answer", answerable), ("no_answer", ~answerable)):
-        if chosen.any():
-            found |= {f"{part}_{name}": float(values[chosen].mean()) for name, values in at_zero._asdict().items()}
-    return found
+        return {"exact_match": float(scores.exact.mean()), "f1_answer": float(scores.f1.mean())}
+
+    given = [predictions.get(row.id, _NO_PREDICTION) for row in rows]
+    odds = np.array([prediction.null_odds for prediction in given])
+    empty = np.array([not prediction.text for prediction in given])
+    answerable = np.array([bool(row.answers) for row in rows])
+
+    # An answer whose null odds are above the threshold is emptied, which is right where the question has none.
+    is_emptied = odds > THRESHOLD
+    exact = np.where(is_emptied, ~answerable, scores.exact)
+    f1 = np.where(is_emptied, ~answerable, scores.f1)
+    figures = {"exact_match": float(exact.mean()), "f1_answer": float(f1.mean())}
+    for name, values in (("exact", scores.exact), ("f1", scores.f1)):
+        score, threshold = best_threshold(values, odds, answerable, empty)
+        figures[f"best_{name}"] = score
+        figures[f"best_{name}{THRESHOLDS}"] = threshold
+    for part, is_in_part in (("has_answer", answerable), ("no_answer", ~answerable)):
+        if is_in_part.any():
+            figures[f"{part}_exact"] = float(exact[is_in_part].mean())
+            figures[f"{part}_f1"] = float(f1[is_in_part].mean())
+    return figures

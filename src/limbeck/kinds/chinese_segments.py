@@ -2,7 +2,7 @@
 
 import re
 
-_CHINESE_CHARACTER = re.compile("([\u4e00-\u9fa5])")
+CHINESE_CHARACTER = re.compile("([\u4e00-\u9fa5])")
 PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 """Punctuation by CMRC's script: neither all of it, nor that of Unicode."""
 _OPENING_QUOTES = re.compile(r'(^|[\s(\[{<])("+)')
@@ -17,6 +17,7 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _CLOSING = ("''", ")", "]", "}", ">", "'", "»", "”")
+_ENDS_WITH_FULL_STOP = re.compile(r".*[^.]\.", re.DOTALL)
 _SHORT_FORM = re.compile(r"(.*[^'])('(?:s|m|d|ll|re|ve)?|n't)")
 
 
@@ -27,9 +28,13 @@ def remove_punctuation(text: str) -> str:
 
 def mixed_segments(text: str) -> list[str]:
     """Return the Chinese characters and other words of a text, in lower case and without punctuation."""
-    parts = _CHINESE_CHARACTER.split(remove_punctuation(text))  # Runs of others, and characters between them.
-    split = (([part] if place % 2 else split_words(part)) for place, part in enumerate(parts))
-    return [segment for segments in split for segment in segments]
+    segments = []
+    for part in CHINESE_CHARACTER.split(remove_punctuation(text)):  # Chinese characters, and runs of others.
+        if CHINESE_CHARACTER.fullmatch(part):
+            segments.append(part)
+        else:
+            segments += split_words(part)
+    return segments
 
 
 def split_words(text: str) -> list[str]:
@@ -40,13 +45,19 @@ def split_words(text: str) -> list[str]:
     """
     opened = _OPENING_QUOTES.sub(lambda match: match[1] + " `` " * len(match[2]), text)
     quoted = opened.replace('"', " '' ")
-    pieces = ((piece, _SHORT_FORM.fullmatch(piece)) for piece in _PIECE.findall(quoted))
-    return _without_full_stop([word for piece, short in pieces for word in (short.groups() if short else [piece])])
+    words: list[str] = []
+    for piece in _PIECE.findall(quoted):
+        short_form = _SHORT_FORM.fullmatch(piece)
+        words += [piece] if short_form is None else short_form.groups()
+    return _split_full_stop(words)
 
 
-def _without_full_stop(words: list[str]) -> list[str]:
+def _split_full_stop(words: list[str]) -> list[str]:
     """Split off the full stop that ends the run, also before closing brackets and quotation marks."""
-    last = next((n for n in reversed(range(len(words))) if words[n] not in _CLOSING), None)
-    if last is None or not re.fullmatch(r".*[^.]\.", words[last], re.DOTALL):
-        return words
-    return [*words[:last], words[last][:-1], ".", *words[last + 1 :]]
+    for place in reversed(range(len(words))):
+        word = words[place]
+        if word not in _CLOSING:
+            if _ENDS_WITH_FULL_STOP.fullmatch(word):
+                return [*words[:place], word[:-1], ".", *words[place + 1 :]]
+            break
+    return words

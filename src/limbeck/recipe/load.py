@@ -10,10 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from limbeck.core.assignments import parse_assignment
 from limbeck.core.beside import find_beside
 from limbeck.core.fields import NONE
 from limbeck.core.mistakes import mistakes_of
-from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, parse_yaml, read_document
+from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, read_document
 from limbeck.errors import RecipeError, suggestion, together
 from limbeck.evaluation.tasks import is_own_task
 from limbeck.recipe.corpus import sources_alone
@@ -152,15 +153,13 @@ def apply_overrides(data: Mapping[str, Any], overrides: str | Sequence[str]) -> 
     result: dict[str, Any] = copy.deepcopy(dict(data))
     overrides = [overrides] if isinstance(overrides, str) else overrides
     for override in overrides:
-        path, equals, value = override.partition("=")
-        if not equals:
-            raise RecipeError(f"Override '{override}' has no value; write it as path.to.key=value.")
+        path, value = parse_assignment(override, f"Override '{override}'", "it as path.to.key=value")
         keys = path.split(".")
         if not all(keys):
             raise RecipeError(f"Override '{override}' names no key; write it as path.to.key=value.")
         if len(keys) > DEEPEST:
             raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, but no key is that deep.")
-        set_value(result, keys, parse_yaml(value, f"Override '{override}'"), override)
+        set_value(result, keys, value, override)
     return without_reasons(result, [override.partition("=")[0] for override in overrides])
 
 
