@@ -27,10 +27,18 @@ def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
     Raises:
         ModelError: if there is no such folder or package.
     """
-    local = is_local(resolve_model(model))
-    kind = "package" if model.startswith(PACKAGE_PREFIX) else "folder" if local else "hub"
-    given = name if name is not None and "/" in name and is_hub_name(name) else None
-    return {"kind": kind, "hub_id": given or (model if kind == "hub" else None), "card": card_fields(model)}
+    hub_id = None
+    if name is not None and "/" in name and is_hub_name(name):
+        hub_id = name
+    is_folder = is_local(resolve_model(model))
+    if model.startswith(PACKAGE_PREFIX):
+        origin = "package"
+    elif is_folder:
+        origin = "folder"
+    else:
+        origin = "hub"
+        hub_id = hub_id or model
+    return {"kind": origin, "hub_id": hub_id, "card": card_fields(model)}
 
 
 def is_hub_name(text: str) -> bool:
@@ -43,7 +51,7 @@ def is_hub_name(text: str) -> bool:
 
 
 def card_fields(model: str) -> dict[str, str]:
-    """Return what a model's own card says of its licence, and its language where it has one alone.
+    """Return the licence in a model's own card, and its language where it has only one.
 
     The card is read in its folder, its package or the Hub's cache; the network is not asked. Of several languages none
     is taken over: a student may have seen text in one of them only.
@@ -58,29 +66,34 @@ def card_fields(model: str) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        said = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
-    except Exception:  # A card is anybody's text: what cannot be read says nothing.
+        metadata = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except Exception:  # A card is anybody's text: an unreadable one has no facts.
         return {}
-    found = {key: said[key] for key in LICENSE_KEYS if isinstance(said.get(key), str)}
-    language = single_language(said.get("language"))
-    return found | ({"language": language} if language is not None else {})
+    fields = {key: metadata[key] for key in LICENSE_KEYS if isinstance(metadata.get(key), str)}
+    language = single_language(metadata.get("language"))
+    if language is not None:
+        fields["language"] = language
+    return fields
 
 
-def single_language(said: Any) -> str | None:
-    """Return a card's language where it names one alone."""
-    if isinstance(said, list) and len(said) == 1:
-        said = said[0]
-    return said if isinstance(said, str) else None
+def single_language(value: Any) -> str | None:
+    """Return the language of a card's metadata where there is only one."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else None
 
 
 def _card_path(model: str) -> Path | None:
+    """Return the place of a model's card on this machine, if there is one."""
     try:
         resolved = resolve_model(model)
     except LimbeckError:
         return None
     if is_local(resolved):
         # They differ for the old layout of sentence-transformers, whose card is above the Transformer's folder.
-        near = (Path(resolved) / MODEL_CARD, Path(model).expanduser() / MODEL_CARD)
-        return next((path for path in near if path.is_file()), None)
+        for folder in (Path(resolved), Path(model).expanduser()):
+            if (folder / MODEL_CARD).is_file():
+                return folder / MODEL_CARD
+        return None
     cached = try_to_load_from_cache(resolved, MODEL_CARD)
     return Path(cached) if isinstance(cached, str) else None

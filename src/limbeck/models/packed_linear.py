@@ -26,7 +26,8 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.training = linear.training
-        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
         weight = linear.weight.detach()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
         self.bias = None if linear.bias is None else linear.bias.detach().to(weight.dtype).contiguous()
@@ -55,29 +56,38 @@ def pack_linear_maps(modules: Iterable[nn.Module]) -> int:
         modules: For example the blocks of a teacher; changed in place.
 
     Returns:
-        How many were replaced.
+        The number of replaced maps.
     """
-    return _replace(modules, lambda child: PackedLinear(child) if _can_pack(child) else None)
+    return _replace(modules, _can_pack, PackedLinear)
 
 
 def unpack_linear_maps(modules: Iterable[nn.Module]) -> None:
     """Put plain maps back, so that the model can be moved, saved and trained again."""
-    _replace(modules, lambda child: child.unpacked() if isinstance(child, PackedLinear) else None)
+    _replace(modules, lambda child: isinstance(child, PackedLinear), PackedLinear.unpacked)
 
 
-def _replace(modules: Iterable[nn.Module], make: Callable[[Any], nn.Module | None]) -> int:
-    """Replace the modules inside of others for which another is made, and count them."""
+def _replace(
+    modules: Iterable[nn.Module], is_meant: Callable[[nn.Module], bool], make: Callable[[Any], nn.Module]
+) -> int:
+    """Replace modules inside of others, and return their number.
+
+    Args:
+        modules: Changed in place.
+        is_meant: Whether a module is replaced.
+        make: Makes the other module of it.
+    """
     count = 0
     for module in modules:
         for parent in list(module.modules()):
             for name, child in list(parent.named_children()):
-                if (made := make(child)) is not None:
-                    setattr(parent, name, made)
+                if is_meant(child):
+                    setattr(parent, name, make(child))
                     count += 1
     return count
 
 
 def _can_pack(linear: nn.Module) -> bool:
+    """Whether a module is a plain frozen map that this CPU and PyTorch can pack."""
     if type(linear) is not nn.Linear:
         return False
     weight = linear.weight

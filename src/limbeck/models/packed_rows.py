@@ -49,7 +49,9 @@ class RowStreams(Mapping[StreamKey, Tensor]):
     """
 
     def __init__(self, packing: Packing, rows: Streams, made: Streams) -> None:
-        self.packing, self.rows, self._made = packing, dict(rows), dict(made)
+        self.packing = packing
+        self.rows = dict(rows)
+        self._made = dict(made)
 
     def __getitem__(self, key: StreamKey) -> Tensor:
         if key not in self._made:
@@ -71,7 +73,8 @@ class RowStreams(Mapping[StreamKey, Tensor]):
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "RowStreams":
         """Return a copy in which `change` has replaced every tensor by one of its shape."""
-        rows, made = ({key: change(x) for key, x in streams.items()} for streams in (self.rows, self._made))
+        rows = {key: change(stream) for key, stream in self.rows.items()}
+        made = {key: change(stream) for key, stream in self._made.items()}
         return RowStreams(self.packing, rows, made)
 
 
@@ -82,9 +85,15 @@ def rows_of_tokens(student: Streams, teacher: Streams) -> tuple[Streams, Streams
     """
     if not isinstance(student, RowStreams) or not isinstance(teacher, RowStreams):
         return None
-    own, other = student.packing, teacher.packing
-    alike = own.shape == other.shape and own.lengths == other.lengths
-    if own is not other and not (alike and torch.equal(own.index, other.index)):
+    if not _same_tokens(student.packing, teacher.packing):
         return None
     in_half = any(x.dtype in HALVES for x in teacher.rows.values())
     return (student.rows, teacher.rows) if in_half else None
+
+
+def _same_tokens(first: Packing, second: Packing) -> bool:
+    """Whether two packings have their real tokens at the same places."""
+    if first is second:
+        return True
+    is_alike = first.shape == second.shape and first.lengths == second.lengths
+    return is_alike and torch.equal(first.index, second.index)

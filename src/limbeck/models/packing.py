@@ -16,11 +16,12 @@ from limbeck.kernels import varlen_attention
 from limbeck.kernels.packed_attention import HALVES
 from limbeck.models.packed_rows import Packing
 
-# Mean length from which packing pays in float32: attention runs sample by sample, and for shorter ones starting its
-# operations costs more than padding does. In bfloat16 it runs in groups of samples.
 SHORTEST_MEAN = 96
+"""Mean length from which packing pays in float32.
 
-
+Attention runs sample by sample there, and for shorter samples starting its operations costs more than padding does. In
+bfloat16 it runs in groups of samples.
+"""
 GPUS = ("cuda",)
 """Devices that attend within samples of a packed row without waiting."""
 _PLAN = "_limbeck_packing"
@@ -39,8 +40,10 @@ def plan_packing(attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> 
     if attention_mask.device.type != "cpu":
         return attention_mask.__dict__.get(_PLAN) if dtype in varlen_attention.FORMATS else None
     packing = _find_tokens(attention_mask)
-    tokens, samples = len(packing.index), len(packing.lengths)
-    if not samples or (dtype not in HALVES and tokens < SHORTEST_MEAN * samples):
+    samples = len(packing.lengths)
+    if not samples:
+        return None
+    if dtype not in HALVES and len(packing.index) < SHORTEST_MEAN * samples:
         return None
     return packing
 
@@ -51,7 +54,9 @@ def send_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]
     On the host lengths are read for free; on a GPU that would wait for all of its work. Whoever cuts such a batch
     gets masks without a packing.
     """
-    sent = {name: x.to(device, non_blocking=True) if isinstance(x, Tensor) else x for name, x in batch.items()}
+    sent: dict[str, Any] = {}
+    for name, value in batch.items():
+        sent[name] = value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
     if device.type in GPUS:
         for name, mask in batch.items():
             if name.endswith("attention_mask") and mask.device.type == "cpu" and mask.any():
@@ -63,14 +68,20 @@ def plan_for_gpu(attention_mask: Tensor, device: torch.device) -> Packing:
     """Plan the packing of a mask `[B, L]` that is on the host, for its batch on a device."""
     packing = _find_tokens(attention_mask)
     offsets = torch.tensor([0, *accumulate(packing.lengths)], dtype=torch.int32)
-    index, offsets = (
-        (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True) for x in (packing.index, offsets)
+    index = packing.index
+    if device.type == "cuda":
+        index = index.pin_memory()
+        offsets = offsets.pin_memory()
+    return Packing(
+        packing.shape,
+        index.to(device, non_blocking=True),
+        packing.lengths,
+        offsets.to(device, non_blocking=True),
     )
-    return Packing(packing.shape, index, packing.lengths, offsets)
 
 
 def _find_tokens(attention_mask: Tensor) -> Packing:
-    """Find them by reading the mask, which is on a CPU."""
+    """Find the real tokens of a mask that is on a CPU."""
     valid = attention_mask.bool()
     lengths = [size for size in valid.sum(1).tolist() if size]
     return Packing((valid.shape[0], valid.shape[1]), valid.flatten().nonzero().flatten(), lengths)

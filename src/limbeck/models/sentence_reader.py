@@ -21,7 +21,8 @@ _VECTOR = "sentence_embedding"
 _HIDDEN = "last_hidden_state"
 
 # Arguments of a tokenizer by which a text has the same tokens.
-_HARMLESS, _USUAL = ("padding", "pad_to_multiple_of", "return_tensors"), [("truncation", True)]
+_HARMLESS = ("padding", "pad_to_multiple_of", "return_tensors")
+_USUAL = [("truncation", True)]
 
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -57,27 +58,36 @@ def sentence_pooling(name_or_path: str | Path, revision: str | None = None) -> S
     resolved = resolve_model(name_or_path)
     if not is_local(resolved):
         resolved = str(fetch_modules(name_or_path, revision))
-    root, found = sentence_modules(resolved)
-    if not found:
+    root, listed = sentence_modules(resolved)
+    if not listed:
         return None
-    places = [(kind.rpartition(".")[2], folder_inside(root, place, MODULES)) for kind, place in found]
-    _check_kinds(name_or_path, [kind for kind, _ in found])
-    if len(places) == 1:
+    folders = [folder_inside(root, place, MODULES) for _, place in listed]
+    _check_classes(name_or_path, [cls for cls, _ in listed])
+    if len(listed) == 1:
         return None
-    transformer, pooling = places[0][1], _read_config(places[1][1])
+
+    transformer, pooling_folder, *behind = folders
+    pooling = _read_config(pooling_folder)
     _check_transformer(transformer, resolved)
-    modules = [_read_module(kind, place) for kind, place in places[2:] if kind != "Dropout"]  # Training alone has it.
+    modules = []
+    for (cls, _), folder in zip(listed[2:], behind, strict=True):
+        class_name = _class_name(cls)
+        if class_name != "Dropout":  # It does nothing outside of training.
+            modules.append(_read_module(class_name, folder))
     _check_widths(name_or_path, modules)
     normalize = bool(modules) and modules[-1].kind == "Normalize"
+    if normalize:
+        modules = modules[:-1]
+
     prompts, default = read_prompts(root / LIBRARY_CONFIG)
     library = read_json(root / LIBRARY_CONFIG, {})
     cut = library.get("truncate_dim")
     similarity = library.get("similarity_fn_name")
     return SentencePooling(
-        pooling=_pooling_mode(places[1][1] / "config.json", pooling),
+        pooling=_pooling_mode(pooling_folder / "config.json", pooling),
         normalize=normalize,
         max_length=_longest_input(transformer),
-        modules=tuple(modules[:-1] if normalize else modules),
+        modules=tuple(modules),
         include_prompt=bool(pooling.get("include_prompt", True)),
         prompts=prompts,
         default_prompt=default,
@@ -97,16 +107,21 @@ def check_pooling_named(name_or_path: str | Path) -> None:
     """
     root = Path(resolve_model(name_or_path))
     place = root / "1_Pooling" / "config.json"
-    mode = _pooling_mode(place, config) if (config := read_json(place, {})) else "mean"
-    behind = [each.name for each in sorted(root.glob("[2-9]_*")) if not each.name.endswith("_Normalize")]
-    if mode != "mean" or behind:
-        lacks = f"names no pooling in {MODULES}" if (root / MODULES).is_file() else f"has no {MODULES}"
-        says = f"says {mode}" if mode != "mean" else f"is followed by '{behind[0]}'"
-        raise ModelError(
-            f"'{name_or_path}' {lacks}, so that its vectors would be the mean of tokens, but its '1_Pooling' {says}: "
-            "copy or download the model again, or ask for a pooling (method.pooling in a recipe of "
-            "sentence_embedding, `evaluate --set pooling=…`)."
-        )
+    config = read_json(place, {})
+    mode = _pooling_mode(place, config) if config else "mean"
+    behind = [folder.name for folder in sorted(root.glob("[2-9]_*")) if not folder.name.endswith("_Normalize")]
+    if mode != "mean":
+        problem = f"says {mode}"
+    elif behind:
+        problem = f"is followed by '{behind[0]}'"
+    else:
+        return
+    lack = f"names no pooling in {MODULES}" if (root / MODULES).is_file() else f"has no {MODULES}"
+    raise ModelError(
+        f"'{name_or_path}' {lack}, so that its vectors would be the mean of tokens, but its '1_Pooling' {problem}: "
+        "copy or download the model again, or ask for a pooling (method.pooling in a recipe of "
+        "sentence_embedding, `evaluate --set pooling=…`)."
+    )
 
 
 def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
@@ -123,11 +138,11 @@ def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
         listed = read_json(folder / MODULES, []) if (folder / MODULES).is_file() else []
     except (RuntimeError, OSError, ValueError):  # No folder by this name; `resolve_model` says why.
         return None
-    kinds = [str(module.get("type", "")) for module in listed if isinstance(module, dict)]
-    if not any(kind.rpartition(".")[2] in ("Router", "Asym") for kind in kinds):
+    classes = [str(module.get("type", "")) for module in listed if isinstance(module, dict)]
+    if not any(_class_name(cls) in ("Router", "Asym") for cls in classes):
         return None
     routes = folder / "query", folder / "document"
-    if len(kinds) > 1 or not all((route / MODULES).is_file() for route in routes):
+    if len(classes) > 1 or not all((route / MODULES).is_file() for route in routes):
         raise ModelError(
             f"'{name_or_path}' sends queries and documents to different models, but does not have them as whole "
             "folders 'query' and 'document'; give the model of the queries, and that of the documents as --teacher."
@@ -152,24 +167,31 @@ def sentence_modules(resolved: str) -> tuple[Path, list[tuple[str, str]]]:
     return root, [(str(module.get("type", "")), str(module.get("path", ""))) for module in modules]
 
 
-def _check_kinds(name: str | Path, kinds: list[str]) -> None:
-    """Refuse modules of others than sentence-transformers, unknown ones, and known ones in an unknown order."""
-    short = [kind.rpartition(".")[2] for kind in kinds]
+def _class_name(path: str) -> str:
+    """Return the name of a class, given its path with modules."""
+    return path.rpartition(".")[2]
+
+
+def _check_classes(name: str | Path, classes: list[str]) -> None:
+    """Refuse modules of other packages, unknown modules, and known modules in an unknown order.
+
+    Args:
+        name: The model, as the user named it.
+        classes: Paths of the modules' classes, in order.
+    """
     known = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
-    wrong = [
-        kind
-        for kind, last in zip(kinds, short, strict=True)
-        if not kind.startswith("sentence_transformers.") or last not in known
-    ]
-    if wrong:
-        reason = _NOT_APPLIED.get(wrong[0].rpartition(".")[2], "it is unknown")
+    for cls in classes:
+        if not cls.startswith("sentence_transformers.") or _class_name(cls) not in known:
+            reason = _NOT_APPLIED.get(_class_name(cls), "it is unknown")
+            raise ModelError(
+                f"'{name}' makes its vectors with {cls[:200]!r}, which limbeck cannot apply: {reason}. To use its "
+                "Transformer alone, take it without modules.json."
+            )
+    names = [_class_name(cls) for cls in classes]
+    first = ["Transformer", "Pooling"]
+    if names[:2] != first[: len(names)] or set(names[2:]) & set(first):
         raise ModelError(
-            f"'{name}' makes its vectors with {wrong[0][:200]!r}, which limbeck cannot apply: {reason}. To use its "
-            "Transformer alone, take it without modules.json."
-        )
-    if short[:2] != ["Transformer", "Pooling"][: len(short)] or set(short[2:]) & {"Transformer", "Pooling"}:
-        raise ModelError(
-            f"'{name}' makes its vectors with {', '.join(short)[:200]}; limbeck applies a Transformer, a Pooling "
+            f"'{name}' makes its vectors with {', '.join(names)[:200]}; limbeck applies a Transformer, a Pooling "
             "and the modules after them, in this order. To use its Transformer alone, take it without modules.json."
         )
 
@@ -184,9 +206,11 @@ def _check_transformer(folder: Path, resolved: str) -> None:
             f"'{file}' says transformer_task {str(task)[:80]!r} and module_output_name {str(output)[:80]!r}; limbeck "
             "reads the last hidden states of a feature-extraction model."
         )
-    for key, said in _unread(config):
+    unread = next(_unread_settings(config), None)
+    if unread is not None:
+        key, value = unread
         raise ModelError(
-            f"'{file}' says {key} {str(said)[:80]}; limbeck reads texts as the tokenizer alone gives them, and the "
+            f"'{file}' says {key} {str(value)[:80]}; limbeck reads texts as the tokenizer alone gives them, and the "
             "last hidden states: take that out of a copy of the folder, if its vectors may be others."
         )
     if config.get("do_lower_case") and not _lowers_case(read_json(Path(resolved) / "tokenizer.json", {})):
@@ -196,21 +220,27 @@ def _check_transformer(folder: Path, resolved: str) -> None:
         )
 
 
-def _unread(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _unread_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield settings of sentence-transformers 6 by which other tokens are read, or another output."""
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key):
             yield key, config[key]
-    given, modalities = (_mapping(config.get(key)) for key in ("processing_kwargs", "modality_config"))
+    arguments = _mapping(config.get("processing_kwargs"))
     for modality in ("text", "common"):
-        said = _mapping(given.get(modality))
-        if changed := {
-            key: value for key, value in said.items() if (key, value) not in _USUAL and key not in _HARMLESS
-        }:
+        settings = _mapping(arguments.get(modality))
+        changed = {key: value for key, value in settings.items() if not _keeps_tokens(key, value)}
+        if changed:
             yield "processing_kwargs", changed
-    text = _mapping(modalities.get("text"))
-    if (text.get("method", "forward"), text.get("method_output_name") or _HIDDEN) != ("forward", _HIDDEN):
+    text = _mapping(_mapping(config.get("modality_config")).get("text"))
+    method = text.get("method", "forward")
+    output = text.get("method_output_name") or _HIDDEN
+    if method != "forward" or output != _HIDDEN:
         yield "modality_config", text
+
+
+def _keeps_tokens(key: str, value: Any) -> bool:
+    """Whether a text has the same tokens with this argument of a tokenizer."""
+    return key in _HARMLESS or (key, value) in _USUAL
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -232,29 +262,46 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return read_json(file, {})
 
 
-def _read_module(kind: str, folder: Path) -> SentenceModule:
+def _read_module(class_name: str, folder: Path) -> SentenceModule:
     """Read the configuration of a module behind the pooling."""
     file = folder / "config.json"
-    config = read_json(file, {}) if kind == "Normalize" else _read_config(folder)
+    config = read_json(file, {}) if class_name == "Normalize" else _read_config(folder)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, _VECTOR):
             raise ModelError(f"'{file}' says {key} {str(config[key])[:80]!r}; limbeck applies modules to {_VECTOR}.")
-    if kind == "Normalize":
+    if class_name == "Normalize":
         return SentenceModule("Normalize")
-    if kind == "LayerNorm":
+    if class_name == "LayerNorm":
         width = _width(file, config, "dimension")
         return SentenceModule("LayerNorm", folder, (width, width))
+    return _read_dense(file, config, folder)
+
+
+def _read_dense(file: Path, config: Mapping[str, Any], folder: Path) -> SentenceModule:
+    """Read the configuration of a linear map with an activation.
+
+    Args:
+        file: The configuration's, for messages.
+        config: The configuration.
+        folder: Of the module's weights.
+    """
     path, _, activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")
     if not (path == "torch.nn" or path.startswith("torch.nn.modules.")) or activation not in _activations():
         raise ModelError(
             f"'{file}' names the activation '{path[:80]}.{activation[:80]}', which is not one of torch.nn without "
             f"arguments and weights.{suggestion(activation, _activations())}"
         )
-    flags = {key: config.get(key, default) for key, default in (("bias", True), ("use_residual", False))}
-    if wrong := [key for key, value in flags.items() if not isinstance(value, bool)]:
-        raise ModelError(f"'{file}' says {wrong[0]} {str(flags[wrong[0]])[:80]!r}; give true or false.")
-    widths = _width(file, config, "in_features"), _width(file, config, "out_features")
-    return SentenceModule("Dense", folder, widths, flags["bias"], activation, flags["use_residual"])
+    bias = _flag(file, config, "bias", default=True)
+    residual = _flag(file, config, "use_residual", default=False)
+    widths = (_width(file, config, "in_features"), _width(file, config, "out_features"))
+    return SentenceModule("Dense", folder, widths, bias, activation, residual)
+
+
+def _flag(file: Path, config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = config.get(key, default)
+    if not isinstance(value, bool):
+        raise ModelError(f"'{file}' says {key} {str(value)[:80]!r}; give true or false.")
+    return value
 
 
 def _activations() -> list[str]:
@@ -275,8 +322,9 @@ def _width(file: Path, config: Mapping[str, Any], key: str) -> int:
 
 def _check_widths(name: str | Path, modules: list[SentenceModule]) -> None:
     width = None
-    for module in (module for module in modules if module.widths is not None):
-        assert module.widths is not None
+    for module in modules:
+        if module.widths is None:
+            continue
         if width is not None and module.widths[0] != width:
             raise ModelError(
                 f"The module '{module.folder}' of '{name}' takes vectors of width {module.widths[0]}, but the "
@@ -302,10 +350,13 @@ def read_prompts(file: Path) -> tuple[Mapping[str, str], str | None]:
 
 def _longest_input(transformer: Path) -> int | None:
     """Return the longest input by its own key, else by the tokenizer, where sentence-transformers 6 keeps it."""
-    own = read_json(transformer / "sentence_bert_config.json", {})
-    file, key, value = transformer / "sentence_bert_config.json", "max_seq_length", own.get("max_seq_length")
-    if value is None and "modality_config" in own:
-        file, key = transformer / "tokenizer_config.json", "model_max_length"
+    file = transformer / "sentence_bert_config.json"
+    key = "max_seq_length"
+    config = read_json(file, {})
+    value = config.get(key)
+    if value is None and "modality_config" in config:
+        file = transformer / "tokenizer_config.json"
+        key = "model_max_length"
         value = read_json(file, {}).get(key)
         if isinstance(value, int | float) and value > _MOST_TOKENS:
             return None  # Tokenizers without a limit say 1e30.
@@ -316,19 +367,30 @@ def _longest_input(transformer: Path) -> int | None:
     return value
 
 
+_MODE_OF_FLAG = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Flags of older folders, in the order in which sentence-transformers joins their vectors."""
+
+
 def _pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
-    # New folders name the modes; older ones have one flag a mode.
-    named = config.get("pooling_mode")
-    listed = [named] if isinstance(named, str) else named
-    flags = {f"pooling_mode_{name}": name for name in ("lasttoken", "mean_sqrt_len_tokens")}
-    flags |= {f"pooling_mode_{name}_token{'' if name == 'cls' else 's'}": name for name in POOLINGS[:3]}
-    flags |= {"pooling_mode_weightedmean_tokens": "weightedmean"}
-    if listed is None:
-        unknown = [key for key, on in config.items() if key.startswith("pooling_mode_") and on and key not in flags]
-        order = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-        chosen = [name for name in order if any(config.get(key) for key, flag in flags.items() if flag == name)]
-        listed = unknown or chosen
-    if not isinstance(listed, list) or not listed or not all(name in POOLINGS for name in listed):
-        shown = " + ".join(map(str, listed))[:200] if isinstance(listed, list) and listed else "none"
+    """Return the pooling of a configuration. New folders name the modes; older ones have one flag a mode."""
+    modes = config.get("pooling_mode")
+    if isinstance(modes, str):
+        modes = [modes]
+    if modes is None:
+        flags = [key for key, is_on in config.items() if key.startswith("pooling_mode_") and is_on]
+        unknown = [key for key in flags if key not in _MODE_OF_FLAG]
+        known = [mode for flag, mode in _MODE_OF_FLAG.items() if flag in flags]
+        modes = unknown or known
+    if not isinstance(modes, list) or not modes:
+        raise ModelError(f"The pooling in '{file}' is none; limbeck knows {', '.join(POOLINGS)}.")
+    if not all(mode in POOLINGS for mode in modes):
+        shown = " + ".join(map(str, modes))[:200]
         raise ModelError(f"The pooling in '{file}' is {shown}; limbeck knows {', '.join(POOLINGS)}.")
-    return "+".join(listed)
+    return "+".join(modes)

@@ -16,7 +16,7 @@ from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import tap_points
 from limbeck.models.families import base_model, blocks, depth, family_of, shape_of
-from limbeck.models.family_table import families
+from limbeck.models.family_table import Family, families
 from limbeck.models.packed_rows import Packing, RowStreams
 from limbeck.models.packing import padded_batch_positions, plan_packing
 from limbeck.models.quiet import quiet
@@ -65,34 +65,31 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self.sentence_head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
         for key in self.keys:
             _check_key(key, self.depth)
+        self.recorder = Recorder.plan((_recorded(key) for key in self.keys), self.depth)
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+
+        # The head, and the logits that it makes or leaves unmade.
         self._runs_head = any(key.kind == "logits" for key in self.keys)
         needs_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
         self._options = {"output_hidden_states": True} if self._runs_head and needs_hidden else {}
-        self.recorder = Recorder.plan((_recorded(key) for key in self.keys), self.depth)
-        family = family_of(model.config)
-        whole = None if model.config.model_type in families else _run_whole(self.base)
-        self._shared = family.shared_blocks
-        self._previous_attention: str | None = model.config._attn_implementation
-        self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._from_hidden = from_hidden
         # The map onto the vocabulary; heads of tasks have none.
         self._decoder: Any = model.get_output_embeddings() if self._runs_head else None
         self._scored: Tensor | None = None
         self._unmade: dict[StreamKey, Tensor] = {}
-        reads_attention = any(key.kind in ATTENTION_KINDS for key in self.keys)
+
         # Packing needs attention that keeps samples apart, which the tap is; whoever chose another one keeps it.
+        family = family_of(model.config)
+        self._shared = family.shared_blocks
+        self._previous_attention: str | None = model.config._attn_implementation
+        reads_attention = any(key.kind in ATTENTION_KINDS for key in self.keys)
         self._packs = family.packs and (reads_attention or self._previous_attention == "sdpa")
         self._taps_attention = reads_attention or self._packs
+
+        # A family outside of the table is run whole before anything is dropped, to verify the tap's streams by.
+        whole = None if model.config.model_type in families else _run_whole(self.base)
         if drop_above and not self._shared:
-            # One block stays even for the embedding alone: its input is that stream.
-            kept = max(1, self.recorder.last_layer)
-            del self.base.get_submodule(family.blocks)[kept:]
-            # Llama-like families slice their list by the config; the others only iterate over it.
-            setattr(self.base.config, family.fields.layers, kept)
-            if family.roles is not None and self.recorder.stop_after != "block":
-                last = blocks(model)[-1]
-                for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
-                    last.set_submodule(path, nn.Identity().train(last.training))
+            self._drop_above(family)
         self._blocks = list(dict.fromkeys(blocks(model)))
         tap_points.attach_dropout(model)
         self._install()
@@ -102,6 +99,18 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             except ModelError:
                 self.close()
                 raise
+
+    def _drop_above(self, family: Family) -> None:
+        """Remove the parts that never run."""
+        # One block stays even for the embedding alone: its input is that stream.
+        count = max(1, self.recorder.last_layer)
+        del self.base.get_submodule(family.blocks)[count:]
+        # Llama-like families slice their list by the config; the others only iterate over it.
+        setattr(self.base.config, family.fields.layers, count)
+        if family.roles is not None and self.recorder.stop_after != "block":
+            last = blocks(self.model)[-1]
+            for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
+                last.set_submodule(path, nn.Identity().train(last.training))
 
     def __call__(
         self,
