@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from limbeck.cli.messages import UsageError
+from limbeck.cli.usage import UsageError
 from limbeck.recipe.load import read_shipped
 from tests.support.command_tree import arguments_of, examples_of, leaves, parse, walk
 

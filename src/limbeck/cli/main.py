@@ -1,17 +1,13 @@
 """The command line: commands, and errors in one line."""
 
-import errno
 import gc
 import os
-import platform
 import re
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from types import FrameType
 from typing import Annotated
 
@@ -25,19 +21,20 @@ from limbeck.cli.distill import distill
 from limbeck.cli.doctor import doctor
 from limbeck.cli.evaluate import evaluate
 from limbeck.cli.export import export
+from limbeck.cli.faults import name_fault
 from limbeck.cli.finetune import finetune
 from limbeck.cli.inspect import inspect
-from limbeck.cli.messages import UsageError, is_help, usage_message
 from limbeck.cli.methods import methods
 from limbeck.cli.quickstart import quickstart
 from limbeck.cli.recipe import recipe, schema, validate
 from limbeck.cli.report import report
 from limbeck.cli.search import search
 from limbeck.cli.status import status
+from limbeck.cli.usage import UsageError, is_help, usage_message
+from limbeck.core.blocks import counted
 from limbeck.core.escaping import TerminalConsole
-from limbeck.core.paths import RUN_RECORD
 from limbeck.core.registry import use_plugins
-from limbeck.errors import MOST_MISTAKES, LimbeckError, RecipeError, describe_error
+from limbeck.errors import MOST_MISTAKES, LimbeckError, RecipeError
 from limbeck.version import __version__
 
 errors = TerminalConsole(stderr=True)
@@ -54,18 +51,6 @@ SHARED_BY_PROCESSES = ("distill", "search")
 """Commands that several processes of a launcher carry out together."""
 
 _STOPPED = 130
-# What the system refuses is no fault: a full disk, missing rights, a damaged medium, too many open files.
-_OF_THE_MACHINE = {
-    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
-    errno.ENOMEM,
-}  # fmt: skip
-_LONGEST_TEXT = 100_000
-_OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
-# What follows a name that hides something, tokens of the Hub, and passwords in addresses of databases.
-_SECRETS = re.compile(
-    r"""((?:[\w-]*(?:token|secret|password|passwd|api_?key|credentials?)["']?\s*[=:]\s*)|(?:://[^\s/:@]*:)|\bhf_)[^\s@,}]+""",
-    re.IGNORECASE,
-)
 _DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
 _EPILOG = "\n\n".join(
     (
@@ -154,72 +139,18 @@ def run() -> None:
         if debug:
             raise
         if not error.printed_by_other_rank:
-            for line in error.mistakes[:MOST_MISTAKES] or (str(error),):
-                _print_error(line)
-            if (more := len(error.mistakes) - MOST_MISTAKES) > 0:
-                _print_error(f"{more} more mistake{'s' if more > 1 else ''}.")
+            _print_mistakes(error)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = _STOPPED
     except Exception as error:
         if debug:
             raise
-        _print_error(_name_fault(error, arguments))
+        _print_error(name_fault(error, arguments))
         sys.exit(1)
     if code == _STOPPED:
         errors.print("Stopped.", highlight=False)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _name_fault(error: Exception, arguments: Sequence[str]) -> str:
-    """Say in a line what ended a command: the machine, or a fault, of which a file for a report is written."""
-    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    if isinstance(error, MemoryError) or out_of_memory:
-        return f"There is not enough memory: {describe_error(error)[:300]}; use smaller batches, texts or models."
-    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
-        place = f": '{error.filename}'" if error.filename else ""
-        return f"The operating system refused: {error.strerror}{place}; finished work is kept."
-    try:
-        written = f"; the details for a bug report are in '{write_fault(error, arguments)}'"
-    except OSError:
-        written = ": run again with --debug and report what it prints"
-    return f"{describe_error(error)} (a fault in limbeck{written})"
-
-
-def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
-    """Write what a report of a fault needs: versions, the command, its YAML files and the traceback.
-
-    Nothing of the environment is in it, and values that are called tokens, keys, secrets or passwords are left out.
-
-    Args:
-        error: The fault.
-        arguments: Of the command line.
-
-    Returns:
-        The file: in the run's folder where there is one, else in the folder for temporary files.
-    """
-    from limbeck.core.machine import versions
-
-    texts = {}
-    for name in arguments:
-        if name.endswith((".yaml", ".yml")) and Path(name).is_file():
-            texts[name] = Path(name).read_text(encoding="utf-8", errors="replace")[:_LONGEST_TEXT]
-    folders = [arguments[i + 1] for i, name in enumerate(arguments[:-1]) if name in ("--output", "-o")]
-    said = (_OUTPUT.search(text) for text in texts.values())
-    folders += [found[1] for found in said if found]
-    # An empty folder stays one: a run would refuse what it does not know.
-    ours = (Path(folder.strip()) for folder in folders if (Path(folder.strip()) / RUN_RECORD).is_file())
-    parts = [
-        "limbeck " + " ".join(arguments),
-        f"{platform.platform()}\n" + "\n".join(f"{name} {number}" for name, number in versions().items()),
-        *(f"{name}:\n{text}" for name, text in texts.items()),
-        "".join(traceback.format_exception(error)),
-    ]
-    with NamedTemporaryFile(
-        "w", prefix="limbeck-fault-", suffix=".txt", dir=next(ours, None), delete=False, encoding="utf-8"
-    ) as file:
-        file.write(_SECRETS.sub(r"\1…", "\n\n".join(parts)))
-    return Path(file.name)
 
 
 def _settle_download_bars(arguments: list[str]) -> None:
@@ -261,6 +192,18 @@ def _process() -> tuple[int, int]:
     from limbeck.core.ranks import process_count, process_index
 
     return process_index(), process_count()
+
+
+def _print_mistakes(error: LimbeckError) -> None:
+    """Print an error, or the mistakes that were found together, a line each."""
+    if not error.mistakes:
+        _print_error(str(error))
+        return
+    for line in error.mistakes[:MOST_MISTAKES]:
+        _print_error(line)
+    more = len(error.mistakes) - MOST_MISTAKES
+    if more > 0:
+        _print_error(f"{counted(more, 'more mistake')}.")
 
 
 def _print_error(message: str) -> None:

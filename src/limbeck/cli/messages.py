@@ -1,6 +1,5 @@
 """Output of the commands: results on standard output, all else on standard error."""
 
-import difflib
 import logging
 import os
 from collections.abc import Iterable
@@ -8,14 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
 from limbeck.core.blocks import Block
 from limbeck.core.blocks import console as console_blocks
 from limbeck.core.escaping import TerminalConsole, escape_json
-from limbeck.core.mistakes import show_value, wanted_of
 from limbeck.errors import RecipeError
 
 Q = TypeVar("Q")
@@ -125,36 +122,3 @@ def print_result(as_json: bool, content: Any, blocks: Iterable[Block], *lines: s
         page.print(console_blocks(*shown), highlight=False, markup=False)
     for line in lines:
         page.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-# Mistakes in how a command is called, in one line each.
-
-
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What typer raises for every mistake in a call. It has its own copy of click, or click's, and exports only a child."""
-
-
-def is_help(error: Exception) -> bool:
-    """Whether it stands for the help of a group of commands, which is printed already, and no mistake."""
-    return type(error).__name__ == "NoArgsIsHelpError"
-
-
-def usage_message(error: Any) -> str:
-    """Return what is wrong, and where to look; for an unknown option or command, the nearest."""
-    message = " ".join(error.format_message().split())
-    if isinstance(error.__cause__, ValidationError) and (wanted := wanted_of(refused := error.__cause__.errors()[0])):
-        given = refused["input"]
-        is_number = "than" in refused["type"]
-        return f"{_name_of(error.param)} is {given if is_number else show_value(given)}; give {wanted}."
-    near = getattr(error, "possibilities", None)
-    if near is not None or type(error).__name__ == "NoSuchOption":
-        nearest = difflib.get_close_matches(error.option_name, near or (), n=1, cutoff=0)
-        meant = f" Did you mean {nearest[0]}?" if nearest else ""
-        message = f"No such option: {error.option_name}.{meant}"
-    if not message.endswith((".", "?")):
-        message += "."
-    return f"{message} See `{error.ctx.command_path} --help`." if error.ctx is not None else message
-
-
-def _name_of(parameter: Any) -> str:
-    return max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.human_readable_name

@@ -1,0 +1,87 @@
+"""Faults: the line that tells what ended a command, and the file for a report of a fault."""
+
+import errno
+import platform
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from limbeck.core.paths import RUN_RECORD
+from limbeck.errors import describe_error
+
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
+    errno.ENOMEM,
+}  # fmt: skip
+"""Errors by which the system refuses, which is no fault: a full disk, missing rights, too many open files …"""
+_LONGEST_TEXT = 100_000
+_OUTPUT = re.compile(r"^output: *['\"]?([^'\"\n#]+)", re.MULTILINE)
+# What follows a name that hides something, tokens of the Hub, and passwords in addresses of databases.
+_SECRETS = re.compile(
+    r"""((?:[\w-]*(?:token|secret|password|passwd|api_?key|credentials?)["']?\s*[=:]\s*)|(?:://[^\s/:@]*:)|\bhf_)[^\s@,}]+""",
+    re.IGNORECASE,
+)
+
+
+def name_fault(error: Exception, arguments: Sequence[str]) -> str:
+    """Return the line that tells what ended a command: the machine, or a fault, of which a file is written."""
+    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    if isinstance(error, MemoryError) or out_of_memory:
+        return f"There is not enough memory: {describe_error(error)[:300]}; use smaller batches, texts or models."
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        place = f": '{error.filename}'" if error.filename else ""
+        return f"The operating system refused: {error.strerror}{place}; finished work is kept."
+    try:
+        written = f"; the details for a bug report are in '{write_fault(error, arguments)}'"
+    except OSError:
+        written = ": run again with --debug and report what it prints"
+    return f"{describe_error(error)} (a fault in limbeck{written})"
+
+
+def write_fault(error: Exception, arguments: Sequence[str]) -> Path:
+    """Write what a report of a fault needs: versions, the command, its YAML files and the traceback.
+
+    Nothing of the environment is in it, and values that are called tokens, keys, secrets or passwords are left out.
+
+    Args:
+        error: The fault.
+        arguments: Of the command line.
+
+    Returns:
+        The file: in the run's folder where there is one, else in the folder for temporary files.
+    """
+    from limbeck.core.machine import versions
+
+    documents = {}
+    for name in arguments:
+        if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+            documents[name] = Path(name).read_text(encoding="utf-8", errors="replace")[:_LONGEST_TEXT]
+    packages = [f"{name} {number}" for name, number in versions().items()]
+    parts = [
+        "limbeck " + " ".join(arguments),
+        "\n".join([platform.platform(), *packages]),
+        *(f"{name}:\n{text}" for name, text in documents.items()),
+        "".join(traceback.format_exception(error)),
+    ]
+    # A folder without a record stays as it is: a run would refuse what it does not know.
+    runs = [folder for folder in _output_folders(arguments, documents) if (folder / RUN_RECORD).is_file()]
+    folder = runs[0] if runs else None
+    with NamedTemporaryFile(
+        "w", prefix="limbeck-fault-", suffix=".txt", dir=folder, delete=False, encoding="utf-8"
+    ) as file:
+        file.write(_SECRETS.sub(r"\1…", "\n\n".join(parts)))
+    return Path(file.name)
+
+
+def _output_folders(arguments: Sequence[str], documents: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders that a command writes to: by its option, and by its recipes."""
+    for option, value in pairwise(arguments):
+        if option in ("--output", "-o"):
+            yield Path(value.strip())
+    for text in documents.values():
+        match = _OUTPUT.search(text)
+        if match is not None:
+            yield Path(match[1].strip())

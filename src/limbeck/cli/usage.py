@@ -1,0 +1,47 @@
+"""Mistakes in how a command is called, in one line each."""
+
+import difflib
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+
+from limbeck.core.mistakes import show_value, wanted_of
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What typer raises for every mistake in a call. It has its own copy of click, or click's, and exports only a child."""
+
+
+def is_help(error: Exception) -> bool:
+    """Whether an error stands for the help of a group of commands, which is printed already, and no mistake."""
+    return type(error).__name__ == "NoArgsIsHelpError"
+
+
+def usage_message(error: Any) -> str:
+    """Return the message of a usage error: the mistake, the nearest option or command, and the help to look at."""
+    if isinstance(error.__cause__, ValidationError):
+        refused = error.__cause__.errors()[0]
+        wanted = wanted_of(refused)
+        if wanted:
+            is_number = "than" in refused["type"]
+            value = refused["input"] if is_number else show_value(refused["input"])
+            return f"{_name_of(error.param)} is {value}; give {wanted}."
+
+    message = " ".join(error.format_message().split())
+    near = getattr(error, "possibilities", None)
+    if near is not None or type(error).__name__ == "NoSuchOption":
+        nearest = difflib.get_close_matches(error.option_name, near or (), n=1, cutoff=0)
+        meant = f" Did you mean {nearest[0]}?" if nearest else ""
+        message = f"No such option: {error.option_name}.{meant}"
+    if not message.endswith((".", "?")):
+        message += "."
+    if error.ctx is None:
+        return message
+    return f"{message} See `{error.ctx.command_path} --help`."
+
+
+def _name_of(parameter: Any) -> str:
+    """Return an option in its long form, or the name of an argument."""
+    if parameter.param_type_name == "option":
+        return max(parameter.opts, key=len)
+    return parameter.human_readable_name
