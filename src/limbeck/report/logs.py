@@ -1,5 +1,7 @@
 """The log of a stage, read as curves that are thinned to what a figure can show."""
 
+from __future__ import annotations
+
 import json
 import math
 from array import array
@@ -7,13 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limbeck.core.files import read_json
 from limbeck.core.paths import LOG
 from limbeck.core.records import Stage
 from limbeck.report.names import metric_name
-from limbeck.report.plots import Point
+
+if TYPE_CHECKING:
+    from limbeck.report.plots import Point  # It imports matplotlib, which takes seconds.
 
 RATE = "tokens_per_second"
 """The curve that is made of the times and tokens of a log; in no log itself."""
