@@ -14,8 +14,7 @@ import pytest
 
 from limbeck.core import cache
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
-from limbeck.corpus import MixSpec, store
-from limbeck.corpus import build as tokenising
+from limbeck.corpus import MixSpec, store, tokenising
 from limbeck.corpus.seen_keys import seen_keys
 from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import CorpusError
