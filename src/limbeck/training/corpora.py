@@ -25,7 +25,7 @@ from limbeck.training.rows import AnyCorpus
 def build_corpora(
     plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, listener: StepListener | None = None
 ) -> list[AnyCorpus]:
-    """Build the corpus of every stage, from the cache where it can be, and say what is in the first and in rows.
+    """Build or load from the cache the corpus of every stage, and print a summary of the first and of labelled ones.
 
     Args:
         plan: The recipe, checked.
@@ -34,26 +34,39 @@ def build_corpora(
         listener: Receives it too, see `CorpusProgress`.
     """
     with CorpusProgress(console, listener) as progress:
-        corpora = [build_corpus_of(choice, tokenizer, progress) for choice in plan.stages]
-    told_of: dict[Path, tuple[StagePlan, AnyCorpus]] = {}
-    for choice, corpus in zip(plan.stages, corpora, strict=True):
-        if not told_of or isinstance(corpus, LabelledCorpus):
-            told_of.setdefault(corpus.path, (choice, corpus))
-    for choice, corpus in told_of.values():
-        kind = "row" if isinstance(corpus, LabelledCorpus) else "document"
-        scored = choice.development is not None
-        console.print(_summary(corpus, kind, scored=scored), highlight=False, markup=False, soft_wrap=True)
-        if not corpus.manifest["held_out_documents"]:
-            console.print(f"  none of the {kind}s is held out, so there are no held-out figures", style="yellow")
-        if (task := _without_development(choice)) is not None:
-            said = f"  {task} has no development rows there, so some of its training rows are held out"
-            console.print(said, style="yellow", highlight=False, markup=False, soft_wrap=True)
-        for line in (*corpus.describe_rows(), *corpus.report.lines()):
-            console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
-    uneven = (describe_classes(*each) for each in zip(plan.stages, corpora, strict=True))
-    for line in dict.fromkeys(filter(None, uneven)):
+        corpora = [build_corpus_of(stage, tokenizer, progress) for stage in plan.stages]
+
+    # Each text once, the first of all and all labelled ones.
+    summarised: set[Path] = set()
+    for stage, corpus in zip(plan.stages, corpora, strict=True):
+        if corpus.path in summarised or (summarised and not isinstance(corpus, LabelledCorpus)):
+            continue
+        summarised.add(corpus.path)
+        _print_summary(stage, corpus, console)
+
+    uneven: list[str] = []
+    for stage, corpus in zip(plan.stages, corpora, strict=True):
+        line = describe_classes(stage, corpus)
+        if line and line not in uneven:
+            uneven.append(line)
+    for line in uneven:
         console.print(f"  {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     return corpora
+
+
+def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> None:
+    """Print how much text a corpus has, what is held out of it, and what was left out or repaired."""
+    unit = "row" if isinstance(corpus, LabelledCorpus) else "document"
+    summary = _summary(corpus, unit, has_development=stage.development is not None)
+    console.print(summary, highlight=False, markup=False, soft_wrap=True)
+    if not corpus.manifest["held_out_documents"]:
+        console.print(f"  none of the {unit}s is held out, so there are no held-out figures", style="yellow")
+    task = _without_development(stage)
+    if task is not None:
+        line = f"  {task} has no development rows there, so some of its training rows are held out"
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    for line in (*corpus.describe_rows(), *corpus.report.lines()):
+        console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _without_development(choice: StagePlan) -> str | None:
@@ -64,16 +77,27 @@ def _without_development(choice: StagePlan) -> str | None:
     return corpus.rows.task.title if isinstance(corpus.rows, TaskRows) else None
 
 
-def _summary(corpus: AnyCorpus, kind: str, *, scored: bool) -> str:
-    """Say in one line how much text there is, and whether what is held out are development rows."""
-    held = corpus.manifest["held_out_documents"]
-    held_out = counted(held, "development row") if scored else f"{counted(held, kind)} held out"
-    if not isinstance(corpus, StreamedCorpus):
-        copies = f" and {count:,} augmented copies" if (count := corpus.manifest.get("augmented")) else ""
-        read = f"{counted(corpus.manifest['documents'], kind)}{copies}"
-        return f"Corpus: {read}, {corpus.tokens:,} tokens to train on, {held_out}"
-    sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
-    return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
+def _summary(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
+    """Return one line with how much text there is, and how much is held out.
+
+    Args:
+        corpus: The corpus.
+        unit: What it is counted in: "row" or "document".
+        has_development: Whether what is held out are development rows.
+    """
+    held_out_count = corpus.manifest["held_out_documents"]
+    held_out = f"{counted(held_out_count, unit)} held out"
+    if has_development:
+        held_out = counted(held_out_count, "development row")
+    count = corpus.manifest["documents"]
+    if isinstance(corpus, StreamedCorpus):
+        sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
+        return f"Stream: {sources}; {held_out} of the first {count:,}"
+    text = counted(count, unit)
+    copies = corpus.manifest.get("augmented")
+    if copies:
+        text += f" and {copies:,} augmented copies"
+    return f"Corpus: {text}, {corpus.tokens:,} tokens to train on, {held_out}"
 
 
 def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.CorpusText | None:
@@ -81,33 +105,43 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
     if not corpora:
         return None
     first = corpora[0].manifest
-    streamed = isinstance(corpora[0], StreamedCorpus)
+    is_streamed = isinstance(corpora[0], StreamedCorpus)
+    places: dict[str, None] = {}
+    views = []
+    mixed = {}
+    for stage, corpus in zip(plan.stages, corpora, strict=True):
+        places |= dict.fromkeys(stage.corpus.places)
+        for settings, view in zip(stage.corpora, corpus.views, strict=True):
+            views.append(_describe_view(stage, settings, view))
+        if isinstance(stage.corpus, CorpusSettings):
+            mix = stage.corpus.mixing
+            if mix is not None:
+                mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
     return records.CorpusText(
-        sources=list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.places)),
+        sources=list(places),
         # The length of a stream is unknown, and its beginning is no measure of it.
-        documents=None if streamed else first["documents"],
+        documents=None if is_streamed else first["documents"],
         held_out_documents=first["held_out_documents"],
-        tokens=None if streamed else corpora[0].tokens,
+        tokens=None if is_streamed else corpora[0].tokens,
         report=records.SourceNotes.read(first["report"]),
-        views=[
-            records.CorpusView(
-                stage=choice.spec.title,
-                unit=getattr(choice.corpus, "unit", "row"),
-                length=settings.length,
-                **_extent(view),
-                fingerprint=view.path.name,
-                content=view.content,
-                roles=view.shares_of_roles() or None,
-                pieces=view.rows_by_unit() or None,
-            )
-            for choice, corpus in zip(plan.stages, corpora, strict=True)
-            for settings, view in zip(choice.corpora, corpus.views, strict=True)
-        ],
-        mixed={
-            choice.spec.title: mix.describe(streamed=choice.corpus.streaming)
-            for choice in plan.stages
-            if isinstance(choice.corpus, CorpusSettings) and (mix := choice.corpus.mixing) is not None
-        },
+        views=views,
+        mixed=mixed,
+    )
+
+
+def _describe_view(
+    stage: StagePlan, settings: CorpusSettings | LabelledSettings, view: AnyCorpus
+) -> records.CorpusView:
+    """Describe the text of a stage at one of its lengths."""
+    return records.CorpusView(
+        stage=stage.spec.title,
+        unit=getattr(stage.corpus, "unit", "row"),
+        length=settings.length,
+        **_extent(view),
+        fingerprint=view.path.name,
+        content=view.content,
+        roles=view.shares_of_roles() or None,
+        pieces=view.rows_by_unit() or None,
     )
 
 

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from limbeck.core.records import LayerLink
 from limbeck.methods.term import Term
+from limbeck.models.streams import StreamKey
 
 
 def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
-    """Say which layers of the student learn from which of the teacher, for the record; 0 is the embedding.
+    """Describe for the record which layers of the student learn from which of the teacher; 0 is the embedding.
 
     Args:
         terms: Of a stage.
@@ -15,21 +16,26 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
     Returns:
         An entry a pair of layers, with the names of its terms; terms over outputs alone have no layers.
     """
-    found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
-    terms = list(terms)
+    names_by_layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    aligned: set[str] = set()
     for term in terms:
-        own, theirs = (
-            tuple(sorted({key.layer for key in side if key.kind != "logits"})) for side in (term.student, term.teacher)
-        )
-        if own and theirs:
-            found.setdefault((own, theirs), []).append(term.name)
-    aligned = {term.name for term in terms if _aligns_vectors(term)}
-    return [
-        LayerLink(
-            student=list(own), teacher=list(theirs), terms=names, **{"vectors": True} if aligned & {*names} else {}
-        )
-        for (own, theirs), names in sorted(found.items())
-    ]
+        layers = (_layers_of(term.student), _layers_of(term.teacher))
+        if all(layers):
+            names_by_layers.setdefault(layers, []).append(term.name)
+        if _aligns_vectors(term):
+            aligned.add(term.name)
+
+    links = []
+    for (student, teacher), names in sorted(names_by_layers.items()):
+        link = LayerLink(student=list(student), teacher=list(teacher), terms=names)
+        if aligned.intersection(names):
+            link.vectors = True
+        links.append(link)
+    return links
+
+
+def _layers_of(keys: Iterable[StreamKey]) -> tuple[int, ...]:
+    return tuple(sorted({key.layer for key in keys if key.kind != "logits"}))
 
 
 def _aligns_vectors(term: Term) -> bool:
@@ -37,6 +43,8 @@ def _aligns_vectors(term: Term) -> bool:
 
     Relations of the texts of a batch hold in any space, and a map that is not kept is between the spaces.
     """
-    kinds = {key.kind for key in (*term.student, *term.teacher)}
+    streams = {key.kind for key in (*term.student, *term.teacher)}
+    if not term.teacher or not streams <= {"pooled", "vector"}:
+        return False
     in_place = term.learned_map is None or term.learned_map.kept
-    return bool(term.teacher) and kinds <= {"pooled", "vector"} and not term.batch_coupled and in_place
+    return in_place and not term.batch_coupled

@@ -14,6 +14,7 @@ from limbeck.recipe.load import without_places
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_fields import DEFAULTS
 
+_SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
 # Arguments that may change in a resumed run: when to save, measure and log, and where to.
 _FREE = (
     "save_steps", "save_strategy", "save_total_limit", "eval_steps", "eval_strategy", "logging_steps",
@@ -34,14 +35,16 @@ def check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, A
     """
     _check_same_objects(folder, saved, asked)
     run = records.load(records.Run, folder)
-    old, new = _identity(saved, run.processes or 1), _identity(asked, ranks.process_count())
+    saved_identity = _identity(saved, run.processes or 1)
+    new_identity = _identity(asked, ranks.process_count())
     if knows_content(run):
-        old, new = _without_places(old), _without_places(new)
-    difference = first_difference(old, new)
+        saved_identity = _without_places(saved_identity)
+        new_identity = _without_places(new_identity)
+    difference = first_difference(saved_identity, new_identity)
     if difference is not None:
-        place, old, new = difference
+        key, old, new = difference
         raise OutputError(
-            f"The run in '{folder}' has {place} = {old!r}, this recipe {new!r}; resume with the same recipe "
+            f"The run in '{folder}' has {key} = {old!r}, this recipe {new!r}; resume with the same recipe "
             f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
         )
 
@@ -75,38 +78,44 @@ def _objects_of(part: Any) -> Any:
 
 
 def _different_weights(old: Path, new: Path) -> str:
-    """Say which weights of two models differ, where others are the same; nothing of texts and different models."""
-    names = [path.relative_to(old) for path in old.rglob("*.safetensors")]
-    different, count = [], 0
-    for name in names:
-        if not (new / name).is_file():
+    """Return the end of a sentence that names the weights in which two models differ.
+
+    It is empty for texts, and for models that have other weights or none in common.
+    """
+    different: list[str] = []
+    count = 0
+    for path in old.rglob("*.safetensors"):
+        new_path = new / path.relative_to(old)
+        if not new_path.is_file():
             return ""
-        with safe_open(str(old / name), framework="pt") as one, safe_open(str(new / name), framework="pt") as other:
-            keys = list(one.keys())
-            if set(keys) != set(other.keys()):
+        with safe_open(str(path), framework="pt") as weights, safe_open(str(new_path), framework="pt") as new_weights:
+            names = list(weights.keys())
+            if set(names) != set(new_weights.keys()):
                 return ""
-            count += len(keys)
-            different += [key for key in keys if not one.get_tensor(key).equal(other.get_tensor(key))]
+            count += len(names)
+            different += [name for name in names if not weights.get_tensor(name).equal(new_weights.get_tensor(name))]
     if not different or len(different) == count:
         return ""
-    some = ", ".join(different[:2]) + (" …" if len(different) > 2 else "")
+    examples = ", ".join(different[:2])
+    if len(different) > 2:
+        examples += " …"
     return (
-        f": {len(different)} of its {count} tensors differ ({some}). Loading draws weights that a checkpoint lacks "
+        f": {len(different)} of its {count} tensors differ ({examples}). Loading draws weights that a checkpoint lacks "
         "anew each time"
     )
 
 
 def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
     """Return what of a recipe's document decides the result of its run."""
-    # These change nothing that was computed.
-    kept = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
-    # The guard: what a run that it stopped may need to go on.
-    kept["stages"] = [
-        {key: value for key, value in stage.items() if key != "guard"}
-        | {"training": _deciding(stage.get("training") or {}, processes)}
-        for stage in recipe.get("stages") or []
-    ]
-    return kept
+    identity = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
+    identity["stages"] = []
+    for stage in recipe.get("stages") or []:
+        deciding = dict(stage)
+        # A run that its guard stopped may need another guard to go on.
+        deciding.pop("guard", None)
+        deciding["training"] = _deciding(stage.get("training") or {}, processes)
+        identity["stages"].append(deciding)
+    return identity
 
 
 def knows_content(run: records.Run) -> bool:
@@ -122,11 +131,9 @@ def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
     """Return what of a stage's training arguments decides its result, however many processes share its steps."""
-    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    batch, accumulation = (training.get(name, DEFAULTS.get(name, 1)) for name in sizes)
-    kept = {name: value for name, value in training.items() if name not in (*sizes, *_FREE)}
-    return kept | {
-        "rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)": (
-            batch * accumulation * processes
-        )
-    }
+    rows_a_step = processes
+    for name in _SIZES:
+        rows_a_step *= training.get(name, DEFAULTS.get(name, 1))
+    deciding = {name: value for name, value in training.items() if name not in (*_SIZES, *_FREE)}
+    deciding["rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)"] = rows_a_step
+    return deciding

@@ -96,8 +96,12 @@ class StageTraining:
             raise RecipeError(_UNSHARDED)
         prepare_student(student, choice)
         scores = main_rank_first(partial(scores_by_step, choice, student, tokenizer))
-        self.choice, self.student, self.corpus = choice, student, corpus
-        self.folder, self.progress, self.warn = folder, progress, partial(warn, console)
+        self.choice = choice
+        self.student = student
+        self.corpus = corpus
+        self.folder = folder
+        self.progress = progress
+        self.warn = partial(warn, console)
         self.interrupt = InterruptSaver()
         self.frozen = untrained_names(student)
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
@@ -107,6 +111,11 @@ class StageTraining:
         for learned in earlier:
             self.module.take_learned(learned)
         self.untrained = freeze_unreached(self.module, rows.probe())
+
+        # Signals are listened for before the heartbeat says that the stage trains.
+        all_callbacks = [self.interrupt, progress, LiveLog(folder)]
+        if scores is not None:
+            all_callbacks.append(scores)
         self.trainer = DistillationTrainer(
             self.module,
             policy=spec.guard,
@@ -114,8 +123,7 @@ class StageTraining:
             args=arguments,
             **rows.arguments(),
             interrupt=self.interrupt,
-            # Signals are listened for before the heartbeat says that the stage trains.
-            callbacks=[self.interrupt, progress, LiveLog(folder), *([] if scores is None else [scores]), *callbacks],
+            callbacks=[*all_callbacks, *callbacks],
         )
         if scores is not None:
             scores.log = self.trainer.log
@@ -167,14 +175,15 @@ class StageTraining:
         """
         trainer = self.trainer
         try:
-            if checkpoint is not None:
-                warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
-            if checkpoint is not None and checkpoints.is_last(checkpoint):
-                trainer.restore(checkpoint)  # The loop itself would take one step more.
+            if checkpoint is None:
+                trainer.start_maps()
+                trainer.train()
             else:
-                if checkpoint is None:
-                    trainer.start_maps()
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
+                if checkpoints.is_last(checkpoint):
+                    trainer.restore(checkpoint)  # The loop itself would take one step more.
+                else:
+                    trainer.train(resume_from_checkpoint=str(checkpoint))
             if self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
@@ -195,11 +204,21 @@ class StageTraining:
             metrics: The metrics of `train`.
             seconds: How long this process trained and measured.
         """
-        trainer, arguments = self.trainer, self.trainer.args
-        last: dict[str, Any] = next((e for e in reversed(trainer.state.log_history) if "loss" in e), {})
+        trainer = self.trainer
         steps = trainer.state.global_step
-        names = ("loss", *(term.name for term in self.choice.terms))
-        read = zip(trainer.loader.lengths_until(steps), trainer.tokens_by_length.tolist(), strict=False)
+        with_loss = [entry for entry in trainer.state.log_history if "loss" in entry]
+        last: dict[str, Any] = with_loss[-1] if with_loss else {}
+        final_terms = {name.removeprefix("loss_"): value for name, value in last.items() if name.startswith("loss_")}
+        names = ["loss", *(term.name for term in self.choice.terms)]
+        held_out: dict[str, float | None] = {
+            name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics
+        }
+        lengths: list[dict[str, float]] = []
+        tokens_by_length = trainer.tokens_by_length.tolist()
+        for (length, steps_of_length), tokens in zip(
+            trainer.loader.lengths_until(steps), tokens_by_length, strict=False
+        ):
+            lengths.append({"length": length, "steps": steps_of_length, "tokens": int(tokens)})
         self.module.read_rows.merge()
         return Stage(
             name=self.choice.spec.title,
@@ -210,15 +229,15 @@ class StageTraining:
             seconds=round(seconds, 1),
             tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
             drawn=trainer.loader.describe_drawn(self.corpus, steps),
-            lengths=[{"length": length, "steps": done, "tokens": int(tokens)} for (length, done), tokens in read],
+            lengths=lengths,
             padding_share=round(self._padding_share(), 4),
-            precision=precision(arguments),
-            device=str(arguments.device),
+            precision=precision(trainer.args),
+            device=str(trainer.args.device),
             skipped_steps=trainer.guard.skipped,
             rows_of_a_piece=trainer.splitter.rows,
             final_loss=last.get("loss"),
-            final_terms={k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
-            held_out={name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics},
+            final_terms=final_terms,
+            held_out=held_out,
             untrained=self.untrained,
             frozen=self.frozen,
             unread=self.module.unread_rows(),
@@ -227,7 +246,8 @@ class StageTraining:
     def _padding_share(self) -> float:
         """Estimate which share of the positions was padding, by the first rows of each length."""
         size = self.trainer.args.train_batch_size
-        real = positions = 0.0
+        real = 0.0
+        positions = 0.0
         for view, tokens in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
             real += tokens
             rows = self.trainer.train_dataset

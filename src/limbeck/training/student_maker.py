@@ -15,7 +15,7 @@ from limbeck.models.start_pooler import add_pooler
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.untrained import (
-    _describe_rows,
+    describe_rows,
     fill_from_teacher,
     fill_rows,
     never_read,
@@ -125,5 +125,5 @@ class StudentMaker:
             names=[*names, *pooler],
             from_teacher=[*filled, *(name for name in pooler if teacher is not None and name in teacher.state_dict())],
             frozen=frozen,
-            rows=[_describe_rows(student, kind, found, kind in kinds) for kind, found in rows.items()],
+            rows=[describe_rows(student, kind, found, kind in kinds) for kind, found in rows.items()],
         )

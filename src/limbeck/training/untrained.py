@@ -17,7 +17,7 @@ from limbeck.models.start_embeddings import embedding_mode
 from limbeck.models.start_step import StartSettings
 from limbeck.training.read_rows import read_ranges, write_ranges
 
-_NAMED = 20  # Ranges of rows in the record of a run.
+_RANGES_IN_RECORD = 20
 
 
 def never_trained(stages: Sequence[Stage]) -> tuple[list[str], list[str]]:
@@ -31,11 +31,14 @@ def never_trained(stages: Sequence[Stage]) -> tuple[list[str], list[str]]:
     """
     if not stages:
         return [], []
-    left_out = [{*stage.untrained, *stage.frozen} for stage in stages]
-    names = [*stages[0].frozen, *stages[0].untrained]
-    never = [name for name in names if all(name in stage for stage in left_out)]
-    frozen = {name for name in never if all(name in stage.frozen for stage in stages)}
-    return [name for name in never if name not in frozen], [name for name in never if name in frozen]
+    left_out: list[str] = []
+    frozen: list[str] = []
+    for name in (*stages[0].frozen, *stages[0].untrained):
+        if all(name in stage.frozen for stage in stages):
+            frozen.append(name)
+        elif all(name in stage.frozen or name in stage.untrained for stage in stages):
+            left_out.append(name)
+    return left_out, frozen
 
 
 def never_read(stages: Sequence[Stage], student: PreTrainedModel) -> dict[str, NDArray[np.bool_]]:
@@ -49,14 +52,19 @@ def never_read(stages: Sequence[Stage], student: PreTrainedModel) -> dict[str, N
         By kind of table which rows, where there are any; a table that no stage trained at all is left out, and so is
         one that a stage says nothing of.
     """
-    left_out = set().union(*never_trained(stages))
-    found = {}
+    left_out, frozen = never_trained(stages)
+    rows_by_kind: dict[str, NDArray[np.bool_]] = {}
     for kind, table in families.embedding_tables(student).items():
         name = f"{table.name}.weight"
-        said = [stage.unread.get(name, "") for stage in stages]
-        if said and all(said) and name not in left_out:
-            found[kind] = np.logical_and.reduce([read_ranges(text, table.module.num_embeddings) for text in said])
-    return {kind: rows for kind, rows in found.items() if rows.any()}
+        ranges_of_stages = [stage.unread.get(name, "") for stage in stages]
+        if not ranges_of_stages or not all(ranges_of_stages) or name in left_out or name in frozen:
+            continue
+        rows = np.ones(table.module.num_embeddings, dtype=np.bool_)
+        for ranges in ranges_of_stages:
+            rows &= read_ranges(ranges, len(rows))
+        if rows.any():
+            rows_by_kind[kind] = rows
+    return rows_by_kind
 
 
 def fill_rows(
@@ -83,13 +91,20 @@ def fill_rows(
         basis = word_bases(families.base_model(teacher), *shapes).embedding
     else:
         basis = bases_of(student, teacher, start).embedding
-    own, theirs = families.embedding_tables(student), families.embedding_tables(teacher)
-    filled = [kind for kind in rows if kind in theirs and len(theirs[kind].module.weight) == len(rows[kind])]
+    student_tables = families.embedding_tables(student)
+    teacher_tables = families.embedding_tables(teacher)
+    filled = []
     with torch.no_grad():
-        for kind in filled:
-            weight, chosen = own[kind].module.weight, np.flatnonzero(rows[kind])
-            values = theirs[kind].module.weight[chosen]
-            weight[chosen] = (values if basis is None else values.double() @ basis).to(weight)
+        for kind, mask in rows.items():
+            if kind not in teacher_tables or len(teacher_tables[kind].module.weight) != len(mask):
+                continue
+            numbers = np.flatnonzero(mask)
+            values = teacher_tables[kind].module.weight[numbers]
+            if basis is not None:
+                values = values.double() @ basis
+            weight = student_tables[kind].module.weight
+            weight[numbers] = values.to(weight)
+            filled.append(kind)
     return filled
 
 
@@ -109,40 +124,47 @@ def fill_from_teacher(
     Returns:
         The names that were filled.
     """
-    teacher_layer = {
-        key.layer: other.layer
-        for term in terms
-        if len(term.student) == len(term.teacher)
-        for key, other in zip(term.student, term.teacher, strict=True)
-        if key.layer > 0
-    }
-    own, theirs = dict(student.named_parameters()), dict(families.base_model(teacher).named_parameters())
+    teacher_layer: dict[int, int] = {}
+    for term in terms:
+        if len(term.student) != len(term.teacher):
+            continue
+        for student_key, teacher_key in zip(term.student, term.teacher, strict=True):
+            if student_key.layer > 0:
+                teacher_layer[student_key.layer] = teacher_key.layer
+
+    student_parameters = dict(student.named_parameters())
+    teacher_parameters = dict(families.base_model(teacher).named_parameters())
     block = re.compile(rf"^({re.escape(families.family_of(student.config).blocks)}\.)(\d+)(?=\.)")
     prefix = student.base_model_prefix + "."
 
-    def mapped(match: re.Match[str]) -> str:
-        # Of a block that no term maps the number is -1, which no layer has.
-        return f"{match[1]}{teacher_layer.get(int(match[2]) + 1, 0) - 1}"
+    def with_teacher_block(match: re.Match[str]) -> str:
+        # Blocks are counted from 0, layers from 1. A block that no term maps gets the number -1, which no block has.
+        layer = int(match[2]) + 1
+        return f"{match[1]}{teacher_layer.get(layer, 0) - 1}"
 
     filled = []
     for name in names:
         # A student with a head has its Transformer one level down.
-        source = theirs.get(block.sub(mapped, name.removeprefix(prefix)))
-        if source is not None and source.shape == own[name].shape:
+        source = teacher_parameters.get(block.sub(with_teacher_block, name.removeprefix(prefix)))
+        parameter = student_parameters[name]
+        if source is not None and source.shape == parameter.shape:
             with torch.no_grad():
-                own[name].copy_(source)
+                parameter.copy_(source)
             filled.append(name)
     return filled
 
 
-def _describe_rows(student: PreTrainedModel, kind: str, rows: NDArray[np.bool_], from_teacher: bool) -> UnreadRows:
+def describe_rows(student: PreTrainedModel, kind: str, rows: NDArray[np.bool_], from_teacher: bool) -> UnreadRows:
     """Describe rows for the record: their number, and the first of them."""
-    named = write_ranges(rows).split(",")
+    ranges = write_ranges(rows).split(",")
+    first = ", ".join(ranges[:_RANGES_IN_RECORD])
+    if len(ranges) > _RANGES_IN_RECORD:
+        first += ", …"
     return UnreadRows(
         table=f"{families.embedding_tables(student)[kind].name}.weight",
         kind=kind,
         rows=len(rows),
         unread=int(rows.sum()),
-        first=", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else ""),
+        first=first,
         from_teacher=from_teacher,
     )
