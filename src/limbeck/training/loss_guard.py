@@ -115,7 +115,8 @@ class LossGuard:
         """
         terms = sum_over_ranks(self._step_terms)
         self.forget_step()
-        verdict = self._judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms))
+        norm = terms.new_zeros(()) if norm is None else norm.to(terms)
+        verdict = self._judge(terms, norm)
         self._verdicts.send(verdict, (step, batches))
         self._look(wait=False)
         return verdict[0].bool()
@@ -130,12 +131,13 @@ class LossGuard:
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs, as JSON has it; None stands for no loss."""
-        losses = [None if value != value else value for value in self._losses.tolist()]
+        losses = [None if math.isnan(value) else value for value in self._losses.tolist()]
         return {"skipped": self.skipped, "in_a_row": self._in_a_row, "losses": losses, "good": int(self._good)}
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore what `state` gave."""
-        self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
+        self.skipped = state["skipped"]
+        self._in_a_row = state["in_a_row"]
         self._losses = self._losses.new_tensor([torch.nan if value is None else value for value in state["losses"]])
         self._good = self._good.new_tensor(state["good"])
 
@@ -146,13 +148,15 @@ class LossGuard:
             Float64 `[4 + terms]`: 1 for a bad step and 0 for a good one; its loss; the median of the losses before it,
             NaN while there are too few, or without a bound on the loss; the norm of its gradient; its terms.
         """
-        loss, factor = (self._weights * terms).sum(), self.policy.explosion_factor
+        loss = (self._weights * terms).sum()
+        factor = self.policy.explosion_factor
         bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
         if factor is not None:
             # Along a dimension: a GPU that finds the median of all waits for its place.
             median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
             bad = bad | (loss > factor * median)
+            # A good loss takes the place of the oldest of the window.
             here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
             self._losses = torch.where(here & ~bad, loss, self._losses)
             self._good = self._good + (~bad).long()
@@ -160,15 +164,15 @@ class LossGuard:
 
     def _look(self, *, wait: bool) -> None:
         for verdict, (step, batches) in self._verdicts.take(wait=wait):
-            bad, *found = verdict.tolist()
-            if bad:
-                self._act(step, batches, self._describe(step, *found))
-            else:
+            bad, loss, median, norm, *terms = verdict.tolist()
+            if not bad:
                 self._in_a_row = 0
+                continue
+            self._act(step, batches, self._describe(step, loss, median, norm, terms))
 
     def _act(self, step: int, batches: Batches, problem: str) -> None:
-        saved = save_bad_batch(self._folder, step, batches, problem)
-        where = f"; its batch is in '{saved}'" if saved is not None else ""
+        file = save_bad_batch(self._folder, step, batches, problem)
+        where = f"; its batch is in '{file}'" if file is not None else ""
         if self.policy.on_bad_loss == "stop":
             line = (
                 f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
@@ -188,7 +192,7 @@ class LossGuard:
             )
         raise raised_on_all_ranks(TrainingError(line))
 
-    def _describe(self, step: int, loss: float, median: float, norm: float, *terms: float) -> str:
+    def _describe(self, step: int, loss: float, median: float, norm: float, terms: Sequence[float]) -> str:
         for name, value in zip(self._names, terms, strict=True):
             if not math.isfinite(value):
                 return f"The loss term '{name}' became {value} at step {step}"

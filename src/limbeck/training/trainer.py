@@ -85,20 +85,27 @@ class DistillationTrainer(Trainer):
         self.module = model
         self.module.teaching.move(self.args.device, pack=not self.args.torch_compile)
         self.module.read_rows.move(self.args.device)
-        coupled = any(term.batch_coupled for term in model.terms)
         self.checkpoints = checkpoints.Checkpoints(self.args)
+
         # Terms that relate the rows of several processes need as many rows in each.
-        drop_last = self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
+        drop_last = self.args.dataloader_drop_last
+        if self.args.world_size > 1 and any(term.batch_coupled for term in model.terms):
+            drop_last = True
         self.loader = Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
         self.add_callback(self.loader)
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
-        self._seconds_before, self._started = 0.0, 0.0
+
+        # Counts that a resumed run goes on with.
+        self._seconds_before = 0.0
+        self._started = 0.0
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
-        lengths = self.train_dataset.parts if isinstance(self.train_dataset, RowsByLength) else [None]
-        self.tokens_by_length = self.tokens_seen.new_zeros(len(lengths))
+        lengths = len(self.train_dataset.parts) if isinstance(self.train_dataset, RowsByLength) else 1
+        self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
         self._tokens_before = 0.0
+
+        # The step that is trained, and the terms of those since the last log.
         self._batches: list[Any] = []
         self._start: StepStart | None = None
         self._sums: dict[str, Tensor] = {}
@@ -117,7 +124,8 @@ class DistillationTrainer(Trainer):
 
         What a stopped run did after its last checkpoint is done again, and counts once.
         """
-        return round(self._seconds_before + (time.monotonic() - self._started if self._started else 0.0), 3)
+        since_start = time.monotonic() - self._started if self._started else 0.0
+        return round(self._seconds_before + since_start, 3)
 
     def start_maps(self) -> None:
         """Start the maps that students keep by least squares, on rows spread over the text to train on."""
@@ -171,23 +179,26 @@ class DistillationTrainer(Trainer):
         self.tokens_seen += window[0]
         self.tokens_by_length[self.loader.number_of_length(self.state.global_step)] += window[0]
         self._steps_summed += 1
-        self._batches, self._sums_before, self._start = batches, dict(self._sums), None
+        self._batches = batches
+        self._sums_before = dict(self._sums)
+        self._start = None
         self.module.set_course(self._course())
         self.splitter.begin_step()
         return batches, window
 
     def _course(self, done: int = 0) -> Course:
-        """Return how far the training was before the step that comes, or before the last of those that are done.
+        """Return the progress at the start of the next step; with `done=1`, of the last finished step.
 
         Args:
-            done: 1 for the last step that is done, which held-out rows are measured by.
+            done: 1 for the last finished step, by which held-out rows are measured.
         """
-        state = self.state
-        step = max(state.global_step - done, 0)
+        step = max(self.state.global_step - done, 0)
         epoch = self.loader.epoch_of(step)
         if epoch is None:
-            epoch = math.ceil((state.epoch or 0.0) - _BIT) - 1 if done else int((state.epoch or 0.0) + _BIT)
-        return Course(max(epoch, 0), step / max(state.max_steps, 1))
+            epochs = self.state.epoch or 0.0
+            # The last step of an epoch is still in it, though the loop counts the epoch as done.
+            epoch = math.ceil(epochs - _BIT) - 1 if done else int(epochs + _BIT)
+        return Course(max(epoch, 0), step / max(self.state.max_steps, 1))
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Run forward and backward on a micro-batch, in pieces if it does not fit and the policy says so."""
@@ -249,10 +260,14 @@ class DistillationTrainer(Trainer):
         """
         outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
-        window = units if num_items_in_batch is None else num_items_in_batch
-        ranks = 1 if num_items_in_batch is None else self.args.world_size
+        if num_items_in_batch is None:
+            window = units
+            ranks = 1
+        else:
+            window = num_items_in_batch
+            ranks = self.args.world_size
         loss = torch.zeros((), device=self.args.device)
-        shares = {}
+        shares: dict[str, Tensor] = {}
         for term in self.module.terms:
             total, count = outputs[term.name]
             objective = OBJECTIVES[term.objective]
@@ -299,25 +314,27 @@ class DistillationTrainer(Trainer):
         model = self.model_wrapped
         if not self.is_in_train:
             model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
-        was_training, rows = model.training, 0
+        was_training = model.training
         model.eval()
+        rows = 0
         self.module.set_course(self._course(done=1))
         sums: dict[str, Tensor] = {}
         # A data loader draws a seed: measuring must not change what is drawn in training.
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
                 inputs = self._prepare_inputs(send_batch(batch, self.args.device))
+                # Every process has to run the model, but a batch that fills up counts nothing.
                 counts = 0 if FILLER in inputs else 1
                 rows += counts * inputs["input_ids"].shape[0]
-                for name, pair in model(**without_marks(inputs)).items():
-                    sums[name] = sums.get(name, 0) + torch.stack([value.double() for value in pair]) * counts
+                for name, (total, count) in model(**without_marks(inputs)).items():
+                    pair = torch.stack([total.double(), count.double()]) * counts
+                    sums[name] = sums[name] + pair if name in sums else pair
         model.train(was_training)
-        values = {}
+        values: dict[str, float] = {}
         for name, pair in sums.items():
             total, count = sum_over_ranks(pair)
             values[name] = float(total / count.clamp(min=1))
-        weights = {term.name: term.weight for term in self.module.terms}
-        values["loss"] = sum(weights[name] * values[name] for name in sums)
+        values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in sums)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
         return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
 
@@ -364,7 +381,9 @@ class DistillationTrainer(Trainer):
         self.guard.check()
         whole = whole_weights(self.module)
         names = sorted(self._sums)
-        sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
+        sums: list[float] = []
+        if names:
+            sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
         self.module.read_rows.merge()
         folder = Path(output_dir or self.args.output_dir)
         # All leave together if it fails: what is saved after this is gathered.
@@ -406,12 +425,13 @@ class DistillationTrainer(Trainer):
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
-            by_length = progress.get("tokens_by_length", [self._tokens_before])  # Checkpoints of old have none.
+            # Old checkpoints have no tokens by length, and no seconds.
+            by_length = progress.get("tokens_by_length", [self._tokens_before])
             self.tokens_by_length.copy_(self.tokens_seen.new_tensor(by_length))
-            self._seconds_before = float(progress.get("seconds", 0.0))  # Checkpoints of old have none.
+            self._seconds_before = float(progress.get("seconds", 0.0))
             self._started = 0.0
             self._steps_summed.fill_(progress["steps_summed"])
-            # They are those of all processes, and are added up again: one of them goes on with them.
+            # The saved sums cover all processes and will be reduced again, so only rank 0 restores them.
             part = 1.0 if self.args.process_index == 0 else 0.0
             self._sums = {name: self.tokens_seen.new_tensor(part * total) for name, total in progress["sums"].items()}
             self.module.read_rows.load(progress.get("unread"))
