@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -32,6 +33,8 @@ from limbeck.training.sampler import LengthGroupedSampler
 from limbeck.training.shared_batches import SharedBatches, dealt_batches
 from limbeck.training.stream_loader import Collate, StreamLoader, begin_worker
 
+_BIT = 1e-6
+"""What epochs, as fractions, may be off by."""
 _LOADER_OPTIONS = ("num_workers", "pin_memory", "prefetch_factor", "multiprocessing_context")
 
 
@@ -84,26 +87,37 @@ class Loader(TrainerCallback):
         """
         arguments = self._arguments
         if isinstance(rows, RowsByLength):
-            fixed: dict[str, Any] = {"drop_last": self.drop_last, "whole_steps": True}
-            parts = [Loader(arguments, self._collate, mix=mix, **fixed) for mix in rows.mixes]
+            parts = [
+                Loader(arguments, self._collate, drop_last=self.drop_last, mix=mix, whole_steps=True)
+                for mix in rows.mixes
+            ]
             self.by_length = LoaderByLength(parts, rows, arguments.gradient_accumulation_steps, arguments.max_steps)
-            # As of a stream: it goes on by itself from the step that it is told.
-            arguments.ignore_data_skip, arguments.max_steps = True, self.by_length.ends[-1]
+            # As a stream it goes on by itself from the step that it is told.
+            arguments.ignore_data_skip = True
+            arguments.max_steps = self.by_length.ends[-1]
             return self.by_length
+
         if isinstance(rows, StreamedRows):
             # The loop would go on by reading and dropping all batches from the first on.
             arguments.ignore_data_skip = True
-            size, seed = arguments.train_batch_size, arguments.seed
-            self.stream = StreamLoader(rows, self._collate, self._lane, size, seed, self._options)
+            batch_size = arguments.train_batch_size
+            self.stream = StreamLoader(rows, self._collate, self._lane, batch_size, arguments.seed, self._options)
             return self.stream
-        multiple = arguments.gradient_accumulation_steps if self._whole_steps else 1
-        sizes: dict[str, Any] = {"drop_last": self.drop_last, "multiple": multiple}
-        batches = SharedBatches(self.sample(rows), arguments.train_batch_size, self._lane, **sizes)
+
+        batches = SharedBatches(
+            self.sample(rows),
+            arguments.train_batch_size,
+            self._lane,
+            drop_last=self.drop_last,
+            multiple=arguments.gradient_accumulation_steps if self._whole_steps else 1,
+        )
         if len(batches) == 0:
-            size = arguments.train_batch_size * arguments.world_size
-            problem = f"The stage would train no step: it has {counted(len(rows), 'row')}, and a batch takes {size}"
-            way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
-            raise ranks.raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
+            batch_size = arguments.train_batch_size * arguments.world_size
+            error = TrainingError(
+                f"The stage would train no step: it has {counted(len(rows), 'row')}, and a batch takes {batch_size}; "
+                "lower per_device_train_batch_size or leave out dataloader_drop_last."
+            )
+            raise ranks.raised_on_all_ranks(error)
         seeded = partial(_begin_seeded, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
         return self._load(rows, batches, seeded)
 
@@ -118,9 +132,12 @@ class Loader(TrainerCallback):
 
     def save_position(self, folder: Path) -> None:
         """Write the position of streams beside a checkpoint's other files; nothing for other rows."""
-        if self._streams:
-            states = [stream.state_dict() for stream in self._streams]
-            atomic_text(self._position_file(folder), json.dumps(states if self.by_length else states[0]))
+        if not self._streams:
+            return
+        states = [stream.state_dict() for stream in self._streams]
+        # Without a schedule the file is that of the only stream, as in checkpoints from before schedules.
+        position = states if self.by_length else states[0]
+        atomic_text(self._position_file(folder), json.dumps(position))
 
     def load_position(self, folder: Path) -> None:
         """Go to the position that `save_position` wrote.
@@ -128,10 +145,12 @@ class Loader(TrainerCallback):
         Raises:
             TrainingError: if it is of another number of processes, workers or rows a batch.
         """
-        if self._streams:
-            states = json.loads(self._position_file(folder).read_text(encoding="utf-8"))
-            for stream, state in zip(self._streams, states if self.by_length else [states], strict=True):
-                stream.load_state_dict(state)
+        if not self._streams:
+            return
+        position = json.loads(self._position_file(folder).read_text(encoding="utf-8"))
+        states = position if self.by_length else [position]
+        for stream, state in zip(self._streams, states, strict=True):
+            stream.load_state_dict(state)
 
     def lengths_until(self, step: int) -> list[tuple[int, int]]:
         """Return each length of a schedule with the steps that were taken at it; empty without a schedule.
@@ -139,10 +158,10 @@ class Loader(TrainerCallback):
         Args:
             step: Optimizer steps that were taken.
         """
-        by_length = self.by_length
-        return (
-            [] if by_length is None else list(zip(by_length.rows.schedule.lengths, by_length.done(step), strict=True))
-        )
+        if self.by_length is None:
+            return []
+        lengths = self.by_length.rows.schedule.lengths
+        return list(zip(lengths, self.by_length.done(step), strict=True))
 
     def number_of_length(self, step: int) -> int:
         """Return which of the lengths the step behind so many reads; 0 without a schedule."""
@@ -169,10 +188,11 @@ class Loader(TrainerCallback):
         """
         if self.by_length is not None:
             self.by_length.step = state.global_step
-        parts: tuple[Any, Any] = self.sampler, getattr(train_dataloader, "dataset", None)
+        epoch = int((state.epoch or 0.0) + _BIT)
+        parts: tuple[Any, Any] = (self.sampler, getattr(train_dataloader, "dataset", None))
         for part in parts:
             if hasattr(part, "set_epoch"):
-                part.set_epoch(int((state.epoch or 0.0) + 1e-6))
+                part.set_epoch(epoch)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Let the epoch of a stream or schedule be the part of the steps that are done, also in a resumed run."""
@@ -188,28 +208,42 @@ class Loader(TrainerCallback):
             corpus: What was trained on.
             steps: Optimizer steps that were taken.
         """
-        described: dict[str, Any] = {}
         parts = [(self, steps)] if self.by_length is None else self.by_length.parts_until(steps)
+        report: SourceReport | None = None
         if self._streams:
-            gathered = [states for stream in self._streams for states in ranks.gather(stream.states)]
-            states = [state for part in gathered for state in part.values()]
-            found = np.sum([state["drawn"] for state in states], axis=0).tolist()
-            report = SourceReport()
-            for state in states:
-                report.merge(SourceReport.from_dict(state["report"]))
-            described["report"] = report.to_dict()
+            counts, report = self._read_of_streams()
         elif parts[0][0]._mix is not None:
-            counts = [
+            counts_of_parts = [
                 part.sampler.drawn(part._rows_of_epochs(done)) for part, done in parts if part.sampler is not None
             ]
-            found = np.sum(counts, axis=0).tolist()
+            counts = np.sum(counts_of_parts, axis=0).tolist()
         else:
             return None
-        drawn: dict[str, int] = {}
-        for name, count in zip(corpus.titles, found, strict=True):
-            drawn[name] = drawn.get(name, 0) + count
-        shares = {name: round(count / max(sum(found), 1), 6) for name, count in drawn.items()}
-        return records.Drawn.read({"rows": drawn, "shares": shares, **described})
+
+        # Several sources may have one title.
+        rows: dict[str, int] = {}
+        for title, count in zip(corpus.titles, counts, strict=True):
+            rows[title] = rows.get(title, 0) + count
+        whole = max(sum(counts), 1)
+        drawn: dict[str, Any] = {
+            "rows": rows,
+            "shares": {title: round(count / whole, 6) for title, count in rows.items()},
+        }
+        if report is not None:
+            drawn["report"] = report.to_dict()
+        return records.Drawn.read(drawn)
+
+    def _read_of_streams(self) -> tuple[list[int], SourceReport]:
+        """Return how many rows of each source were read, and what was repaired, over all streams and processes."""
+        states: list[dict[str, Any]] = []
+        for stream in self._streams:
+            for states_by_lane in ranks.gather(stream.states):
+                states.extend(states_by_lane.values())
+        report = SourceReport()
+        for state in states:
+            report.merge(SourceReport.from_dict(state["report"]))
+        counts: list[int] = np.sum([state["drawn"] for state in states], axis=0).tolist()
+        return counts, report
 
     def _rows_of_epochs(self, steps: int) -> list[int]:
         """Return how many rows so many steps read in each epoch: its last step may have fewer than the others."""
@@ -217,7 +251,8 @@ class Loader(TrainerCallback):
         rows = len(self.sampler)
         if self.drop_last:
             rows -= rows % (self._arguments.train_batch_size * self._arguments.world_size)
-        epochs, rest = divmod(steps, -(-rows // self.rows_a_step))
+        steps_an_epoch = math.ceil(rows / self.rows_a_step)
+        epochs, rest = divmod(steps, steps_an_epoch)
         return [*[rows] * epochs, min(rest * self.rows_a_step, rows)]
 
     @property
@@ -263,13 +298,16 @@ class LoaderByLength:
     """
 
     def __init__(self, loaders: Sequence[Loader], rows: RowsByLength, micro_batches: int, max_steps: int) -> None:
-        self.loaders, self.rows, self.step = loaders, rows, 0
+        self.loaders = loaders
+        self.rows = rows
+        self.step = 0
         self._micro_batches = micro_batches
         self._loaded: list[Any] = [loader.training(part) for loader, part in zip(loaders, rows.parts, strict=True)]
-        self._steps = [
-            0 if isinstance(loaded, StreamLoader) else len(loaded.batch_sampler) // micro_batches
-            for loaded in self._loaded
-        ]
+        # Steps of an epoch; 0 of a stream, which has none.
+        self._steps: list[int] = []
+        for loaded in self._loaded:
+            is_stream = isinstance(loaded, StreamLoader)
+            self._steps.append(0 if is_stream else len(loaded.batch_sampler) // micro_batches)
         try:
             self.ends = rows.schedule.ends(max_steps, self._steps)
         except CorpusError as error:
@@ -288,8 +326,11 @@ class LoaderByLength:
         part = min(bisect_right(self.ends, step), len(self.ends) - 1)
         if not self._steps[part]:
             return 0
-        begun = zip(self.done(self.ends[-1])[:part], self._steps, strict=False)
-        return sum(-(-steps // an_epoch) for steps, an_epoch in begun) + self.done(step)[part] // self._steps[part]
+        # Every length before has begun its last epoch, whether it ended it or not.
+        epochs = 0
+        for steps, steps_an_epoch in zip(self.done(self.ends[-1])[:part], self._steps, strict=False):
+            epochs += math.ceil(steps / steps_an_epoch)
+        return epochs + self.done(step)[part] // self._steps[part]
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         for part, (done, steps) in enumerate(zip(self.done(self.step), self.done(self.ends[-1]), strict=True)):
@@ -307,7 +348,9 @@ class LoaderByLength:
 
     def _read_epochs(self, part: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
         """Read the steps of a length from one of them on."""
-        rows, loaded, sampler = self.rows.parts[part], self._loaded[part], self.loaders[part].sampler
+        rows = self.rows.parts[part]
+        loaded = self._loaded[part]
+        sampler = self.loaders[part].sampler
         assert sampler is not None
         while done < steps:
             epoch, taken = divmod(done, self._steps[part])
@@ -322,7 +365,9 @@ class LoaderByLength:
 
 def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:
     """Make a batch; an empty one is the first row, marked to count nothing, since processes step together."""
-    return collate(batch) if batch else {**collate([rows[0]]), FILLER: True}
+    if batch:
+        return collate(batch)
+    return {**collate([rows[0]]), FILLER: True}
 
 
 def _begin_seeded(worker: int, num_workers: int, rank: int) -> None:

@@ -58,9 +58,10 @@ class LengthGroupedSampler(Sampler[int]):
         for epoch, count in enumerate(rows):
             if count == len(self):
                 counts.append(self._mix.counts(epoch))
-            else:
-                begun = np.concatenate([*self._batches(epoch), np.empty(0, np.int64)])[:count]
-                counts.append(self._mix.sources(begun))
+                continue
+            # Of an epoch that has not ended, the rows that were read.
+            order = np.concatenate([*self._batches(epoch), np.empty(0, np.int64)])
+            counts.append(self._mix.sources(order[:count]))
         return np.sum(counts, axis=0).tolist()
 
     def _batches(self, epoch: int) -> list[NDArray[Any]]:
