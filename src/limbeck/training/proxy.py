@@ -1,7 +1,6 @@
 """`Proxy`: candidates of a search, trained side by side under one teacher, on a share of the text."""
 
 import copy
-import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +37,12 @@ from limbeck.training.cohort_trainer import CohortTrainer, Cut
 from limbeck.training.corpora import build_corpora
 from limbeck.training.freezing import freeze_unreached, untrained_names
 from limbeck.training.learned_maps import Learned
+from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import load_tokenizer_of
 from limbeck.training.stage import prepare_student
 from limbeck.training.stage_rows import stage_rows
 from limbeck.training.student_maker import StudentMaker
 from limbeck.training.teaching.models import TeacherModels, teacher_dtype
-
-# The students of a proxy: made alike, read off a training, and finished as a run does.
 
 
 @dataclass(frozen=True)
@@ -77,27 +75,36 @@ class Outcome(NamedTuple):
 
 
 def make_students(makers: Sequence[StudentMaker]) -> list[PreTrainedModel]:
-    """Make the students; those of one choice are copies of one."""
-    made: list[tuple[StudentMaker, PreTrainedModel]] = []
+    """Make the students; equal plans have copies of one student."""
+    originals: list[tuple[StudentMaker, PreTrainedModel]] = []
     students = []
     for maker in makers:
-        like = next((student for m, student in made if (m.choice, m.head) == (maker.choice, maker.head)), None)
-        if like is None:
-            like, _ = maker.make()
-            made.append((maker, like))
-        students.append(copy.deepcopy(like))
+        original: PreTrainedModel | None = None
+        for earlier, student in originals:
+            if earlier.choice == maker.choice and earlier.head == maker.head:
+                original = student
+                break
+        if original is None:
+            original, _ = maker.make()
+            originals.append((maker, original))
+        students.append(copy.deepcopy(original))
     return students
 
 
 def read_outcomes(trainer: CohortTrainer, stages: Sequence[Stage]) -> list[Outcome]:
-    """Measure the students on held-out rows, those that were cut too, and tell what became of each."""
+    """Evaluate every student on held-out rows, including stopped ones; return one outcome each."""
     cohort = trainer.cohort
     cohort.read_rows.merge()
-    everyone = range(len(stages))
     trainer.diverged.check()
-    broken = trainer.diverged.found | {i for i in everyone if not _is_finite(cohort.member(i).student)}
-    cohort.active = [index for index in everyone if index not in broken]
-    metrics = trainer.evaluate() if cohort.active and trainer.eval_dataset is not None else {}
+    broken = set(trainer.diverged.found)
+    for index in range(len(stages)):
+        if not _is_finite(cohort.member(index).student):
+            broken.add(index)
+    cohort.active = [index for index in range(len(stages)) if index not in broken]
+    metrics: dict[str, float] = {}
+    if cohort.active and trainer.eval_dataset is not None:
+        metrics = trainer.evaluate()
+
     outcomes = []
     for index, stage in enumerate(stages):
         values: dict[str, float] = {}
@@ -113,13 +120,21 @@ def read_outcomes(trainer: CohortTrainer, stages: Sequence[Stage]) -> list[Outco
 def finish(
     maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[Outcome], learned: Sequence[Learned]
 ) -> Trained:
-    """Settle what no stage trained, as a run does."""
+    """Fill what no stage trained, as a run does, and gather the outcomes of all stages."""
     whole, _ = maker.finish(student, [outcome.stage for outcome in outcomes])
     diverged = any(outcome.diverged for outcome in outcomes)
-    held_out = {} if diverged else outcomes[-1].held_out
-    vectors = [one for stage, one in zip(maker.stages, learned, strict=True) if stage.teaches_vectors]
-    steps = sum(outcome.steps for outcome in outcomes)
-    return Trained(whole.eval(), held_out, steps, diverged, vectors[-1] if vectors else None)
+    # The last stage that teaches vectors says how the student makes them.
+    learned_of_vectors: Learned | None = None
+    for stage, learned_of_stage in zip(maker.stages, learned, strict=True):
+        if stage.teaches_vectors:
+            learned_of_vectors = learned_of_stage
+    return Trained(
+        student=whole.eval(),
+        held_out={} if diverged else outcomes[-1].held_out,
+        steps=sum(outcome.steps for outcome in outcomes),
+        diverged=diverged,
+        learned=learned_of_vectors,
+    )
 
 
 def _is_finite(student: PreTrainedModel) -> bool:
@@ -156,20 +171,10 @@ class Proxy:
         self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
         on_main_rank(partial(check_vectors, plan.vector_teachers))
         self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, console))
-        for corpus in itertools.chain.from_iterable(corpus.views for corpus in self.corpora):
-            if share < 1:
-                rows = max(1, round(share * len(corpus.train)))
-                chosen = np.sort(np.random.default_rng(plan.recipe.seed).permutation(len(corpus.train))[:rows])
-                corpus.train = corpus.train.select(chosen)
-                if corpus.mix is not None:  # The rows of a source stand together.
-                    ends = np.cumsum([0, *corpus.manifest["source_rows"]])
-                    left = np.diff(np.searchsorted(chosen, ends)).tolist()
-                    if 0 in left:
-                        name = corpus.titles[left.index(0)]
-                        raise raised_on_all_ranks(
-                            RecipeError(f"A share of {share} has no block of the source '{name}'; give a larger one.")
-                        )
-                    corpus.manifest["source_rows"] = left
+        if share < 1:
+            for corpus in self.corpora:
+                for view in corpus.views:
+                    _keep_share(view, share, plan.recipe.seed)
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
@@ -202,17 +207,20 @@ class Proxy:
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         load = cache(self.load_teacher)  # Students start from it and are filled up from it; neither changes it.
         makers = [
-            StudentMaker(p.student_plan, p.head, p.own_stages, p.teacher_info, load, p.recipe.seed) for p in plans
+            StudentMaker(plan.student_plan, plan.head, plan.own_stages, plan.teacher_info, load, plan.recipe.seed)
+            for plan in plans
         ]
         with quiet():
             students = make_students(makers)
-            records: list[list[Outcome]] = []
+            outcomes: list[list[Outcome]] = [[] for _ in plans]
             learned: list[list[Learned]] = [[] for _ in plans]
             for index in range(len(self.plan.stages)):
                 choices = [self._settled(plan.stages[index], index) for plan in plans]
-                records.append(self._train_stage(index, choices, students, cuts, learned))
-            outcomes = zip(*records, strict=True)
-            return [finish(*one) for one in zip(makers, students, outcomes, learned, strict=True)]
+                outcomes_of_stage = self._train_stage(index, choices, students, cuts, learned)
+                for outcomes_of_student, outcome in zip(outcomes, outcomes_of_stage, strict=True):
+                    outcomes_of_student.append(outcome)
+            candidates = zip(makers, students, outcomes, learned, strict=True)
+            return [finish(*candidate) for candidate in candidates]
 
     def _settled(self, choice: StagePlan, index: int) -> StagePlan:
         """Compose a stage by what is measured, where it asks for that: contributions of layers, balanced classes."""
@@ -240,9 +248,9 @@ class Proxy:
         terms = [choice.terms for choice in choices]
         teaching = self._teachers.open(first, [term for terms_of_student in terms for term in terms_of_student])
         cohort = StudentCohort(students, teaching, terms, heads=heads)
-        for i, earlier in enumerate(learned):
-            for one in earlier:
-                cohort.member(i).take_learned(one)
+        for index_of_student, earlier_stages in enumerate(learned):
+            for learned_of_stage in earlier_stages:
+                cohort.member(index_of_student).take_learned(learned_of_stage)
         progress = ProgressReporter(f"{len(students)} students", self.console)
         try:
             for i, stage in enumerate(stages):
@@ -266,6 +274,29 @@ class Proxy:
         finally:
             progress.close()
             cohort.close()
+
+
+def _keep_share(corpus: AnyCorpus, share: float, seed: int) -> None:
+    """Leave a random share of a corpus to train on; it is changed in place.
+
+    Raises:
+        RecipeError: if a source of a mix has no block left.
+    """
+    count = max(1, round(share * len(corpus.train)))
+    order = np.random.default_rng(seed).permutation(len(corpus.train))
+    chosen = np.sort(order[:count])
+    corpus.train = corpus.train.select(chosen)
+    if corpus.mix is None:
+        return
+    # The rows of a source stand together.
+    ends = np.cumsum([0, *corpus.manifest["source_rows"]])
+    rows_left = np.diff(np.searchsorted(chosen, ends)).tolist()
+    if 0 in rows_left:
+        name = corpus.titles[rows_left.index(0)]
+        raise raised_on_all_ranks(
+            RecipeError(f"A share of {share} has no block of the source '{name}'; give a larger one.")
+        )
+    corpus.manifest["source_rows"] = rows_left
 
 
 def follow_proxy(plan: RunPlan, *, share: float) -> None:
