@@ -23,15 +23,19 @@ def group_by_length(
     Returns:
         The indices of each batch; a last one that is not full stays last.
     """
-    group = batch_size * _BATCHES_SORTED_TOGETHER
-    batches: list[NDArray[Any]] = []
-    for start in range(0, len(order), group):
-        part = order[start : start + group]
+    rows_sorted_together = batch_size * _BATCHES_SORTED_TOGETHER
+    full: list[NDArray[Any]] = []
+    rest: list[NDArray[Any]] = []
+    for start in range(0, len(order), rows_sorted_together):
+        part = order[start : start + rows_sorted_together]
         part = part[np.argsort(-lengths[part], kind="stable")]
-        batches.extend(np.split(part, range(batch_size, len(part), batch_size)))
+        for first in range(0, len(part), batch_size):
+            batch = part[first : first + batch_size]
+            if len(batch) == batch_size:
+                full.append(batch)
+            else:
+                rest.append(batch)
     # In the middle a batch that is not full would shift the bounds of all others.
-    full = [batch for batch in batches if len(batch) == batch_size]
-    rest = [batch for batch in batches if len(batch) < batch_size]
     return [*(full[index] for index in generator.permutation(len(full))), *rest]
 
 

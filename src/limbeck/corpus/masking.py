@@ -13,7 +13,9 @@ from limbeck.core import IGNORED_LABEL
 from limbeck.corpus.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError
 
-_MASKED, _RANDOM = 0.8, 0.1  # Of the chosen positions; the rest stays.
+# Shares of the chosen positions; the rest stays.
+_MASKED = 0.8
+_RANDOM = 0.1
 _WORD_STARTS = ("Ġ", "▁")
 _ENOUGH_WORDS = 32
 
@@ -44,15 +46,14 @@ def word_ids(tokenizer: Any) -> NDArray[np.int64]:
     """
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     special = set(tokenizer.all_special_ids)
-    marked = any(token.startswith(_WORD_STARTS) for token in vocabulary)
-    words = [
-        index
-        for token, index in vocabulary.items()
-        if index not in special
-        and (token.startswith(_WORD_STARTS) if marked else not token.startswith("##"))
-        and len(letters := token.lstrip("".join(_WORD_STARTS))) > 1
-        and letters.isalpha()
-    ]
+    # Byte-level BPE and SentencePiece mark where words begin, WordPiece where they go on.
+    marks_starts = any(token.startswith(_WORD_STARTS) for token in vocabulary)
+    words = []
+    for token, index in vocabulary.items():
+        begins_word = token.startswith(_WORD_STARTS) if marks_starts else not token.startswith("##")
+        letters = token.lstrip("".join(_WORD_STARTS))
+        if index not in special and begins_word and len(letters) > 1 and letters.isalpha():
+            words.append(index)
     if len(words) < _ENOUGH_WORDS:
         words = [index for index in vocabulary.values() if index not in special]
     return np.asarray(sorted(words), dtype=np.int64)
@@ -157,11 +158,15 @@ class MaskedTokens(_ChangedTokens):
         """
         if "labels" in row:
             raise CorpusError("Labelled rows cannot be masked as well: leave out either the masking or the task.")
-        ids, chosen, generator = self._choose(row, int(self._epoch) if epoch is None else epoch)
+        if epoch is None:
+            epoch = int(self._epoch)
+        ids, chosen, generator = self._choose(row, epoch)
         labels = np.where(chosen, ids, IGNORED_LABEL)
-        fate = generator.random(len(ids))
-        ids[chosen & (fate < _MASKED)] = self._mask_id
-        replaced = chosen & (fate >= _MASKED) & (fate < _MASKED + _RANDOM)
+
+        # What becomes of each chosen token: the mask, a random word, or nothing.
+        draws = generator.random(len(ids))
+        ids[chosen & (draws < _MASKED)] = self._mask_id
+        replaced = chosen & (draws >= _MASKED) & (draws < _MASKED + _RANDOM)
         ids[replaced] = generator.choice(self._words, int(replaced.sum()))
         return {**row, "input_ids": ids, "labels": labels}
 
@@ -209,8 +214,10 @@ class ReplacedTokens(_ChangedTokens):
     _change = replace
 
 
-def _shared_end(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
-    """Return how many ids at their ends are the same."""
-    shorter = min(len(one), len(other))
-    differs = np.flatnonzero(one[len(one) - shorter :] != other[len(other) - shorter :])
-    return shorter - (int(differs[-1]) + 1 if len(differs) else 0)
+def _shared_end(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
+    """Return how many ids at the ends of two rows are the same."""
+    shorter = min(len(first), len(second))
+    differences = np.flatnonzero(first[len(first) - shorter :] != second[len(second) - shorter :])
+    if not len(differences):
+        return shorter
+    return shorter - (int(differences[-1]) + 1)

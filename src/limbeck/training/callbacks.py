@@ -47,16 +47,24 @@ class ProgressReporter(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Open the bar, and begin the stage in the heartbeat."""
-        self._began, self._last_log = (time.monotonic(), state.global_step), None
+        self._began = (time.monotonic(), state.global_step)
+        self._last_log = None
         if not state.is_world_process_zero:
             return
-        left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-        self._bars = progress.Bars(self._console, *map(TextColumn, _COLUMNS), left, at_once=True)
-        done, steps = state.global_step, state.max_steps
-        self._task = self._bars.bars.add_task(self._title, total=steps, completed=done, loss="…", rate="…")
+        step = state.global_step
+        columns = [TextColumn(column) for column in _COLUMNS]
+        time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+        self._bars = progress.Bars(self._console, *columns, time_left, at_once=True)
+        self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="…", rate="…")
         self._bars.__enter__()
-        place = {"stage": self._title, **self._place}
-        self._heartbeat.begin("training", **place, step=done, steps=steps, checkpoint=done or None)
+        self._heartbeat.begin(
+            "training",
+            stage=self._title,
+            **self._place,
+            step=step,
+            steps=state.max_steps,
+            checkpoint=step or None,
+        )
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Move the bar, and beat."""
@@ -70,19 +78,28 @@ class ProgressReporter(TrainerCallback):
         no_loss = ("eval_", "train_", "development_")
         if self._bars is None or "tokens" not in logs or any(key.startswith(no_loss) for key in logs):
             return
-        at, before, rate = time.monotonic(), self._last_log, None
-        self._last_log = (at, logs["tokens"])
+        now = time.monotonic()
+        last_log = self._last_log
+        self._last_log = (now, logs["tokens"])
+
+        rate: float | None = None
         fields: dict[str, Any] = {"loss": logs.get("loss")}
-        if before is not None and at > before[0]:
-            rate = (logs["tokens"] - before[1]) / (at - before[0])
-            fields["tokens_per_second"] = round(rate, 1)
+        if last_log is not None:
+            seconds = now - last_log[0]
+            if seconds > 0:
+                rate = (logs["tokens"] - last_log[1]) / seconds
+                fields["tokens_per_second"] = round(rate, 1)
         self._heartbeat.beat(**fields)
+
         loss = f"{logs['loss']:.4f}" if "loss" in logs else "…"
         self._bars.bars.update(self._task, loss=loss, rate=f"{rate:,.0f}" if rate else "…")
-        if rate:
-            step = f"{self._title}: step {state.global_step}/{state.max_steps}"
-            left = f"{self._seconds_left(state) / 60:.1f} min left" if state.global_step < state.max_steps else ""
-            self._bars.line(step, f"loss {loss}", f"{rate:,.0f} tokens/s", left)
+        if not rate:
+            return
+        step = f"{self._title}: step {state.global_step}/{state.max_steps}"
+        time_left = ""
+        if state.global_step < state.max_steps:
+            time_left = f"{self._seconds_left(state) / 60:.1f} min left"
+        self._bars.line(step, f"loss {loss}", f"{rate:,.0f} tokens/s", time_left)
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Note the checkpoint."""
@@ -101,9 +118,11 @@ class ProgressReporter(TrainerCallback):
 
     def _seconds_left(self, state: TrainerState) -> float:
         """Return the time for the rest of the stage at its mean pace."""
-        began, first = self._began
-        before, now, whole = map(self.work_until, (first, state.global_step, state.max_steps))
-        return (time.monotonic() - began) / max(now - before, 1) * (whole - now)
+        began, first_step = self._began
+        done_now = self.work_until(state.global_step)
+        done_here = max(done_now - self.work_until(first_step), 1)
+        seconds_a_unit = (time.monotonic() - began) / done_here
+        return seconds_a_unit * (self.work_until(state.max_steps) - done_now)
 
 
 class LiveLog(TrainerCallback):
@@ -128,7 +147,8 @@ class LiveLog(TrainerCallback):
         """Add the newest entry; at first write all, since an earlier process may have logged what is done again."""
         if not state.is_world_process_zero:
             return
-        begun, self._begun = self._begun, False
+        begun = self._begun
+        self._begun = False
         # No run fails for want of a log that its checkpoints have too; after a full disk all is written anew.
         with suppress(OSError):
             if begun:

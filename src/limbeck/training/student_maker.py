@@ -67,7 +67,7 @@ def make_student(
 
 @dataclass(frozen=True)
 class StudentMaker:
-    """Makes a student, and settles it when training is over.
+    """Makes a student, and fills what no stage trained when training is over.
 
     Args:
         choice: The student.
@@ -94,7 +94,7 @@ class StudentMaker:
         return make_student(self.choice, self.head, teacher_head, self.load_teacher, self.seed, self.read_batches)
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
-        """Settle what parameters hold that no stage trained, and say so.
+        """Fill parameters that no stage trained (`untrained: random or teacher`) and list them.
 
         Args:
             student: The student, trained.
@@ -106,24 +106,29 @@ class StudentMaker:
         spec = self.choice.spec
         names, frozen = never_trained(records)
         rows = never_read(records, student)
-        filled: list[str] = []
-        kinds: list[str] = []
+        filled_names: list[str] = []
+        filled_tables: list[str] = []
         if (names or rows) and spec.untrained == "teacher":
             terms = [term for stage in self.stages for term in stage.terms]
             source = self.load_teacher()
-            filled = fill_from_teacher(student, source, names, terms)
+            filled_names = fill_from_teacher(student, source, names, terms)
             start = spec.initialise
             by_activations = start.narrow_by == "activations" and start.layers != "random" and start.checkpoint is None
             settings = start_settings(start, seed=self.seed) if by_activations else None
-            kinds = fill_rows(student, source, rows, settings)
+            filled_tables = fill_rows(student, source, rows, settings)
+
+        # No stage reads a pooler, so it is added last.
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
         same_width = self.choice.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
         whole, pooler = add_pooler(student, teacher, self.seed)
+        pooler_of_teacher = []
+        if teacher is not None:
+            pooler_of_teacher = [name for name in pooler if name in teacher.state_dict()]
         return whole, Untrained(
             policy=spec.untrained,
             names=[*names, *pooler],
-            from_teacher=[*filled, *(name for name in pooler if teacher is not None and name in teacher.state_dict())],
+            from_teacher=[*filled_names, *pooler_of_teacher],
             frozen=frozen,
-            rows=[describe_rows(student, kind, found, kind in kinds) for kind, found in rows.items()],
+            rows=[describe_rows(student, kind, mask, kind in filled_tables) for kind, mask in rows.items()],
         )
