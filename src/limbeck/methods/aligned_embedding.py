@@ -80,15 +80,17 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
     Vectors get length one where the teacher's have it, and where no file of it says; else the student learns length
     too.
     """
-    own, other = finished_pooling(pairing.sentence, options.pooling), finished_pooling(pairing.sentence)
-    pooled = own.pooled_width(pairing.student.hidden), other.pooled_width(pairing.teacher.width)
-    width = other.width(pairing.teacher.width)
-    if options.map == "none" and pooled[0] != pooled[1]:
+    student_pooling = finished_pooling(pairing.sentence, options.pooling)
+    teacher_pooling = finished_pooling(pairing.sentence)
+    student_width = student_pooling.pooled_width(pairing.student.hidden)
+    teacher_width = teacher_pooling.pooled_width(pairing.teacher.width)
+    width = teacher_pooling.width(pairing.teacher.width)
+    if options.map == "none" and student_width != teacher_width:
         raise RecipeError(
-            f"map is 'none', but the student pools vectors of {pooled[0]} numbers where the teacher pools "
-            f"{pooled[1]}; leave map out, or give a student as wide as the teacher."
+            f"map is 'none', but the student pools vectors of {student_width} numbers where the teacher pools "
+            f"{teacher_width}; leave map out, or give a student as wide as the teacher."
         )
-    keeps_map = options.map == "always" or pooled[0] != pooled[1]
+    keeps_map = options.map == "always" or student_width != teacher_width
     if options.bias and not keeps_map:
         raise RecipeError(
             "bias is for the learned map, but at equal widths there is none; give map: always, or leave bias out."
@@ -98,14 +100,18 @@ def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> lis
             f"truncate is {options.truncate}, but the teacher's vectors have {width} numbers; give widths below "
             "that, each once."
         )
-    kept = LearnedMap(pooled[0], width, name="vector", kept=True, bias=options.bias) if keeps_map else None
+    kept_map = None
+    if keeps_map:
+        kept_map = LearnedMap(student_width, width, name="vector", kept=True, bias=options.bias)
     keys = (StreamKey("vector", pairing.student.layers),), (StreamKey("vector", pairing.teacher.output_layer),)
     objective = "pooled_cosine" if options.distance == "cosine" else "pooled_distance"
     squared = {"squared": True} if options.distance == "l2_squared" else {}
-    terms = [Term("vector", objective, *keys, options=squared, learned_map=kept, normalise=other.normalize)]
+    normalise = teacher_pooling.normalize
+    whole = Term("vector", objective, *keys, options=squared, learned_map=kept_map, normalise=normalise)
+    terms = [whole]
     for prefix in options.truncate:
         cut = {**squared, "prefix": prefix}
-        terms.append(replace(terms[0], name=f"vector_{prefix}", options=cut))
+        terms.append(replace(whole, name=f"vector_{prefix}", options=cut))
     if options.hidden_weight or options.layer_mapping:
         terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
     return weighted_terms(terms, "aligned_embedding")

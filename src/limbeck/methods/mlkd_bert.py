@@ -151,8 +151,10 @@ def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
             terms += layer_terms(name, "hidden_mse", [kind], mapping, weight, learned_map=learned)
         elif weight > 0:
             _check_splits(pairing, kind, splits)
-            found = layer_terms(name, "relation_kl", [kind] * 2, mapping, weight, options={"heads": splits})
-            terms += _with_heads_mapped(options, pairing, splits, found, draw) if kind == "context" else found
+            relations = layer_terms(name, "relation_kl", [kind] * 2, mapping, weight, options={"heads": splits})
+            if kind == "context":
+                relations = _with_heads_mapped(options, pairing, splits, relations, draw)
+            terms += relations
     return terms
 
 
@@ -160,8 +162,10 @@ def _with_heads_mapped(
     options: MlkdBertOptions, pairing: Pairing, splits: int, terms: list[Term], draw: random.Random
 ) -> list[Term]:
     """Merge the teacher's heads in relations of attention outputs, where the mapping is not concat-split."""
-    shared = _head_groups(options, pairing, splits, draw) if options.mha_draw == "once" else None
-    return [replace(term, teacher_heads=shared or _head_groups(options, pairing, splits, draw)) for term in terms]
+    if options.mha_draw == "once":
+        shared = _head_groups(options, pairing, splits, draw)
+        return [replace(term, teacher_heads=shared) for term in terms]
+    return [replace(term, teacher_heads=_head_groups(options, pairing, splits, draw)) for term in terms]
 
 
 def _check_splits(pairing: Pairing, kind: str, splits: int) -> None:
