@@ -131,23 +131,31 @@ def measure_similarity(
     """
     check_comparable(student, teacher)
     rows = tokenise(student.tokenizer, texts, length, student.longest, teacher.longest)
-    widths = shape_of(student.model.config).hidden, shape_of(teacher.model.config).hidden
-    of_one_layer = 8 * widths[0] * widths[1] * len(layer_keys(teacher.model))
-    at_once = max(1, _MEMORY // of_one_layer)
-    keys, found, tokens = layer_keys(student.model), [], 0
+    student_width = shape_of(student.model.config).hidden
+    teacher_width = shape_of(teacher.model.config).hidden
+    teacher_keys = layer_keys(teacher.model)
+    # Layers of the student whose cross-products with all of the teacher's, in float64, fit into the memory.
+    bytes_of_one_layer = 8 * student_width * teacher_width * len(teacher_keys)
+    at_once = max(1, _MEMORY // bytes_of_one_layer)
+    keys = layer_keys(student.model)
     groups = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
+
+    similarities = []
+    tokens = 0
     with evaluation_mode(student.model), evaluation_mode(teacher.model):
         for number, group in enumerate(groups):
             sums = CrossProducts()
-            own = part_of(report, number / len(groups), (number + 1) / len(groups))
-            for batch in batches(rows.ids, student.tokenizer, device=student.device, report=own, what="Layers of both"):
+            part = part_of(report, number / len(groups), (number + 1) / len(groups))
+            read = batches(rows.ids, student.tokenizer, device=student.device, report=part, what="Layers of both")
+            for batch in read:
                 # One after the other: two taps on one model would be in each other's way.
                 with StreamTap(student.model, group) as tap:
-                    ours = valid_vectors(tap(**batch.inputs), group, batch.valid)
-                with StreamTap(teacher.model, layer_keys(teacher.model)) as tap:
-                    theirs = valid_vectors(tap(**batch.inputs), layer_keys(teacher.model), batch.valid)
-                sums.add(ours, theirs)
-            found += sums.similarity().tolist()
+                    student_vectors = valid_vectors(tap(**batch.inputs), group, batch.valid)
+                with StreamTap(teacher.model, teacher_keys) as tap:
+                    teacher_vectors = valid_vectors(tap(**batch.inputs), teacher_keys, batch.valid)
+                sums.add(student_vectors, teacher_vectors)
+            similarities += sums.similarity().tolist()
             tokens = sums.tokens
-    values = tuple(tuple(row) for row in found)
-    return LayerSimilarity(student.name, teacher.name, values, tokens, max(widths), rows.cut)
+    values = tuple(tuple(row) for row in similarities)
+    width = max(student_width, teacher_width)
+    return LayerSimilarity(student.name, teacher.name, values, tokens, width, rows.cut)

@@ -1,4 +1,7 @@
-"""Running a loaded model without changing it: mode, dtype, inner encoder, length limit, sentence vectors."""
+"""Running a loaded model without changing it: mode, dtype, inner encoder, length limit, sentence vectors.
+
+Axis letters: B batch, L tokens, H hidden.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -39,9 +42,6 @@ def longest_input(model: nn.Module) -> int | None:
     config: Any = getattr(model, "config", None)
     limit = getattr(config, "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
-
-
-# Axis letters: B batch, L tokens, H hidden.
 
 
 class Batch(NamedTuple):
@@ -142,9 +142,13 @@ def encode(
     Raises:
         ModelError: if the pooling is unknown, or the model has no last hidden state.
     """
-    encoder, head = encoder_of(model), SentenceHead(pooling) if isinstance(pooling, str) else pooling
-    used: Sequence[str | None] = roles or [None] * len(texts)
-    prompts = [head.sentence.prompt(role) for role in used]
+    encoder = encoder_of(model)
+    head = SentenceHead(pooling) if isinstance(pooling, str) else pooling
+    scales = normalize and not head.sentence.normalize
+
+    # Each text behind the prompt of its role.
+    used_roles: Sequence[str | None] = roles or [None] * len(texts)
+    prompts = [head.sentence.prompt(role) for role in used_roles]
     texts = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
     limit = int(min(max_length, tokenizer.model_max_length, longest_input(encoder) or max_length))
     token_ids: list[list[int]] = []
@@ -152,24 +156,29 @@ def encode(
         token_ids = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
     counts = {prompt: _prompt_tokens(tokenizer, prompt, limit) for prompt in set(prompts)}
     skipped = torch.tensor([counts[prompt] for prompt in prompts], dtype=torch.long)
+
+    # A text without a token keeps its row of zeros.
     filled = [index for index, ids in enumerate(token_ids) if ids]
     rows = [token_ids[index] for index in filled]
-    found = torch.zeros(len(texts), head.width(getattr(getattr(encoder, "config", None), "hidden_size", 0)))
-    what = "sentence vectors"
+    result = torch.zeros(len(texts), head.width(getattr(getattr(encoder, "config", None), "hidden_size", 0)))
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
-        head = head.to(device_of(ready))
-        for batch in batches(rows, tokenizer, device=device_of(ready), batch_size=batch_size, report=report, what=what):
+        device = device_of(ready)
+        head = head.to(device)
+        read = batches(rows, tokenizer, device=device, batch_size=batch_size, report=report, what="sentence vectors")
+        for batch in read:
             output: Any = ready(**batch.inputs)
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
-            mask, own = batch.inputs["attention_mask"].bool(), [filled[row] for row in batch.rows]
-            vectors = head(hidden.float(), mask, skipped[own].to(mask.device))
-            if found.shape[1] != vectors.shape[1]:
-                found = torch.zeros(len(texts), vectors.shape[1])
-            vectors = F.normalize(vectors, dim=-1) if normalize and not head.sentence.normalize else vectors
-            found[own] = vectors.cpu()
-    return found
+            mask = batch.inputs["attention_mask"].bool()
+            places = [filled[row] for row in batch.rows]
+            vectors = head(hidden.float(), mask, skipped[places].to(mask.device))
+            if result.shape[1] != vectors.shape[1]:  # The configuration names no width.
+                result = torch.zeros(len(texts), vectors.shape[1])
+            if scales:
+                vectors = F.normalize(vectors, dim=-1)
+            result[places] = vectors.cpu()
+    return result
 
 
 def _prompt_tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, limit: int) -> int:

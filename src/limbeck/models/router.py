@@ -18,8 +18,6 @@ from limbeck.models.sentence_heads import SentenceHead
 LEAST_FOUND = 0.5
 """Of the sample texts that find themselves, where no record says that the student was taught by the teacher."""
 _TIE = 1e-6
-_CONFIG = "router_config.json"
-_KIND = "sentence_transformers.models"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class Pair(LoadedModel):
 
 
 def pair_of(source: LoadedModel) -> Pair:
-    """Return a source that `open_pair` made."""
+    """Return a pair, given it as the format's source."""
     assert isinstance(source, Pair)
     return source
 
@@ -72,28 +70,38 @@ def find_taught(student: Path) -> Taught | None:
         student: The student's folder, in the run's folder or in that of a stage.
     """
     folder = paths.run_of_student(student)
-    run = records.load(records.Run, folder) if folder is not None else records.Run()
-    if folder is None or run.is_empty:
+    if folder is None:
         return None
-    place = student.resolve().parent.name.partition("-")[0] if student.resolve().parent != folder.resolve() else ""
-    own = [
-        (index, stage)
-        for index, stage in enumerate(run.stages)
-        if (stage.student is None if not place else str(index + 1) == place)
-    ]
-    method = own[-1][1].method if own else ""
-    aligned = [index for index, stage in own if any(link.aligns_vectors for link in stage.layers)]
+    run = records.load(records.Run, folder)
+    if run.is_empty:
+        return None
+    stages = _stages_of(student, folder, run)
+    method = run.stages[stages[-1]].method if stages else ""
+    aligned = [index for index in stages if any(link.aligns_vectors for link in run.stages[index].layers)]
     if not aligned:
         return Taught(method, is_aligned=False)
-    planned = run.recipe.stages[aligned[-1]] if aligned[-1] < len(run.recipe.stages) else records.PlannedStage()
+
+    # The last stage that aligned vectors says which teacher it was.
+    last = aligned[-1]
+    planned = run.recipe.stages[last] if last < len(run.recipe.stages) else records.PlannedStage()
     if planned.teacher is None:
-        asked = run.recipe.teacher
-        return Taught(method, True, asked.model, asked.revision, run.teacher.weights)
+        teacher = run.recipe.teacher
+        return Taught(method, True, teacher.model, teacher.revision, run.teacher.weights)
     if planned.teacher.stage is not None:
-        made = next(folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}"), None)
-        return Taught(method, True, None if made is None else str(made))
-    weights = run.stage_teachers.get(run.stages[aligned[-1]].name)
+        place = next(folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}"), None)
+        return Taught(method, True, None if place is None else str(place))
+    weights = run.stage_teachers.get(run.stages[last].name)
     return Taught(method, True, planned.teacher.model, planned.teacher.revision, weights)
+
+
+def _stages_of(student: Path, folder: Path, run: records.Run) -> list[int]:
+    """Return the places of the stages that trained a student: its own stage, or all that trained the run's."""
+    parent = student.resolve().parent
+    if parent == folder.resolve():
+        return [index for index, stage in enumerate(run.stages) if stage.student is None]
+    # The folder of a stage is NUMBER-NAME.
+    number = parent.name.partition("-")[0]
+    return [index for index in range(len(run.stages)) if str(index + 1) == number]
 
 
 def open_pair(name: str, documents: str | None) -> Pair:
