@@ -228,7 +228,7 @@ CHANGES: dict[str, Change] = {
 
 def recipe_of(change: Change, text: str, seed: int, steps: int, output: Path) -> dict[str, Any]:
     """Make the recipe of a row."""
-    from limbeck.recipe.load import apply_overrides
+    from limbeck.recipe.overrides import apply_overrides
 
     steps = round(steps * change.steps)
     falling = training(lr_scheduler_kwargs={"num_decay_steps": round(change.decay * steps)}) if change.decay else []

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from limbeck.core.machine import hardware
-from limbeck.recipe.load import read_shipped
+from limbeck.recipe.shipped import read_shipped
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "startup.json"

@@ -7,7 +7,7 @@ from limbeck.cli.quickstart import default_output, follow_text
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.recipe.asked import merge_options
-from limbeck.recipe.load import read_shipped
+from limbeck.recipe.shipped import read_shipped
 from tests.support.commands import assert_one_line_error
 
 STEPS = ["--set", "evaluation.enabled=false", "--set", "stages.0.training.bf16=false"]

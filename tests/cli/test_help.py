@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from limbeck.cli.usage import UsageError
-from limbeck.recipe.load import read_shipped
+from limbeck.recipe.shipped import read_shipped
 from tests.support.command_tree import arguments_of, examples_of, leaves, parse, walk
 
 COMMANDS = list(walk())

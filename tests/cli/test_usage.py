@@ -80,5 +80,5 @@ def test_a_group_alone_shows_its_help(limbeck, arguments):
 
 
 def test_ctrl_c_stops_with_130(limbeck, monkeypatch):
-    monkeypatch.setattr("limbeck.recipe.load.read_shipped", interrupt)
+    monkeypatch.setattr("limbeck.recipe.shipped.read_shipped", interrupt)
     assert limbeck("recipe", "--example") == (130, "", "Stopped.\n")

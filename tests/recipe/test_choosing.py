@@ -9,9 +9,10 @@ import limbeck
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import budget, choose_recipe, load_recipe, plan_run
 from limbeck.recipe.asked import choose_by_options
-from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.models import StudentSpec
+from limbeck.recipe.overrides import apply_overrides
 from limbeck.recipe.schema import Recipe
+from limbeck.recipe.shipped import read_shipped
 from tests.support.models import make_embedding, make_teacher
 from tests.support.task_files import CHUNKS, write_table
 
@@ -119,7 +120,7 @@ def test_a_narrower_student_of_vectors_keeps_a_map(place):
 
 
 def test_the_vectors_follow_the_quickstart_but_for_what_depends_on_models_and_text(place):
-    quickstart = yaml.safe_load(limbeck.recipe.load.read_shipped("quickstart"))["stages"][-1]
+    quickstart = yaml.safe_load(read_shipped("quickstart"))["stages"][-1]
     (stage,) = chosen(place, "embedding")["stages"]
     changed = {"layer_mapping": {1: 1}}
     assert stage["method"] == {k: v for k, v in quickstart["method"].items() if k != "pooling"} | changed

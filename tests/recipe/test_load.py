@@ -12,7 +12,7 @@ from limbeck.corpus.file_sources import check_files
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
 from limbeck.recipe.json_schema import recipe_schema
-from limbeck.recipe.load import read_shipped
+from limbeck.recipe.shipped import read_shipped
 
 
 def test_overrides_reach_lists_and_new_keys_and_leave_their_input(tiny_recipe):

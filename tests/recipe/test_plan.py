@@ -18,7 +18,7 @@ from limbeck.models.family_table import families
 from limbeck.models.trial_run import check_runs
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.facts import check_corpus, load_checked
-from limbeck.recipe.load import without_places
+from limbeck.recipe.known_by_content import without_places
 from limbeck.recipe.training_arguments import build_arguments, check_training
 from limbeck.recipe.training_fields import DEFAULTS, MANAGED, RANGES, REFUSED
 from tests.support.models import make_teacher, tiny_config

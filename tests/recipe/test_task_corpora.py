@@ -11,7 +11,8 @@ from limbeck.errors import LimbeckError
 from limbeck.kinds.registry import KINDS
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
-from limbeck.recipe.load import dump_recipe, without_places
+from limbeck.recipe.known_by_content import without_places
+from limbeck.recipe.load import dump_recipe
 from tests.support.models import make_teacher
 from tests.support.task_files import write_table, write_tasks
 

@@ -20,7 +20,7 @@ from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.streams import StreamKey
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
-from limbeck.recipe.load import without_places
+from limbeck.recipe.known_by_content import without_places
 from limbeck.training.rows import training_rows
 from limbeck.training.teaching.live import LiveTeaching
 from tests.support.models import HIDDEN, make_teacher, save_folder, tiny_model

@@ -36,7 +36,7 @@ def quickstart(
     from limbeck.api.requests.distil import DistilRequest
     from limbeck.core.yaml import parse_yaml
     from limbeck.recipe.asked import merge_options
-    from limbeck.recipe.load import read_shipped
+    from limbeck.recipe.shipped import read_shipped
 
     messages = Messages(quiet, verbose, as_json)
     recipe = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")

@@ -46,7 +46,8 @@ def recipe(
 
     For --teacher, --student and --corpus it is the recipe that `limbeck distill` trains, with the reasons in it.
     """
-    from limbeck.recipe.load import dump_recipe, load_recipe, read_example, read_shipped
+    from limbeck.recipe.load import dump_recipe, load_recipe
+    from limbeck.recipe.shipped import read_example, read_shipped
 
     options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
     chosen_by = {name: value for name, value in options.items() if value}
@@ -78,7 +79,7 @@ def _chosen_recipe(options: dict[str, Any], overrides: Sequence[str]) -> str:
     from limbeck.core.yaml import dump_yaml
     from limbeck.recipe.asked import choose_by_options
     from limbeck.recipe.facts import load_checked
-    from limbeck.recipe.load import apply_overrides
+    from limbeck.recipe.overrides import apply_overrides
 
     recipe = choose_by_options(options)
     load_checked(recipe, overrides)

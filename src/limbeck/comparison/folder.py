@@ -12,7 +12,7 @@ from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.models.locating import check_not_pickled
 from limbeck.recipe.facts import check_corpus, check_student
-from limbeck.recipe.load import without_places
+from limbeck.recipe.known_by_content import without_places
 
 EVALUATION = "evaluation"
 _MEANINGS = {

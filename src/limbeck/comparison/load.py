@@ -12,7 +12,9 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError, together
-from limbeck.recipe.load import apply_overrides, check_plain, with_paths_beside, written_out
+from limbeck.recipe.load import with_paths_beside, written_out
+from limbeck.recipe.overrides import apply_overrides
+from limbeck.recipe.plain_values import check_plain
 
 
 def load_plan(

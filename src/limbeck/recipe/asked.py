@@ -113,7 +113,7 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
     Raises:
         RecipeError: for a length where a stage has its own.
     """
-    from limbeck.recipe.load import without_reasons
+    from limbeck.recipe.overrides import without_reasons
 
     if "length" in options and "method" not in options:
         _check_no_own_length(document.get("stages"), options["length"])

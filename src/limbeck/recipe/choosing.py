@@ -23,9 +23,10 @@ from limbeck.models.sentences import SentencePooling
 from limbeck.recipe.budget import PASSES, TOKENS_OF_BLOCK, TOKENS_OF_ROW, TOKENS_OF_SENTENCE, choose_budget
 from limbeck.recipe.chosen_models import ChosenModels, choose_models
 from limbeck.recipe.chosen_rows import choose_rows
-from limbeck.recipe.load import read_recipe, read_shipped
+from limbeck.recipe.load import read_recipe
 from limbeck.recipe.method_recipe import TASK_TRAINING, TEXT_TRAINING, stages_of
 from limbeck.recipe.models import TeacherSpec, model_alone
+from limbeck.recipe.shipped import read_shipped
 
 _QUICKSTART_WIDTH = 384
 """Width of the quickstart's student, which its learning rate is for."""

@@ -8,7 +8,7 @@ from limbeck.core.records import flat
 from limbeck.corpus import Corpus
 from limbeck.methods.registry import METHODS
 from limbeck.models.fingerprint import model_fingerprint
-from limbeck.recipe.load import without_places
+from limbeck.recipe.known_by_content import without_places
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.schema import NOT_COMPUTED
 

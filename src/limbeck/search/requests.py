@@ -215,7 +215,7 @@ def task_measures(
     """
     from limbeck.evaluation.measures import MeasuresSpec
     from limbeck.evaluation.protocols import PROTOCOLS
-    from limbeck.recipe.load import apply_overrides
+    from limbeck.recipe.overrides import apply_overrides
 
     if tasks is None:
         tasks = "none" if data is None else ",".join(PAPER_TASKS)

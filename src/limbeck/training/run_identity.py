@@ -10,7 +10,7 @@ from limbeck.core import files, paths, ranks, records
 from limbeck.core.folders import first_difference
 from limbeck.core.paths import RECIPE
 from limbeck.errors import OutputError
-from limbeck.recipe.load import without_places
+from limbeck.recipe.known_by_content import without_places
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_fields import DEFAULTS
 

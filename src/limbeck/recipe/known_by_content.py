@@ -1,0 +1,56 @@
+"""A recipe without where its teacher and text lie: a run knows them by what they hold, so that they can be moved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from limbeck.core.fields import NONE
+from limbeck.evaluation.tasks import is_own_task
+
+
+def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe, a stage or a plan without the places of its teacher and text.
+
+    Args:
+        part: As documents have it, with every default.
+    """
+    document = dict(part)
+    teacher = document.get("teacher")
+    if isinstance(teacher, Mapping) and teacher.get("model"):
+        document["teacher"] = {**teacher, "model": "a model"}
+    corpus = document.get("corpus")
+    if isinstance(corpus, Mapping):
+        document["corpus"] = _corpus_without_places(corpus)
+    return document
+
+
+def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
+    corpus = dict(part)
+    sources = corpus.get("sources")
+    if sources:
+        # Shares and units decide what is read.
+        if any(isinstance(source, Mapping) for source in sources):
+            corpus["uses"] = [_keys_beside_source(source) for source in sources]
+        corpus["sources"] = "1 source" if len(sources) == 1 else f"{len(sources)} sources"
+    if corpus.get("development"):
+        corpus["development"] = f"{len(corpus['development'])} with development rows"
+    if corpus.get("data"):
+        corpus["data"] = "a folder"
+    task = corpus.get("task")
+    if isinstance(task, Mapping) and is_own_task(str(task.get("name"))):
+        corpus["task"] = {**task, "name": "a task file"}
+    mix = corpus.get("mix")
+    if isinstance(mix, Mapping) and mix.get("by"):
+        corpus["mix"] = {**mix, "by": "a pattern"}
+    augment = corpus.get("augment")
+    if isinstance(augment, Mapping):
+        corpus["augment"] = dict(augment)
+        for key in ("masked_lm", "word_vectors"):
+            if augment.get(key) not in (None, NONE):
+                corpus["augment"][key] = "a place"
+    return corpus
+
+
+def _keys_beside_source(source: Any) -> dict[str, Any]:
+    if not isinstance(source, Mapping):
+        return {}
+    return {key: value for key, value in source.items() if key != "source"}
