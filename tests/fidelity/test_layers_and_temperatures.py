@@ -17,6 +17,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.teaching_facts import facts_of_shape
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
+from limbeck.training.module import DistillationModule
 from limbeck.training.proxy import Proxy
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.methods import TRAINING
