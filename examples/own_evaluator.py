@@ -1,13 +1,13 @@
 """An evaluator of your own: `limbeck --plugin examples/own_evaluator.py evaluate MODEL --tasks closeness:sentences`."""
 
-from limbeck.evaluation import Evaluator, encode, register_evaluator
+from limbeck.evaluation import Evaluator, encode, register_as_evaluator
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
 
 SENTENCES = ("The river carries the boats.", "A theory needs examples.", "Winter came early.", "The market is closed.")
 
 
-@register_evaluator()
+@register_as_evaluator()
 class Closeness(Evaluator):
     """Mean cosine of sentences that have nothing in common: of a good encoder it is low."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.errors import PluginError, RecipeError
-from limbeck.evaluation.evaluators import EVALUATORS, Evaluator, register_evaluator
+from limbeck.evaluation.evaluators import EVALUATORS, Evaluator, register_as_evaluator
 from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.request import EvaluationRequest
 from limbeck.evaluation.results_file import ResultsFile
@@ -45,7 +45,7 @@ def test_the_example_scores_models_and_finished_cells_are_not_run_again(tmp_path
 
 
 def test_an_evaluator_that_fails_leaves_the_others(tmp_path):
-    @register_evaluator()
+    @register_as_evaluator()
     class Failing(Evaluator):
         name = "failing"
         metrics = ("figure",)
@@ -66,7 +66,7 @@ def test_unknown_evaluators_and_evaluators_without_metrics_are_refused(tmp_path)
         run_evaluation(EvaluationRequest(("m",), "nobody:task", tmp_path))
     with pytest.raises(PluginError, match="it has no metrics"):
 
-        @register_evaluator()
+        @register_as_evaluator()
         class Nameless(Evaluator):
             name = "nameless"
 

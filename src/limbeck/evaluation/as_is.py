@@ -17,7 +17,7 @@ from limbeck.evaluation.evaluators import (
     PlannedCells,
     ReadyCell,
     Share,
-    register_evaluator,
+    register_as_evaluator,
 )
 from limbeck.evaluation.fine_tuned import check_one_model, score_splits
 from limbeck.evaluation.planned_model import PlannedModel
@@ -31,7 +31,7 @@ from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer
 
 
-@register_evaluator()
+@register_as_evaluator()
 class AsIs(Evaluator):
     """Scores models by their heads as they are; a cell a model and task."""
 

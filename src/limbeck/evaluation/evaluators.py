@@ -123,7 +123,7 @@ class Evaluator:
         version: Raise it when the same model would get other scores: its cells then run anew.
 
     Example:
-        >>> @register_evaluator()
+        >>> @register_as_evaluator()
         ... class Layers(Evaluator):
         ...     name = "layers"
         ...     metrics = ("share_of_twelve",)
@@ -268,13 +268,13 @@ def _import_own() -> Iterable[tuple[str, Evaluator]]:
 
 EVALUATORS: Registry[Evaluator] = Registry(
     "evaluator",
-    plugins=PluginPoint("limbeck.evaluators", Evaluator, "register_evaluator()", _problem, type),
+    plugins=PluginPoint("limbeck.evaluators", Evaluator, "register_as_evaluator()", _problem, type),
     source=_import_own,
 )
 """Name to evaluator."""
 
 
-def register_evaluator(*, replace: bool = False) -> Callable[[type[E]], type[E]]:
+def register_as_evaluator(*, replace: bool = False) -> Callable[[type[E]], type[E]]:
     """Return a decorator that adds an evaluator, and returns its class as it is.
 
     Args:

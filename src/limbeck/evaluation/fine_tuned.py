@@ -17,7 +17,7 @@ from limbeck.evaluation.evaluators import (
     PlannedCells,
     ReadyCell,
     Share,
-    register_evaluator,
+    register_as_evaluator,
 )
 from limbeck.evaluation.fine_tuning import BestEpoch, FineTuner, load_task_model, training_arguments
 from limbeck.evaluation.planned_model import PlannedModel
@@ -31,7 +31,7 @@ from limbeck.kinds.thresholds import choose_thresholds
 from limbeck.models.tokenizers import load_tokenizer
 
 
-@register_evaluator()
+@register_as_evaluator()
 class FineTuned(Evaluator):
     """Fine-tunes models on the rows of tasks; cells with the same training share it."""
 

@@ -17,7 +17,7 @@ from limbeck.evaluation.evaluators import (
     PlannedCells,
     ReadyCell,
     Share,
-    register_evaluator,
+    register_as_evaluator,
 )
 from limbeck.evaluation.fine_tuned import check_one_model
 from limbeck.evaluation.head_outputs import quiet_and_explain_oom
@@ -46,7 +46,7 @@ Vectors = tuple[Tensor, Tensor]
 """Vectors of two lists of texts, `[texts, width]` each."""
 
 
-@register_evaluator()
+@register_as_evaluator()
 class ByVectors(Evaluator):
     """Scores models by their sentence vectors as they are; a cell a model and task."""
 

@@ -15,7 +15,7 @@ from limbeck.kinds import class_scores
 from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 
 
@@ -37,7 +37,7 @@ def _matthews(predictions: Predictions, rows: Sequence[LabelledRow], task: Task)
     return class_scores.matthews(cast(Any, predictions), _labels(rows))
 
 
-@register_kind()
+@register_as_kind()
 class Classification(Kind):
     """One class a row."""
 

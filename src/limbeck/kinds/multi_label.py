@@ -18,7 +18,7 @@ from limbeck.kinds.classification import resampled_interval, submitted_class
 from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import FlagWeightedLoss
 from limbeck.kinds.reading import RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.thresholds import given_classes
 
@@ -48,7 +48,7 @@ def _mean_average_precision(predictions: Predictions, rows: Sequence[LabelledRow
     return class_scores.mean_average_precision(cast(Any, predictions), _labels(rows))
 
 
-@register_kind()
+@register_as_kind()
 class MultiLabel(Kind):
     """Any number of classes a row; a prediction is the probability of each class."""
 

@@ -18,7 +18,7 @@ from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers
 from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import NO_PLACE, RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import AnswerPrediction, Predictions, Task
 
 Answers = Mapping[str, AnswerPrediction]
@@ -32,7 +32,7 @@ def _f1_answer(predictions: Predictions, rows: Sequence[LabelledRow], task: Task
     return answer_figures(cast(Answers, predictions), rows, task)["f1_answer"]
 
 
-@register_kind()
+@register_as_kind()
 class QuestionAnswering(Kind):
     """An answer within a context, or none; a prediction is an answer by row id."""
 

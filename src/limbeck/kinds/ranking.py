@@ -17,7 +17,7 @@ from limbeck.kinds.kind import LabelTerm, Loss, Metric
 from limbeck.kinds.losses import relevance_loss
 from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS, queries_of, score_query
 from limbeck.kinds.reading import RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind
 from limbeck.kinds.task import Predictions, Task
 
@@ -34,7 +34,7 @@ def mean_over_queries(name: str) -> Metric:
     return metric
 
 
-@register_kind()
+@register_as_kind()
 class Ranking(ValueKind):
     """The relevance of each document to its query."""
 

@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Kind)
 def _problem(kind: Kind) -> str | None:
     """Return why a kind cannot be added, as the end of a sentence."""
     if not kind.facts.metrics:
-        return "it has no facts that name its metrics; give register_kind its facts"
+        return "it has no facts that name its metrics; give register_as_kind its facts"
     missing = [name for name in kind.facts.metrics if name not in kind.metrics]
     if missing:
         return f"its facts name the metric '{missing[0]}', which it does not have"
@@ -34,13 +34,13 @@ def _import_own() -> Iterable[tuple[str, Kind]]:
 
 KINDS: Registry[Kind] = Registry(
     "kind",
-    plugins=PluginPoint(facts_table.ENTRY_POINTS, Kind, "register_kind()", _problem, type),
+    plugins=PluginPoint(facts_table.ENTRY_POINTS, Kind, "register_as_kind()", _problem, type),
     source=_import_own,
 )
 """Name to kind."""
 
 
-def register_kind(*, facts: KindFacts | None = None, replace: bool = False) -> Callable[[type[K]], type[K]]:
+def register_as_kind(*, facts: KindFacts | None = None, replace: bool = False) -> Callable[[type[K]], type[K]]:
     """Return a decorator that adds a kind of task, and returns its class as it is.
 
     limbeck's own kinds are registered by it too.
@@ -54,7 +54,7 @@ def register_kind(*, facts: KindFacts | None = None, replace: bool = False) -> C
         PluginError: if the name is taken, or the kind lacks a metric that its facts name.
 
     Example:
-        >>> @register_kind(facts=KindFacts("class", "ForSequenceClassification", metrics=("accuracy",)))
+        >>> @register_as_kind(facts=KindFacts("class", "ForSequenceClassification", metrics=("accuracy",)))
         ... class Grades(Classification):
         ...     name = "grades"
     """

@@ -14,7 +14,7 @@ from limbeck.corpus.labelled import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 
 
@@ -106,7 +106,7 @@ class ValueKind(Kind):
         return LabelTerm("soft_label_mse", rows="token")
 
 
-@register_kind()
+@register_as_kind()
 class Regression(ValueKind):
     """One value a row."""
 

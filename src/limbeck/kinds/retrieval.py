@@ -10,11 +10,11 @@ from limbeck.kinds.kind import Metric
 from limbeck.kinds.ranking import mean_over_queries, read_documents
 from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS
 from limbeck.kinds.reading import RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind
 
 
-@register_kind()
+@register_as_kind()
 class Retrieval(ValueKind):
     """The relevance of documents to queries; documents that no row calls relevant to a query are not."""
 

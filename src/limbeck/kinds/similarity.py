@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from limbeck.core import intervals
 from limbeck.corpus.labelled import LabelledRow
 from limbeck.kinds.kind import Metric
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind, pearson, spearman
 from limbeck.kinds.task import Predictions, Task
 
 
-@register_kind()
+@register_as_kind()
 class Similarity(ValueKind):
     """One value a pair, which the cosine of two sentence vectors predicts."""
 

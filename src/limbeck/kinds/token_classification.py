@@ -24,7 +24,7 @@ from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_fig
 from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
-from limbeck.kinds.registry import register_kind
+from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 
 _SHOWN_CHARACTERS = 40
@@ -49,7 +49,7 @@ def _of_entities(name: Literal["f1_entity", "precision_entity", "recall_entity"]
     return metric
 
 
-@register_kind()
+@register_as_kind()
 class TokenClassification(Kind):
     """A class for each word; a prediction is the number of each word's class."""
 
