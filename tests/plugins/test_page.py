@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from limbeck.evaluation.evaluators import EVALUATORS
+from limbeck.export.formats import FORMATS
+from limbeck.kinds.registry import KINDS
+from limbeck.models.start import STARTS
 from tests.docs.shell import commands
 from tests.support.models import make_teacher
-from tests.support.plugins import PAGE, PAGE_CODE, forgetting
+from tests.support.plugins import PAGE, PAGE_CODE, PAGE_PARTS, forgetting
 
 SMALL = ("--steps", "2", "--batch-size", "4", "--length", "32", "--set", "evaluation.enabled=false")
 
@@ -39,3 +43,13 @@ def test_its_commands_run_one_after_the_other(folder, limbeck):
         assert refused.returncode == 2
         assert "Unknown method 'absolute_hidden_states'" in refused.stderr
         assert "--plugin FILE" in " ".join(refused.stderr.split())
+
+
+def test_its_other_parts_are_registered():
+    with forgetting():
+        exec(PAGE_PARTS, {"__name__": "my_parts"})
+        assert KINDS["grades"].facts.metrics == ("accuracy",)
+        assert EVALUATORS["depth"].metrics == ("share_of_twelve",)
+        assert STARTS["scaled"].place == "fit"
+        assert FORMATS["half_weights"].dtypes == ("float16",)
+    assert "grades" not in KINDS

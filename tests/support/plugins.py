@@ -7,16 +7,28 @@ from contextlib import contextmanager
 
 import pytest
 
+from limbeck.core import kinds as kind_facts
 from limbeck.core import registry as plugins
 from limbeck.evaluation.evaluators import EVALUATORS
+from limbeck.export.formats import FORMATS
 from limbeck.kinds.registry import KINDS
-from limbeck.methods import METHODS
+from limbeck.methods import METHODS, TEACHINGS
+from limbeck.models.start import STARTS
 from limbeck.objectives import OBJECTIVES
 from tests.docs.pages import Page
 
 PAGE = Page("docs/extending.md")
+
+
+def _code(file: str) -> str:
+    """Return the code of a file of the page, which may be in several blocks."""
+    return "\n".join(block.text for block in PAGE.blocks if (block.title or "").startswith(file))
+
+
 #: Its plugin, an objective and a method under decorators.
-PAGE_CODE = "\n".join(block.text for block in PAGE.blocks if block.language == "python")
+PAGE_CODE = _code("my_method.py")
+#: Its other parts: a kind of task, an evaluator, a step of a start and a format.
+PAGE_PARTS = _code("my_parts.py")
 
 
 @contextmanager
@@ -27,7 +39,8 @@ def forgetting() -> Iterator[None]:
         patch.delenv(plugins.VARIABLE)
         patch.setattr(plugins, "_files", {})
         patch.setattr(plugins, "_distributions", {})
-        for registry in (METHODS, OBJECTIVES, EVALUATORS, KINDS):
+        patch.setattr(kind_facts.KINDS, "_rows", dict(kind_facts.KINDS._rows))
+        for registry in (METHODS, OBJECTIVES, EVALUATORS, KINDS, TEACHINGS, STARTS, FORMATS):
             len(registry)
             patch.setattr(registry, "_items", dict(registry._items))
             patch.setattr(registry, "_outside", set(registry._outside))
