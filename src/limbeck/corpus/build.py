@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,10 @@ def build_corpus(
         lowest = store.lowest_keys(documents, settings.held_out_documents + 1)
         held_below = splitting.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
         files = store.stored_files(documents)
-        sources = dict(zip(files, stored["shards"], strict=True)) if encoding.uses else {}
-        splits, of_files, digests, _ = tokenise(
+        sources: dict[Path, int] = {}
+        if encoding.uses:
+            sources = dict(zip(files, stored["shards"], strict=True))
+        splits, rows_by_file, digests, _ = tokenise(
             files,
             aside,
             replace(encoding, held_below=held_below, sources=sources),
@@ -78,20 +80,25 @@ def build_corpus(
             progress=progress,
             amount=(stored["characters"], "characters"),
         )
-        held = store.write_documents(store.read_documents(documents, held_below), aside)
-        rows = [0] * len(settings.places)  # They stand in the order of the sources.
-        content: list[list[str]] = [[] for _ in rows]
-        for source, count, digest in zip(stored["shards"], of_files, digests, strict=True):
-            rows[source] += count
-            content[source].append(digest)
+        held_out = store.write_documents(store.read_documents(documents, held_below), aside)
+
+        # The files of a source stand together, and the sources in their order.
+        rows_by_source = [0] * len(settings.places)
+        digests_by_source: list[list[str]] = [[] for _ in settings.places]
+        for source, rows, digest in zip(stored["shards"], rows_by_file, digests, strict=True):
+            rows_by_source[source] += rows
+            digests_by_source[source].append(digest)
         return {
             "format": BLOCK_FORMAT,
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": encoding.encoder.fingerprint()},
-            **{key: stored[key] for key in ("documents", "characters", "sources", "report")},
-            "held_out_documents": held.items,
-            "source_rows": rows,
-            "content": [store.digest_of(of_source) for of_source in content],
+            "documents": stored["documents"],
+            "characters": stored["characters"],
+            "sources": stored["sources"],
+            "report": stored["report"],
+            "held_out_documents": held_out.items,
+            "source_rows": rows_by_source,
+            "content": [store.digest_of(digests_of_source) for digests_of_source in digests_by_source],
             "splits": splits,
         }
 
@@ -129,70 +136,56 @@ def build_labelled_corpus(
     cache = cache_folder(cache_dir)
     encoding = _row_encoding(settings, tokenizer, kind)
     rows, stored = store.store_rows(settings, kind, cache, progress=progress)
-    tokenizer_facts = [TokenEncoder(tokenizer).fingerprint(), list(tokenizer.model_input_names)]
-    tokenizer_facts += [tokenizer.padding_side, tokenizer.truncation_side]
-    cut: list[Any] = [settings.length, settings.stride if kind.has_windows else None, settings.held_out]
-    if settings.rows is not None and settings.pair_column is not None:
-        cut.append("pairs")  # Only then, so that other fingerprints are as they were.
-    development: Path | None = None
-    scored: dict[str, Any] = {"content": []}
-    if settings.development is not None:
-        changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
-        development, scored = store.store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
-        cut.append(development.name)
-    if settings.augment is not None:
-        from limbeck.corpus import augmented_rows  # It imports models, which take seconds that no other corpus needs.
-
-        cut.append(augmented_rows.identity(settings.augment))
+    tokenizer_facts = _tokenizer_facts(tokenizer)
+    development = _store_development(settings, kind, cache, progress)
+    cut = _cut_identity(settings, kind, development)
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_facts, cut])
 
     def build(aside: Path) -> dict[str, Any]:
-        files = store.stored_files(rows, "rows")
-        told = SourceReport()
-        if development is None:
-            roles = splitting.hold_out(files, settings.held_out, told)
-        else:
-            roles = splitting.keep_apart(files, store.stored_files(development, "rows"), told)
-        counts: dict[str, int] = {}
-        read = SourceReport.from_dict(stored["report"])
+        report = SourceReport.from_dict(stored["report"])
+        split_report = SourceReport()
+        roles = _split_rows(settings, store.stored_files(rows, "rows"), development, split_report)
+
+        # The copies of an augmentation are trained on beside the rows.
+        total_rows = stored["rows"]
+        augmented: dict[str, int] = {}
         if settings.augment is not None:
-            made, copied = augmented_rows.store_copies(settings, rows, roles, cache, workers=workers, progress=progress)
-            counts = {"augmented": copied["rows"]}
-            roles = {**roles, **splitting.all_trained(store.stored_files(made, "rows"))}
-            read.merge(SourceReport.from_dict(copied["report"]))
-        splits, _, digests, report = tokenise(
+            from limbeck.corpus import augmented_rows  # It imports models, which take seconds.
+
+            copies, copied = augmented_rows.store_copies(
+                settings, rows, roles, cache, workers=workers, progress=progress
+            )
+            total_rows += copied["rows"]
+            augmented["augmented"] = copied["rows"]
+            roles = {**roles, **splitting.all_trained(store.stored_files(copies, "rows"))}
+            report.merge(SourceReport.from_dict(copied["report"]))
+
+        splits, _, digests, token_report = tokenise(
             list(roles),
             aside,
             replace(encoding, roles=roles),
-            f"The corpus has {counted(stored['rows'], 'row')}, but none to train on: "
-            + (
-                "the development rows repeat all of them; give other development rows."
-                if development is not None
-                else "give more rows."
-                if settings.held_out is None
-                else f"give more rows, or a smaller held_out (now {settings.held_out})."
-            ),
+            _nothing_to_train_on(settings, stored["rows"]),
             workers=workers,
             progress=progress,
-            amount=(stored["rows"] + counts.get("augmented", 0), "rows"),
+            amount=(total_rows, "rows"),
         )
-        held_rows, documents = _held_out_documents(roles, kind)
-        for more in (told, report):
-            read.merge(more)
+        held_out_rows, held_out_documents = _held_out_documents(roles, kind)
+        report.merge(split_report)
+        report.merge(token_report)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_facts[0]},
             "documents": stored["rows"],
-            **counts,
-            "held_out_documents": held_rows,
+            **augmented,
+            "held_out_documents": held_out_rows,
             "texts": stored["texts"],
-            "held_out_texts": store.write_documents(documents, aside).items,
+            "held_out_texts": store.write_documents(held_out_documents, aside).items,
             "characters": stored["characters"],
             "sources": stored["sources"],
-            "content": [*stored["content"], *scored["content"], store.digest_of(digests)],
-            "report": read.to_dict(),
+            "content": [*stored["content"], *development.content, store.digest_of(digests)],
+            "report": report.to_dict(),
             "splits": splits,
         }
 
@@ -200,12 +193,93 @@ def build_labelled_corpus(
     return LabelledCorpus(folder)
 
 
+@dataclass(frozen=True)
+class _DevelopmentRows:
+    """The stored development rows of a labelled corpus, if it has any.
+
+    Args:
+        folder: Where they are stored; None without development rows.
+        content: Hashes of their content.
+    """
+
+    folder: Path | None = None
+    content: Sequence[str] = ()
+
+
+def _store_development(
+    settings: LabelledSettings, kind: RowKind, cache: Path, progress: Progress | None
+) -> _DevelopmentRows:
+    """Store the development rows, read as the rows to train on are."""
+    if settings.development is None:
+        return _DevelopmentRows()
+    changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
+    folder, manifest = store.store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
+    return _DevelopmentRows(folder, manifest["content"])
+
+
+def _tokenizer_facts(tokenizer: Any) -> list[Any]:
+    """Return what decides the tokens of a row: a fingerprint of the tokenizer first, then its settings."""
+    return [
+        TokenEncoder(tokenizer).fingerprint(),
+        list(tokenizer.model_input_names),
+        tokenizer.padding_side,
+        tokenizer.truncation_side,
+    ]
+
+
+def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _DevelopmentRows) -> list[Any]:
+    """Return what decides how rows are cut and split, for the name of the cache folder.
+
+    A value that only some corpora have is added for these alone, so that the names of all others stay as they were.
+    """
+    identity: list[Any] = [settings.length, settings.stride if kind.has_windows else None, settings.held_out]
+    if settings.rows is not None and settings.pair_column is not None:
+        identity.append("pairs")
+    if development.folder is not None:
+        identity.append(development.folder.name)
+    if settings.augment is not None:
+        from limbeck.corpus import augmented_rows  # It imports models, which take seconds.
+
+        identity.append(augmented_rows.identity(settings.augment))
+    return identity
+
+
+def _split_rows(
+    settings: LabelledSettings, files: Sequence[Path], development: _DevelopmentRows, report: SourceReport
+) -> dict[Path, splitting.Roles]:
+    """Return what becomes of the rows of each file: trained on, held out, or left out as development rows are.
+
+    Args:
+        settings: The share of rows to hold out where there are no development rows.
+        files: Files of the rows.
+        development: Development rows, which take the place of held-out ones.
+        report: Receives the rows that are left out.
+    """
+    if development.folder is None:
+        return splitting.hold_out(files, settings.held_out, report)
+    return splitting.keep_apart(files, store.stored_files(development.folder, "rows"), report)
+
+
+def _nothing_to_train_on(settings: LabelledSettings, rows: int) -> str:
+    """Return the message for a corpus whose rows are all held out or left out."""
+    if settings.development is not None:
+        advice = "the development rows repeat all of them; give other development rows."
+    elif settings.held_out is None:
+        advice = "give more rows."
+    else:
+        advice = f"give more rows, or a smaller held_out (now {settings.held_out})."
+    return f"The corpus has {counted(rows, 'row')}, but none to train on: {advice}"
+
+
 def cache_folder(named: str | Path | None) -> Path:
     """Return the root of the cache: the folder that is named, or the default."""
-    return Path(named).expanduser() if named is not None else default_cache_dir()
+    if named is None:
+        return default_cache_dir()
+    return Path(named).expanduser()
 
 
 def _row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> RowEncoding:
+    """Return how rows become token rows; the columns depend on the kind and on the tokenizer."""
     paired = kind.has_queries or settings.pair_column is not None
     encoder = kind.encoder(tokenizer, settings.length, settings.stride, paired=paired)
     columns = [*BLOCK_COLUMNS, pa.field("labels", kind.label_type)]
@@ -218,15 +292,16 @@ def _row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> 
 
 def _held_out_documents(roles: Mapping[Path, splitting.Roles], kind: RowKind) -> tuple[int, Iterator[Document]]:
     """Return the number of held-out rows, and a document for each of their texts with its second texts."""
-    count = 0
-    lines: dict[str, list[str]] = {}
-    for path, of_file in roles.items():
-        examples = (example for part, _ in store.read_labelled(path) for example in part)
-        for example, role in zip(examples, of_file, strict=True):
-            if role == splitting.HELD_OUT:
-                count += 1
-                text = kind.plain_text(example.text)
-                seconds = lines.setdefault(text, [])
-                if example.pair is not None and example.pair not in seconds:
-                    seconds.append(example.pair)
-    return count, (Document(clean_text("\n".join([text, *seconds]))) for text, seconds in lines.items())
+    rows = 0
+    second_texts: dict[str, list[str]] = {}
+    for path, roles_of_file in roles.items():
+        examples = (example for batch, _ in store.read_labelled(path) for example in batch)
+        for example, role in zip(examples, roles_of_file, strict=True):
+            if role != splitting.HELD_OUT:
+                continue
+            rows += 1
+            pairs = second_texts.setdefault(kind.plain_text(example.text), [])
+            if example.pair is not None and example.pair not in pairs:
+                pairs.append(example.pair)
+    documents = (Document(clean_text("\n".join([text, *pairs]))) for text, pairs in second_texts.items())
+    return rows, documents

@@ -23,7 +23,9 @@ ClassWeights: TypeAlias = tuple[float, ...] | Literal["balanced"]
 
 RARE = 0.05
 """Share of the rows below which a class is told to be rare; of more than ten classes, half of an equal share."""
-_SHOWN = 12
+_RARE_OF_EQUAL_SHARE = 0.5
+_CLASSES_SHOWN = 12
+_NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -49,37 +51,47 @@ class ClassCounts:
 
     def describe_one(self) -> str:
         """Say what the rows have, where they are all alike."""
-        present = [name for name, count in zip(self.names, self.counts, strict=True) if count]
+        shared_names = [name for name, count in zip(self.names, self.counts, strict=True) if count > 0]
         unit = "words" if self.label == "token" else "rows"
-        return f"All {self.total:,} {unit} have {_in_words(present)}"
+        return f"All {self.total:,} {unit} have {_in_words(shared_names)}"
 
     def describe_rare(self) -> str | None:
         """Say how many rows each class has, in one line, where one has few or none; None where all have enough."""
         if self.total == 0 or self.label == "token":  # Most words of a text are of no class.
             return None
-        if min(self.counts) / self.total >= min(RARE, 0.5 / len(self.names)):
+        smallest_share = min(self.counts) / self.total
+        equal_share = 1 / len(self.names)
+        if smallest_share >= min(RARE, _RARE_OF_EQUAL_SHARE * equal_share):
             return None
-        shown = []
-        for count, name in sorted(zip(self.counts, self.names, strict=True)):
-            share = f"{count:,} ({count / self.total:.1%})" if count else "none"
-            shown.append(f"{name} {share}")
-        text = f"Classes are uneven in {self.total:,} rows: {', '.join(shown[:_SHOWN])}"
-        left = len(shown) - _SHOWN
-        return f"{text} and {left} classes with more" if left > 0 else text
+
+        rarest_first = sorted(zip(self.counts, self.names, strict=True))
+        shares = []
+        for count, name in rarest_first[:_CLASSES_SHOWN]:
+            if count == 0:
+                shares.append(f"{name} none")
+            else:
+                shares.append(f"{name} {count:,} ({count / self.total:.1%})")
+        text = f"Classes are uneven in {self.total:,} rows: {', '.join(shares)}"
+        hidden_classes = len(rarest_first) - len(shares)
+        if hidden_classes > 0:
+            text += f" and {hidden_classes} classes with more"
+        return text
 
 
 def _in_words(names: Sequence[str]) -> str:
     """Return the names of classes that all rows have, as a part of a sentence."""
     if not names:
         return "no class"
-    shown = " and ".join(f"'{name}'" for name in names[:3])
-    return f"the class {shown}" + (" …" if len(names) > 3 else "")
+    quoted_names = " and ".join(f"'{name}'" for name in names[:_NAMES_SHOWN])
+    if len(names) > _NAMES_SHOWN:
+        return f"the class {quoted_names} …"
+    return f"the class {quoted_names}"
 
 
 def labels_of(rows: Dataset) -> NDArray[np.int64]:
     """Return the labels of all rows of a data set, one after another, as `count_classes` takes them."""
     column = rows.with_format("arrow")["labels"][:].combine_chunks()
-    if pa.types.is_list(column.type):
+    if pa.types.is_list(column.type):  # A label for each token or each class.
         column = column.flatten()
     return column.to_numpy().astype(np.int64)
 
@@ -93,11 +105,14 @@ def count_classes(labels: ArrayLike, names: Sequence[str], label: LabelKind) -> 
         label: Kind of the labels.
     """
     if label == "classes":
-        flags = np.asarray(labels).reshape(-1, len(names))
-        return ClassCounts(tuple(names), tuple(flags.sum(0).astype(int).tolist()), len(flags), label)
-    numbers = np.asarray(labels, dtype=np.int64)
-    counts = np.bincount(numbers[numbers != IGNORED_LABEL], minlength=len(names))
-    return ClassCounts(tuple(names), tuple(counts.tolist()), int(counts.sum()), label)
+        flags = np.asarray(labels).reshape(-1, len(names))  # A row's flags stand one behind the other.
+        rows_by_class = flags.sum(axis=0).astype(int)
+        total = len(flags)
+    else:
+        numbers = np.asarray(labels, dtype=np.int64)
+        rows_by_class = np.bincount(numbers[numbers != IGNORED_LABEL], minlength=len(names))
+        total = int(rows_by_class.sum())
+    return ClassCounts(tuple(names), tuple(rows_by_class.tolist()), total, label)
 
 
 def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
@@ -117,19 +132,32 @@ def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
     if given == "balanced":
         return "balanced"
     if isinstance(given, Mapping):
-        by_name = {str(name): weight for name, weight in given.items()}
-        for name in by_name:
-            if name not in names:
-                raise RecipeError(f"{where} names '{name}', which is not a class.{suggestion(name, names)}")
-        given = [by_name.get(name, 1.0) for name in names]
-    if isinstance(given, str) or not isinstance(given, Sequence):
+        weights: Sequence[Any] = _weights_by_name(given, names, where)
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        weights = given
+    else:
         raise RecipeError(f"{where} is {given!r}; give balanced, a weight for each class by name, or a list of them.")
-    if len(given) != len(names):
-        raise RecipeError(f"{where} has {len(given)} weights, but there are {len(names)} classes: give one for each.")
-    for weight in given:
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+    if len(weights) != len(names):
+        raise RecipeError(f"{where} has {len(weights)} weights, but there are {len(names)} classes: give one for each.")
+    for weight in weights:
+        if not _is_weight(weight):
             raise RecipeError(f"{where} has the weight {weight!r}; give numbers above 0.")
-    return tuple(map(float, given))
+    return tuple(float(weight) for weight in weights)
+
+
+def _weights_by_name(given: Mapping[Any, Any], names: Sequence[str], where: str) -> list[Any]:
+    """Return the weight of each class, 1 for a class that is not named; refuse a name of no class."""
+    weights = {str(name): weight for name, weight in given.items()}
+    for name in weights:
+        if name not in names:
+            raise RecipeError(f"{where} names '{name}', which is not a class.{suggestion(name, names)}")
+    return [weights.get(name, 1.0) for name in names]
+
+
+def _is_weight(value: Any) -> bool:
+    if isinstance(value, bool):  # Python counts True and False as integers.
+        return False
+    return isinstance(value, int | float) and 0 < value < math.inf
 
 
 def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
@@ -153,14 +181,20 @@ def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
     """
     if weights != "balanced":
         return weights
-    several = counts.label == "classes"
+    rows_have_several = counts.label == "classes"
     for name, count in zip(counts.names, counts.counts, strict=True):
-        if count == 0 or (several and count == counts.total):
-            rows = "none of them has" if count == 0 else "all of them have"
-            raise CorpusError(
-                f"class_weights: balanced cannot weigh {counts.total:,} labels: {rows} the class '{name}'; give the "
-                "weights by name, or add rows of every class."
-            )
-    if several:
+        if count == 0:
+            rows = "none of them has"
+        elif rows_have_several and count == counts.total:
+            rows = "all of them have"
+        else:
+            continue
+        raise CorpusError(
+            f"class_weights: balanced cannot weigh {counts.total:,} labels: {rows} the class '{name}'; give the "
+            "weights by name, or add rows of every class."
+        )
+
+    if rows_have_several:
         return tuple((counts.total - count) / count for count in counts.counts)
-    return tuple(counts.total / (len(counts.counts) * count) for count in counts.counts)
+    number_of_classes = len(counts.counts)
+    return tuple(counts.total / (number_of_classes * count) for count in counts.counts)

@@ -1,9 +1,11 @@
 """`GroupedRows`: the documents of a query, read together."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 QUERY = "query"
@@ -27,14 +29,7 @@ class GroupedRows(Dataset[dict[str, Any]]):
 
     def __init__(self, rows: Any, table: Any, most: int) -> None:
         self._rows = rows
-        queries = np.asarray(table.with_format("numpy")[QUERY][:])
-        starts = np.append(0, np.flatnonzero(queries[1:] != queries[:-1]) + 1)[: len(queries)]
-        sizes = np.diff([*starts, len(queries)])
-        parts = -(-sizes // most)
-        # The i-th of p parts of a group begins at i · size / p.
-        index = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-        begin = np.repeat(starts, parts) + index * np.repeat(sizes, parts) // np.repeat(parts, parts)
-        self.bounds = np.append(begin, len(queries))
+        self.bounds = _group_bounds(np.asarray(table.with_format("numpy")[QUERY][:]), most)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -42,18 +37,53 @@ class GroupedRows(Dataset[dict[str, Any]]):
     def __getitem__(self, key: Any) -> Any:
         """Return a group; by the name of a column, the largest value in each group, as `length` is needed."""
         if isinstance(key, str):
-            return np.maximum.reduceat(np.asarray(self._rows[key][:]), self.bounds[:-1])
+            column = np.asarray(self._rows[key][:])
+            # One maximum for each stretch between two bounds.
+            return np.maximum.reduceat(column, self.bounds[:-1])
         return self.__getitems__([key])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Read several groups at once, as data loaders do."""
-        ranges = [range(self.bounds[index], self.bounds[index + 1]) for index in indices]
-        read = iter(self._rows.__getitems__([number for numbers in ranges for number in numbers]))
-        return [{"documents": [next(read) for _ in numbers]} for numbers in ranges]
+        row_numbers: list[int] = []
+        for index in indices:
+            row_numbers.extend(range(self.bounds[index], self.bounds[index + 1]))
+        documents = list(self._rows.__getitems__(row_numbers))
+
+        groups = []
+        start = 0
+        for index in indices:
+            end = start + int(self.bounds[index + 1] - self.bounds[index])
+            groups.append({"documents": documents[start:end]})
+            start = end
+        return groups
 
     def padding_share(self, order: Sequence[int], batch_size: int) -> float:
         """Return the share of padding in batches of so many groups, in the given order, from 0 to below 1."""
-        longest, sizes = self["length"], np.diff(self.bounds)
-        batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
-        padded = sum(int(longest[batch].max() * sizes[batch].sum()) for batch in map(list, batches))
-        return 1 - int(np.sum(self._rows["length"][:])) / padded if padded else 0.0
+        longest = self["length"]
+        sizes = np.diff(self.bounds)
+        padded_tokens = 0
+        for start in range(0, len(order), batch_size):
+            batch = list(order[start : start + batch_size])
+            # Every document of a batch is padded to its longest one.
+            padded_tokens += int(longest[batch].max() * sizes[batch].sum())
+        if padded_tokens == 0:
+            return 0.0
+        real_tokens = int(np.sum(self._rows["length"][:]))
+        return 1 - real_tokens / padded_tokens
+
+
+def _group_bounds(queries: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Return where each group of documents begins, and where the last one ends.
+
+    Args:
+        queries: Number of the query of each row.
+        most: Most documents of a group.
+    """
+    changes = np.flatnonzero(queries[1:] != queries[:-1]) + 1
+    query_bounds = [0, *changes.tolist(), len(queries)]
+    bounds = [0]
+    for start, end in pairwise(query_bounds):
+        size = end - start
+        parts = -(-size // most)  # Rounded up.
+        bounds.extend(start + part * size // parts for part in range(1, parts + 1))
+    return np.array(bounds)

@@ -24,24 +24,30 @@ def group_by_length(
         The indices of each batch; a last one that is not full stays last.
     """
     rows_sorted_together = batch_size * _BATCHES_SORTED_TOGETHER
-    full: list[NDArray[Any]] = []
-    rest: list[NDArray[Any]] = []
+    full_batches: list[NDArray[Any]] = []
+    last_batches: list[NDArray[Any]] = []
     for start in range(0, len(order), rows_sorted_together):
-        part = order[start : start + rows_sorted_together]
-        part = part[np.argsort(-lengths[part], kind="stable")]
-        for first in range(0, len(part), batch_size):
-            batch = part[first : first + batch_size]
+        rows = order[start : start + rows_sorted_together]
+        longest_first = np.argsort(-lengths[rows], kind="stable")
+        rows = rows[longest_first]
+        for first in range(0, len(rows), batch_size):
+            batch = rows[first : first + batch_size]
             if len(batch) == batch_size:
-                full.append(batch)
+                full_batches.append(batch)
             else:
-                rest.append(batch)
+                last_batches.append(batch)
+
     # In the middle a batch that is not full would shift the bounds of all others.
-    return [*(full[index] for index in generator.permutation(len(full))), *rest]
+    shuffled = [full_batches[index] for index in generator.permutation(len(full_batches))]
+    return shuffled + last_batches
 
 
 def padding_share(lengths: Sequence[int], batch_size: int) -> float:
     """Return the share of padding in batches made of `lengths` in the given order, from 0 to below 1."""
-    real = sum(lengths)
-    batches = (lengths[start : start + batch_size] for start in range(0, len(lengths), batch_size))
-    padded = sum(max(batch) * len(batch) for batch in batches)
-    return 1 - real / padded if padded else 0.0
+    padded_tokens = 0
+    for start in range(0, len(lengths), batch_size):
+        batch = lengths[start : start + batch_size]
+        padded_tokens += max(batch) * len(batch)
+    if padded_tokens == 0:
+        return 0.0
+    return 1 - sum(lengths) / padded_tokens

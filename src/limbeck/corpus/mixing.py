@@ -17,9 +17,10 @@ def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]
         shares: Share of each source; they add up to 1.
         offset: 0 up to, not including, 1.
     """
-    bounds = np.floor(total * np.cumsum(shares) + offset).astype(np.int64)
-    bounds[-1] = total
-    return np.diff(np.minimum(bounds, total), prepend=0).tolist()
+    ends = np.floor(total * np.cumsum(shares) + offset).astype(np.int64)
+    ends = np.minimum(ends, total)
+    ends[-1] = total  # Whatever rounding made of the sum of the shares.
+    return np.diff(ends, prepend=0).tolist()
 
 
 @dataclass
@@ -49,23 +50,36 @@ class RowMix:
 
     def draw(self, epoch: int) -> NDArray[np.int64]:
         """Return the rows of an epoch, source by source."""
-        before = np.sum([self.counts(earlier) for earlier in range(epoch)] or [[0] * len(self.rows)], axis=0)
-        parts = [
-            self._starts[source] + self._sequence(source, int(before[source]), count)
-            for source, count in enumerate(self.counts(epoch))
-        ]
+        rows_before = np.zeros(len(self.rows), np.int64)
+        for earlier_epoch in range(epoch):
+            rows_before += self.counts(earlier_epoch)
+        parts = []
+        for source, count in enumerate(self.counts(epoch)):
+            rows_of_source = self._sequence(source, int(rows_before[source]), count)
+            parts.append(self._starts[source] + rows_of_source)
         return np.concatenate(parts)
 
     def sources(self, rows: NDArray[np.int64]) -> list[int]:
         """Return how many of some rows are of each source."""
-        found = np.searchsorted(self._starts, rows, side="right") - 1
-        return np.bincount(found, minlength=len(self.rows)).tolist()
+        source_of_row = np.searchsorted(self._starts, rows, side="right") - 1
+        return np.bincount(source_of_row, minlength=len(self.rows)).tolist()
 
     def _sequence(self, source: int, start: int, count: int) -> NDArray[np.int64]:
-        """Return part of the endless sequence of random orders of a source's rows."""
+        """Return part of the endless sequence of random orders of a source's rows.
+
+        Args:
+            source: Index of the source.
+            start: Place of the first row in the sequence.
+            count: Number of rows.
+        """
         size = self.rows[source]
         if count == 0:
             return np.empty(0, np.int64)
-        passes = range(start // size, -(-(start + count) // size))
-        orders = [np.random.default_rng([self.seed, source, number]).permutation(size) for number in passes]
-        return np.concatenate(orders)[start % size :][:count]
+        first_pass = start // size
+        last_pass = (start + count - 1) // size
+        orders = []
+        for number in range(first_pass, last_pass + 1):
+            generator = np.random.default_rng([self.seed, source, number])
+            orders.append(generator.permutation(size))
+        first_row = start % size
+        return np.concatenate(orders)[first_row : first_row + count]

@@ -75,21 +75,27 @@ class BlockPacker:
     prompt: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        special, least = len(self.prefix) + len(self.suffix) + self.pairs, 1 + self.pairs
-        self._room = self.length - special
-        if self._room - len(self.prompt) < least:
+        special_tokens = len(self.prefix) + len(self.suffix)
+        fewest_tokens = 1
+        if self.pairs:
+            special_tokens += 1  # The separator between the segments.
+            fewest_tokens = 2  # One of each segment.
+        self._room = self.length - special_tokens
+        room_for_text = self._room - len(self.prompt)
+        if room_for_text < fewest_tokens:
             prompt = f" and the prompt {len(self.prompt)}" if self.prompt else ""
+            content = "pair" if self.pairs else "text"
             raise CorpusError(
-                f"length is {self.length}, but this tokenizer puts {special} special tokens in a block{prompt}: no "
-                f"{'pair' if self.pairs else 'text'} fits."
+                f"length is {self.length}, but this tokenizer puts {special_tokens} special tokens in a "
+                f"block{prompt}: no {content} fits."
             )
         if (self.join or self.pairs) and self.separator is None:
-            asked = "pairs" if self.pairs else "join"
-            raise CorpusError(f"{asked} needs a separator, and this tokenizer has neither a sep nor an eos token.")
-        self.minimum = max(min(self.minimum, self._room - len(self.prompt)), least)
-        self._before, self._again, self._after = (
-            np.array(ids, np.int32) for ids in (self.prefix, self.prompt, self.suffix)
-        )
+            option = "pairs" if self.pairs else "join"
+            raise CorpusError(f"{option} needs a separator, and this tokenizer has neither a sep nor an eos token.")
+        self.minimum = max(min(self.minimum, room_for_text), fewest_tokens)
+        self._prefix_ids = np.array(self.prefix, np.int32)
+        self._prompt_ids = np.array(self.prompt, np.int32)
+        self._suffix_ids = np.array(self.suffix, np.int32)
         self._stream = np.zeros(0, np.int32)
         self._joined = False  # Whether a unit has entered the stream, so that the next one needs a separator.
         self.counts = PackingCounts()
@@ -105,13 +111,14 @@ class BlockPacker:
         if self.join:
             yield from self._pack_stream(arrays)
             return
-        step = self._room - len(self.prompt)
+        room_for_text = self._room - len(self.prompt)
         for unit in arrays:
-            yield from self._block(unit[: self._room])
-            for start in range(self._room, len(unit), step):
-                yield from self._block(np.concatenate([self._again, unit[start : start + step]]))
+            yield from self._block(unit[: self._room])  # The unit itself begins with the prompt.
+            for start in range(self._room, len(unit), room_for_text):
+                yield from self._block(np.concatenate([self._prompt_ids, unit[start : start + room_for_text]]))
 
     def _pack_stream(self, units: Iterable[NDArray[np.int32]]) -> Iterator[NDArray[np.int32]]:
+        """Iterate over the full blocks of the stream that these units lengthen; the rest waits for further units."""
         parts = [self._stream]
         for unit in units:
             if self._joined and not self.pairs:
@@ -119,9 +126,9 @@ class BlockPacker:
             self._joined = True
             parts.append(unit)
         stream = np.concatenate(parts)
-        full = len(stream) - len(stream) % self._room
-        self._stream = stream[full:].copy()
-        for start in range(0, full, self._room):
+        end_of_full_blocks = len(stream) - len(stream) % self._room
+        self._stream = stream[end_of_full_blocks:].copy()
+        for start in range(0, end_of_full_blocks, self._room):
             yield from self._block(stream[start : start + self._room])
 
     def finish(self) -> None:
@@ -137,31 +144,40 @@ class BlockPacker:
 
     def restore(self, state: list[Any]) -> None:
         """Restore the tokens that `state` returned."""
-        self._joined, self._stream = state[0], np.array(state[1], np.int32)
+        joined, stream = state
+        self._joined = joined
+        self._stream = np.array(stream, np.int32)
 
     def _block(self, content: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+        """Yield the block with this content, or nothing if it is too short; count either."""
         if len(content) - len(self.prompt) < self.minimum:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(content)
             return
-        block = np.concatenate([self._before, self._pair(content) if self.pairs else content, self._after])
+        if self.pairs:
+            content = self._pair(content)
+        block = np.concatenate([self._prefix_ids, content, self._suffix_ids])
         self.counts.blocks += 1
         self.counts.tokens += len(block)
         yield block
 
     def _pair(self, content: NDArray[np.int32]) -> NDArray[np.int32]:
         """Take the marks off, and put the separator where A ends."""
-        begins = content < 0
-        ids = np.where(begins, ~content, content)
-        places = np.flatnonzero(begins[1:]) + 1
+        # The first token of a sentence is marked: its id is stored as the bitwise complement, which is below 0.
+        begins_sentence = content < 0
+        ids = np.where(begins_sentence, ~content, content)
+        places = np.flatnonzero(begins_sentence[1:]) + 1
         if not len(places):
             places = np.arange(1, len(ids))
-        end = int(places[zlib.crc32(ids.astype(np.int64).tobytes()) % len(places)])
+        # The tokens of the block decide at which place, so that it is cut there wherever it is read.
+        checksum = zlib.crc32(ids.astype(np.int64).tobytes())
+        end_of_first = int(places[checksum % len(places)])
         assert self.separator is not None
-        return np.insert(ids, end, self.separator)
+        return np.insert(ids, end_of_first, self.separator)
 
 
 def segments_of(block: Sequence[int] | NDArray[np.int32], separator: int) -> NDArray[np.int8]:
     """Return the segment of every token of a pair: 0 up to and including the first separator, 1 behind it."""
     is_separator = np.asarray(block) == separator
+    # The count of separators up to a token is above its own flag where one stands before it.
     return (np.cumsum(is_separator) > is_separator).astype(np.int8)

@@ -42,6 +42,7 @@ SHARD_CHARACTERS = 16_000_000
 ROW_SHARD_CHARACTERS = 4_000_000
 _BATCH_ITEMS = 1000
 _BATCH_CHARACTERS = 4_000_000
+# 2**64 divided by the golden ratio, the usual constant that spreads 64-bit keys.
 _SALT = 0x9E3779B97F4A7C15
 _DOCUMENT_SCHEMA = pa.schema([("text", pa.large_string()), ("title", pa.large_string()), ("key", pa.uint64())])
 
@@ -54,9 +55,11 @@ def digest_of(parts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def bind_progress(progress: Progress | None, *given: Any) -> Callable[..., None] | None:
-    """Return `progress` with its first arguments given; `None` where there is none."""
-    return None if progress is None else partial(progress, *given)
+def bind_progress(progress: Progress | None, *arguments: Any) -> Callable[..., None] | None:
+    """Return `progress` with its first arguments filled in; `None` where there is none."""
+    if progress is None:
+        return None
+    return partial(progress, *arguments)
 
 
 def store_documents(
@@ -79,41 +82,58 @@ def store_documents(
     Raises:
         CorpusError: if a source cannot be read, or gives no document.
     """
-    most = settings.max_documents
     sources = [(name, open_source(name, settings.text_column, workers)) for name in settings.places]
-    values = [DOCUMENT_FORMAT, most, [source.fingerprint() for _, source in sources]]
+    values = [DOCUMENT_FORMAT, settings.max_documents, [source.fingerprint() for _, source in sources]]
     # A source that is listed again is read in another way: its documents are no repeats of its own.
-    names = settings.places
-    listed = [names[:place].count(name) if settings.uses else 0 for place, name in enumerate(names)]
-    if any(listed):
-        values.append(listed)
+    listed_before = [0] * len(sources)
+    if settings.uses:
+        for place, name in enumerate(settings.places):
+            listed_before[place] = settings.places[:place].count(name)
+    if any(listed_before):
+        values.append(listed_before)
     folder = cache_dir / "documents" / fingerprint(values)
 
     def build(aside: Path) -> dict[str, Any]:
-        state = None
-        finished = 0
-        while (shard := read_piece(aside, f"documents-{finished:05d}")) is not None:
-            state, finished = shard, finished + 1
-        reading = Reading(sources, most, state)
+        reader = SourceReader(sources, settings.max_documents, _last_state(aside))
         with seen_keys(aside / "seen.sqlite") as add_keys:
-            for source, path in zip(reading.shards, stored_files(aside), strict=False):
+            # The keys of the files that a killed build has finished.
+            for source, path in zip(reader.shards, stored_files(aside), strict=False):
                 for batch in read_batches(path):
-                    _apart(add_keys, listed[source])(batch.column("key").to_pylist())
-            for source in reading.sources():
-                batches = reading.batches(_apart(add_keys, listed[source]), progress)
-                first = len(reading.shards)
+                    _apart(add_keys, listed_before[source])(batch.column("key").to_pylist())
+
+            for source in reader.sources():
+                batches = reader.batches(_apart(add_keys, listed_before[source]), progress)
+                first = len(reader.shards)
                 for path in _write_shards(aside, "documents", _DOCUMENT_SCHEMA, batches, SHARD_CHARACTERS, first):
-                    reading.shards.append(source)
-                    finish_piece(aside, path.stem, [path.name], reading.state())
-        return {"format": DOCUMENT_FORMAT, **reading.manifest()}
+                    reader.shards.append(source)
+                    finish_piece(aside, path.stem, [path.name], reader.state())
+        return {"format": DOCUMENT_FORMAT, **reader.manifest()}
 
     waiting = bind_progress(progress, "waiting for another process that reads this text", 0, None, "")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
 
 
-def _apart(add_keys: AddKeys, times: int) -> AddKeys:
-    """Add keys of documents of a source that was listed so often before apart from those that they had there."""
-    return add_keys if not times else lambda keys: add_keys([key ^ (times * _SALT % 2**64) for key in keys])
+def _last_state(folder: Path) -> dict[str, Any] | None:
+    """Return the state of `SourceReader` behind the last finished file of a folder; None where no file is finished."""
+    state = None
+    finished_files = 0
+    while (piece := read_piece(folder, f"documents-{finished_files:05d}")) is not None:
+        state = piece
+        finished_files += 1
+    return state
+
+
+def _apart(add_keys: AddKeys, listed_before: int) -> AddKeys:
+    """Return a function that adds keys of a source that was listed before, apart from those that it added then.
+
+    Args:
+        add_keys: Adds keys of documents, 64 bits each.
+        listed_before: How often the source was listed before.
+    """
+    if listed_before == 0:
+        return add_keys
+    salt = listed_before * _SALT % 2**64
+    return lambda keys: add_keys([key ^ salt for key in keys])
 
 
 def store_rows(
@@ -142,39 +162,42 @@ def store_rows(
     if settings.label_columns:
         choices.append(settings.label_columns)  # Classes without names are numbered in their order.
     folder = cache_dir / "rows" / fingerprint([ROW_FORMAT, choices, states])
-    columns = [
-        ("text", pa.large_string()),
-        ("pair", pa.large_string()),
-        ("label", kind.label_type),
-        ("key", pa.uint64()),
-    ]
-    schema = pa.schema(columns)
+    schema = pa.schema(
+        [("text", pa.large_string()), ("pair", pa.large_string()), ("label", kind.label_type), ("key", pa.uint64())]
+    )
 
     def build(aside: Path) -> dict[str, Any]:
         report = SourceReport()
-        per_source: dict[str, int] = {}
-        content = [hashlib.blake2b(digest_size=12) for _ in sources]
+        rows_by_source: dict[str, int] = {}
+        digests = [hashlib.blake2b(digest_size=12) for _ in sources]
 
         def examples() -> Generator[LabelledRow, None, None]:
-            for (name, source), digest in zip(sources, content, strict=True):
-                per_source[name] = 0
-                own = SourceReport()
+            for (name, source), digest in zip(sources, digests, strict=True):
+                rows_by_source[name] = 0
+                source_report = SourceReport()
                 try:
-                    for example in source.read(own):
-                        per_source[name] += 1
+                    for example in source.read(source_report):
+                        rows_by_source[name] += 1
                         digest.update(f"{(example.text, example.pair, example.label)!r}\n".encode())
                         yield example
                 finally:
-                    report.merge(own)
-                if per_source[name] == 0:
-                    raise CorpusError(no_text_in(name, "labelled row", own))
+                    report.merge(source_report)
+                if rows_by_source[name] == 0:
+                    raise CorpusError(no_text_in(name, "labelled row", source_report))
 
         # Closed at max_rows, so that the report of a source that was left in the middle is there.
-        with closing(examples()) as found:
-            written = _write_items(aside, "rows", schema, islice(found, settings.max_rows), ROW_SHARD_CHARACTERS)
-        counts = {"rows": written.items, "characters": written.characters, "texts": written.texts}
-        digests = [digest.hexdigest() for digest in content]
-        return {"format": ROW_FORMAT, "sources": per_source, "content": digests, **counts, "report": report.to_dict()}
+        with closing(examples()) as all_examples:
+            first_examples = islice(all_examples, settings.max_rows)
+            written = _write_items(aside, "rows", schema, first_examples, ROW_SHARD_CHARACTERS)
+        return {
+            "format": ROW_FORMAT,
+            "sources": rows_by_source,
+            "content": [digest.hexdigest() for digest in digests],
+            "rows": written.items,
+            "characters": written.characters,
+            "texts": written.texts,
+            "report": report.to_dict(),
+        }
 
     return folder, build_once(folder, build)
 
@@ -187,6 +210,7 @@ class _RowsOfSource:
         source: The source.
         reader: Reads the labelled rows of a row.
         step: Called as reading advances, or None.
+        of_words: Whether a row is a sentence of words.
     """
 
     source: RowSource
@@ -210,15 +234,13 @@ def _row_sources(
     """Return the names of a labelled corpus's sources, and how their examples are read."""
     if settings.rows is not None:
         return [(", ".join(settings.sources), settings.rows)]
-    read = kind.reader(settings)  # Refuses settings that cannot be met before anything is read.
-    of_words = kind.rows_of_words
-    return [
-        (
-            name,
-            _RowsOfSource(open_rows(name, settings.header), read, bind_progress(progress, f"reading {name}"), of_words),
-        )
-        for name in settings.sources
-    ]
+    reader = kind.reader(settings)  # Refuses settings that cannot be met before anything is read.
+    sources: list[tuple[str, LabelledRows]] = []
+    for name in settings.sources:
+        source = open_rows(name, settings.header)
+        step = bind_progress(progress, f"reading {name}")
+        sources.append((name, _RowsOfSource(source, reader, step, kind.rows_of_words)))
+    return sources
 
 
 def write_documents(documents: Iterable[Document], folder: Path) -> Written:
@@ -241,7 +263,9 @@ def read_documents(folder: Path, below: int | None = None) -> Iterator[Document]
     """Iterate over the documents of a folder: all, or those with a key below a threshold."""
     for path in stored_files(folder):
         for batch in read_batches(path):
-            for document in map(Document, batch.column("text").to_pylist(), batch.column("title").to_pylist()):
+            texts = batch.column("text").to_pylist()
+            titles = batch.column("title").to_pylist()
+            for document in map(Document, texts, titles):
                 if below is None or document.key < below:
                     yield document
 
@@ -253,9 +277,14 @@ def read_labelled(path: Path) -> Iterator[tuple[list[LabelledRow], npt.NDArray[n
 
 def labelled_of(batch: pa.RecordBatch) -> tuple[list[LabelledRow], npt.NDArray[np.uint64]]:
     """Return the rows of a stored batch, and the keys of their texts."""
-    texts, pairs, labels = (batch.column(name).to_pylist() for name in ("text", "pair", "label"))
-    labels = [tuple(label) if isinstance(label, list) else label for label in labels]
-    rows = [LabelledRow("", text, pair, label) for text, pair, label in zip(texts, pairs, labels, strict=True)]
+    texts = batch.column("text").to_pylist()
+    pairs = batch.column("pair").to_pylist()
+    labels = batch.column("label").to_pylist()
+    rows = []
+    for text, pair, label in zip(texts, pairs, labels, strict=True):
+        if isinstance(label, list):  # Arrow has no tuples, which labels of several numbers are.
+            label = tuple(label)
+        rows.append(LabelledRow("", text, pair, label))
     return rows, batch.column("key").to_numpy()
 
 
@@ -275,13 +304,17 @@ def lowest_keys(folder: Path, count: int) -> npt.NDArray[np.uint64]:
 
 def no_text_in(name: str, kind: str, report: SourceReport) -> str:
     """Return the message for a source without a document or row, with the problems that were counted."""
-    problems = f": {'; '.join(report.lines())}" if report.lines() else ""
-    other = any(problem.startswith(OTHER_COLUMN) for problem in report.counts)
-    advice = " Set text_column to the column of the text." if other else ""
-    return f"The source '{safe_name(name)}' holds no {kind}{problems}.{advice}"
+    message = f"The source '{safe_name(name)}' holds no {kind}"
+    problems = report.lines()
+    if problems:
+        message += f": {'; '.join(problems)}"
+    message += "."
+    if any(problem.startswith(OTHER_COLUMN) for problem in report.counts):
+        message += " Set text_column to the column of the text."
+    return message
 
 
-class Reading:
+class SourceReader:
     """Reads sources one after the other, in batches without repeats, from any batch on.
 
     Args:
@@ -297,31 +330,45 @@ class Reading:
         self, sources: Sequence[tuple[str, Source]], max_documents: int | None, state: dict[str, Any] | None = None
     ) -> None:
         self._sources = sources
-        self._most = max_documents
-        state = state or {}
+        self._max_documents = max_documents
+        if state is None:
+            state = {}
         self._source: int = state.get("source", 0)
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
         self._read: list[int] = state.get("read", [0] * len(sources))
         self._documents: int = state.get("documents", 0)
         self._characters: int = state.get("characters", 0)
-        self._report, self._own = (SourceReport.from_dict(state.get(key, {})) for key in ("report", "own"))
+        self._report = SourceReport.from_dict(state.get("report", {}))  # Of all sources that have ended.
+        self._source_report = SourceReport.from_dict(state.get("own", {}))  # Of the source that is being read.
         self.shards: list[int] = state.get("shards", [])
 
     def state(self) -> dict[str, Any]:
         """Return the position behind the last batch that was given, as plain JSON values."""
-        position = {"source": self._source, "cursor": self._cursor.to_json(), "read": self._read}
-        return {**position, "own": self._own.to_dict(), **self._counts()}
+        return {
+            "source": self._source,
+            "cursor": self._cursor.to_json(),
+            "read": self._read,
+            "own": self._source_report.to_dict(),
+            **self._counts(),
+        }
 
     def manifest(self) -> dict[str, Any]:
         """Return the counts of everything that was read, by source and in all."""
-        per_source: dict[str, int] = {}
-        for (name, _), count in zip(self._sources, self._read, strict=True):
-            per_source[name] = per_source.get(name, 0) + count
-        return {"sources": per_source, **self._counts()}
+        documents_by_source: dict[str, int] = {}
+        for (name, _), count in zip(self._sources, self._read, strict=True):  # A name may be listed more than once.
+            documents_by_source[name] = documents_by_source.get(name, 0) + count
+        return {"sources": documents_by_source, **self._counts()}
 
     def _counts(self) -> dict[str, Any]:
-        counts = {"documents": self._documents, "characters": self._characters, "shards": self.shards}
-        return {**counts, "report": self._report.to_dict()}
+        return {
+            "documents": self._documents,
+            "characters": self._characters,
+            "shards": self.shards,
+            "report": self._report.to_dict(),
+        }
+
+    def _is_full(self) -> bool:
+        return self._documents == self._max_documents
 
     def sources(self) -> Iterator[int]:
         """Iterate over the indices of the sources that are left; read `batches` to their end for each.
@@ -329,13 +376,15 @@ class Reading:
         Raises:
             CorpusError: if a source gives no document.
         """
-        while self._source < len(self._sources) and self._documents != self._most:
+        while self._source < len(self._sources) and not self._is_full():
             yield self._source
-            self._report.merge(self._own)
+            self._report.merge(self._source_report)
             if self._read[self._source] == 0:
-                raise NothingToBuildError(no_text_in(self._sources[self._source][0], "text", self._own))
+                name, _ = self._sources[self._source]
+                raise NothingToBuildError(no_text_in(name, "text", self._source_report))
             self._source += 1
-            self._cursor, self._own = Cursor(), SourceReport()
+            self._cursor = Cursor()
+            self._source_report = SourceReport()
 
     def batches(self, add_keys: AddKeys, progress: Progress | None) -> Iterator[tuple[list[Any], int]]:
         """Iterate over the rest of the current source: columns of documents that are new, and their characters.
@@ -348,31 +397,51 @@ class Reading:
             CorpusError: if the source cannot be read.
         """
         name, source = self._sources[self._source]
-        documents = source.documents(self._own, bind_progress(progress, f"reading {name}"), self._cursor)
-        while self._documents != self._most and (
-            batch := next_batch(documents, _BATCH_ITEMS, _BATCH_CHARACTERS, lambda document: len(document.text))
-        ):
+        step = bind_progress(progress, f"reading {name}")
+        documents = source.documents(self._source_report, step, self._cursor)
+        while not self._is_full():
+            batch = next_batch(documents, _BATCH_ITEMS, _BATCH_CHARACTERS, lambda document: len(document.text))
+            if not batch:
+                return
             self._read[self._source] += len(batch)
-            kept: dict[int, Document] = {}
-            keys = [document.key for document in batch]
-            for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
-                if self._documents + len(kept) == self._most:
-                    break
-                if is_new:
-                    kept[key] = document
-                else:
-                    self._own.note("document that repeats another", repr(document.text[:40]))
-            if kept:
-                characters = sum(len(document.text) for document in kept.values())
-                self._documents += len(kept)
+            new_documents = self._new_documents(batch, add_keys)
+            if new_documents:
+                characters = sum(len(document.text) for document in new_documents.values())
+                self._documents += len(new_documents)
                 self._characters += characters
-                yield _columns([*kept.values()], [*kept]), characters
+                yield _columns([*new_documents.values()], [*new_documents]), characters
+
+    def _new_documents(self, batch: Sequence[Document], add_keys: AddKeys) -> dict[int, Document]:
+        """Return the documents of a batch that were not there before, by key, as many as may still be kept."""
+        new_documents: dict[int, Document] = {}
+        keys = [document.key for document in batch]
+        for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
+            if self._documents + len(new_documents) == self._max_documents:
+                break
+            if is_new:
+                new_documents[key] = document
+            else:
+                self._source_report.note("document that repeats another", repr(document.text[:40]))
+        return new_documents
 
 
 def _columns(items: Sequence[Document | LabelledRow], keys: Keys) -> list[Any]:
     """Return documents or rows column by column, with their keys last."""
-    values = [(item.text, item.pair, item.label) if isinstance(item, LabelledRow) else tuple(item) for item in items]
-    return [*map(list, zip(*values, strict=True)), pa.array(keys, pa.uint64())]
+    values: list[tuple[Any, ...]] = []
+    for item in items:
+        if isinstance(item, LabelledRow):
+            values.append((item.text, item.pair, item.label))
+        else:
+            values.append(tuple(item))
+    columns: list[Any] = [list(column) for column in zip(*values, strict=True)]
+    columns.append(pa.array(keys, pa.uint64()))
+    return columns
+
+
+def _characters_of(item: Document | LabelledRow) -> int:
+    if isinstance(item, LabelledRow) and item.pair is not None:
+        return len(item.text) + len(item.pair)
+    return len(item.text)
 
 
 class Written(NamedTuple):
@@ -393,9 +462,12 @@ def _write_items(
     folder: Path, stem: str, schema: pa.Schema, items: Iterator[Document | LabelledRow], most: int
 ) -> Written:
     """Write documents or examples as they come; see `_write_shards`."""
-    batches = iter(lambda: list(islice(items, _BATCH_ITEMS)), [])
-    keyed = ((batch, [Document(item.text).key for item in batch]) for batch in batches)
-    return _write_keyed(folder, stem, schema, keyed, most)
+
+    def keyed_batches() -> Iterator[tuple[list[Document | LabelledRow], list[int]]]:
+        while batch := list(islice(items, _BATCH_ITEMS)):
+            yield batch, [Document(item.text).key for item in batch]
+
+    return _write_keyed(folder, stem, schema, keyed_batches(), most)
 
 
 def write_rows(folder: Path, schema: pa.Schema, batches: Iterable[tuple[list[LabelledRow], Keys]]) -> Written:
@@ -410,19 +482,23 @@ def _write_keyed(
     keyed: Iterable[tuple[Sequence[Document | LabelledRow], Keys]],
     most: int,
 ) -> Written:
-    count = characters = 0
-    texts: set[int] = set()
+    """Write documents or rows with their keys, and count them; see `_write_shards`."""
+    items = 0
+    characters = 0
+    text_keys: set[int] = set()  # Equal texts have equal keys.
 
     def batches() -> Iterator[tuple[list[Any], int]]:
-        nonlocal count, characters
+        nonlocal items, characters
         for batch, keys in keyed:
-            size = sum(len(item.text) + len(item.pair or "" if isinstance(item, LabelledRow) else "") for item in batch)
-            count, characters = count + len(batch), characters + size
-            texts.update(map(int, keys))
-            yield _columns(batch, keys), size
+            characters_of_batch = sum(_characters_of(item) for item in batch)
+            items += len(batch)
+            characters += characters_of_batch
+            text_keys.update(int(key) for key in keys)
+            yield _columns(batch, keys), characters_of_batch
 
-    list(_write_shards(folder, stem, schema, batches(), most))
-    return Written(count, characters, len(texts))
+    for _ in _write_shards(folder, stem, schema, batches(), most):
+        pass  # Files are written as they are asked for.
+    return Written(items, characters, len(text_keys))
 
 
 def _write_shards(
@@ -441,10 +517,11 @@ def _write_shards(
     for number, batch in enumerate(batches, start=first):
         path = folder / f"{stem}-{number:05d}.arrow"
         with HashedFile(path) as file, pa.ipc.new_stream(file, schema) as writer:
-            in_file = 0
+            characters_in_file = 0
+            # The batch that began the file, and those behind it.
             for columns, characters in chain([batch], batches):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
-                in_file += characters
-                if in_file >= most:
+                characters_in_file += characters
+                if characters_in_file >= most:
                     break
         yield path

@@ -62,29 +62,30 @@ def check_tags(tags: Sequence[str]) -> None:
 def find_entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities of a sentence, in order.
 
-    An entity goes on where a tag says so (I, E) and the tag before it is of the same type and does not end it (B, I);
-    each other tag but O begins a new one, so that those of an inconsistent sentence are found too. It is
-    what conlleval and seqeval count by default.
+    An entity goes on where a tag says so (I, E) and the tag before it is of the same type and does not end it (B, I).
+    Every other tag but O begins a new entity, also in an inconsistent sentence. conlleval and seqeval count entities in
+    the same way by default.
 
     Args:
         tags: Of its words.
     """
     entities: list[Entity] = []
-    for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
-        if _goes_on(before, tag):
-            entities[-1] = entities[-1]._replace(end=place + 1)
+    for word, (tag_before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
+        if _goes_on(tag_before, tag):
+            entities[-1] = entities[-1]._replace(end=word + 1)
         elif tag != OUTSIDE:
             _, entity_type = split_tag(tag)
-            entities.append(Entity(entity_type, place, place + 1))
+            entities.append(Entity(entity_type, word, word + 1))
     return entities
 
 
 @cache
-def _goes_on(before: str, tag: str) -> bool:
+def _goes_on(tag_before: str, tag: str) -> bool:
     """Whether a tag continues the entity of the tag before it."""
-    part_before, type_before = split_tag(before)
+    part_before, type_before = split_tag(tag_before)
     part, entity_type = split_tag(tag)
-    return part in ("I", "E") and part_before in ("B", "I") and entity_type == type_before
+    is_open = part_before in ("B", "I")
+    return is_open and part in ("I", "E") and entity_type == type_before
 
 
 def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -98,10 +99,12 @@ def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple
         What is wrong, and the tags between which it is.
     """
     has_ends = any(split_tag(tag)[0] in ("E", "S") for tag in known)
-    for before, tag in pairwise([OUTSIDE, *tags, OUTSIDE]):
-        if _goes_on(before, tag):
+    for tag_before, tag in pairwise([OUTSIDE, *tags, OUTSIDE]):
+        if _goes_on(tag_before, tag):
             continue
-        if split_tag(tag)[0] in ("I", "E"):
-            yield "tag that continues an entity that no tag begins", f"{tag} after {before}"
-        if has_ends and split_tag(before)[0] in ("B", "I"):
-            yield "tag of an entity that no tag ends", f"{tag} after {before}"
+        part_before, _ = split_tag(tag_before)
+        part, _ = split_tag(tag)
+        if part in ("I", "E"):
+            yield "tag that continues an entity that no tag begins", f"{tag} after {tag_before}"
+        if has_ends and part_before in ("B", "I"):
+            yield "tag of an entity that no tag ends", f"{tag} after {tag_before}"

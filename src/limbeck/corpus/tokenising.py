@@ -46,22 +46,27 @@ class RowEncoding:
         self, path: Path, counts: dict[str, PackingCounts], report: SourceReport
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Encode the rows of each split; see `BlockEncoding.batches`."""
-        before = 0
+        first_row = 0
         for examples, keys in store.read_labelled(path):
-            roles = self.roles[path][before : before + len(examples)]
-            before += len(examples)
+            roles = self.roles[path][first_row : first_row + len(examples)]
+            first_row += len(examples)
             for split, role in zip(SPLITS, (splitting.TRAINED, splitting.HELD_OUT), strict=True):
-                chosen = np.flatnonzero(roles == role)
-                own = [examples[index] for index in chosen]
-                rows = self.encoder.encode(own, report) if own else None
-                if rows is not None and rows.input_ids:
-                    lengths = list(map(len, rows.input_ids))
-                    more: list[Any] = [] if rows.token_type_ids is None else [rows.token_type_ids]
-                    if QUERY in self.schema.names:
-                        more.append(keys[chosen].view(np.int64))
-                    counts[split].blocks += len(lengths)
-                    counts[split].tokens += sum(lengths)
-                    yield split, pa.record_batch([rows.input_ids, lengths, rows.labels, *more], schema=self.schema)
+                indices = np.flatnonzero(roles == role)
+                if not len(indices):
+                    continue
+                rows = self.encoder.encode([examples[index] for index in indices], report)
+                if not rows.input_ids:
+                    continue
+                lengths = [len(ids) for ids in rows.input_ids]
+                columns: list[Any] = [rows.input_ids, lengths, rows.labels]
+                if rows.token_type_ids is not None:
+                    columns.append(rows.token_type_ids)
+                if QUERY in self.schema.names:
+                    # The key of its text numbers the query, and Arrow's column is signed.
+                    columns.append(keys[indices].view(np.int64))
+                counts[split].blocks += len(lengths)
+                counts[split].tokens += sum(lengths)
+                yield split, pa.record_batch(columns, schema=self.schema)
 
 
 def tokenise(
@@ -94,50 +99,59 @@ def tokenise(
     """
     total, unit = amount
     step = store.bind_progress(progress, "tokenising")
-    splits = {split: Counter(asdict(PackingCounts())) for split in SPLITS}
-    rows, digests, report = [], [], SourceReport()
+    counts_by_split = {split: Counter(asdict(PackingCounts())) for split in SPLITS}
+    rows: list[int] = []
+    digests: list[str] = []
+    report = SourceReport()
     if step is not None:
         step(0, total, unit)
     work = partial(_tokenise_file, folder, encoding)
-    for done in map_parallel(work, list(enumerate(files)), workers):
+    for piece in map_parallel(work, list(enumerate(files)), workers):
         for split in SPLITS:
-            splits[split].update(done["counts"][split])
-        rows.append(done["counts"]["train"]["blocks"])
-        digests.append(done["content"])
-        report.merge(SourceReport.from_dict(done["report"]))
+            counts_by_split[split].update(piece["counts"][split])
+        rows.append(piece["counts"]["train"]["blocks"])
+        digests.append(piece["content"])
+        report.merge(SourceReport.from_dict(piece["report"]))
         if step is not None:
-            step(total * len(rows) // len(files), total, unit)
+            finished_files = len(rows)
+            step(total * finished_files // len(files), total, unit)
     if sum(rows) == 0:
         raise NothingToBuildError(nothing)
-    return {split: dict(counts) for split, counts in splits.items()}, rows, digests, report
+    splits = {split: dict(counts) for split, counts in counts_by_split.items()}
+    return splits, rows, digests, report
 
 
 def _tokenise_file(folder: Path, encoding: BlockEncoding | RowEncoding, numbered: tuple[int, Path]) -> dict[str, Any]:
     """Write the token rows of one file, unless a killed builder has; return counts, hash and report as JSON values."""
     number, path = numbered
     name = f"tokens-{number:05d}"
-    finished = read_piece(folder, name)
-    if finished is None or "content" not in finished:
-        counts, report = {split: PackingCounts() for split in SPLITS}, SourceReport()
-        files = {split: f"{split}-{number:05d}.arrow" for split in SPLITS}
-        with ExitStack() as stack:
-            writers = {}
-            for split, file_name in files.items():
-                file = stack.enter_context(HashedFile(folder / file_name))
-                writers[split] = stack.enter_context(pa.ipc.new_stream(file, encoding.schema))
-            # Of the values, so that it does not depend on how they are stored.
-            parts = {
-                (split, part): hashlib.blake2b(digest_size=12) for split in SPLITS for part in encoding.schema.names
-            }
-            for split, batch in encoding.batches(path, counts, report):
-                writers[split].write_batch(batch)
-                for part, column in zip(encoding.schema.names, batch.columns, strict=True):
-                    values = column if pa.types.is_primitive(column.type) else column.flatten()
-                    parts[split, part].update(values.to_numpy(zero_copy_only=False).tobytes())
-        finished = {
-            "counts": {split: asdict(counts[split]) for split in SPLITS},
-            "content": store.digest_of(digest.hexdigest() for digest in parts.values()),
-            "report": report.to_dict(),
-        }
-        finish_piece(folder, name, [*files.values()], finished)
-    return finished
+    piece = read_piece(folder, name)
+    if piece is not None and "content" in piece:  # Pieces of an older version have no hash of their content.
+        return piece
+
+    counts = {split: PackingCounts() for split in SPLITS}
+    report = SourceReport()
+    file_names = {split: f"{split}-{number:05d}.arrow" for split in SPLITS}
+    # A hash of the values of each column, so that it does not depend on how they are stored.
+    digests = {
+        (split, column_name): hashlib.blake2b(digest_size=12)
+        for split in SPLITS
+        for column_name in encoding.schema.names
+    }
+    with ExitStack() as stack:
+        writers = {}
+        for split, file_name in file_names.items():
+            file = stack.enter_context(HashedFile(folder / file_name))
+            writers[split] = stack.enter_context(pa.ipc.new_stream(file, encoding.schema))
+        for split, batch in encoding.batches(path, counts, report):
+            writers[split].write_batch(batch)
+            for column_name, column in zip(encoding.schema.names, batch.columns, strict=True):
+                values = column if pa.types.is_primitive(column.type) else column.flatten()
+                digests[split, column_name].update(values.to_numpy(zero_copy_only=False).tobytes())
+    piece = {
+        "counts": {split: asdict(counts[split]) for split in SPLITS},
+        "content": store.digest_of(digest.hexdigest() for digest in digests.values()),
+        "report": report.to_dict(),
+    }
+    finish_piece(folder, name, [*file_names.values()], piece)
+    return piece
