@@ -85,7 +85,7 @@ def _overview_table(summary: ComparisonSummary, main: MainFigure) -> Table:
 
 
 def _main_cell(main: MainFigure, row: ComparedScores | None) -> Cell:
-    """Return the main figure of a row: bold where no other is better beyond chance, italic for the best mapping."""
+    """Return the cell of a row's main figure; empty where a student has no run of this row."""
     if row is None:
         return Cell(None)
     return replace(mean(row.main, digits_of(main)), mark=_mark(row))
@@ -147,51 +147,56 @@ def _held_out_cells(summary: ComparisonSummary, row: ComparedScores) -> list[Cel
 
 
 def _seeds_note(summary: ComparisonSummary) -> str:
-    """Return the end of a caption where one seed ranks nothing."""
+    """Return the end of a caption: a warning where nothing is ranked for want of seeds, else empty."""
     return "; one seed, so nothing is ranked" if has_one_seed(summary) else ""
 
 
 def has_one_seed(summary: ComparisonSummary) -> bool:
-    """Return whether no row has more than one seed."""
+    """Return whether the row with the most finished seeds has one; False where no run has finished."""
     return max((row.finished for block in summary.blocks for row in block.rows), default=0) == 1
 
 
 def baseline_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
-    """Yield where rows that train nothing lie among trained ones, for one seed, unranked."""
+    """Yield a line for each untrained row of a student: its score, and its place among the trained rows."""
     # A student that was not trained is the baseline that every method has to beat.
     for block in summary.blocks:
-        trained = []
-        baselines = []
+        trained_scores: list[float] = []
+        baselines: list[tuple[str, float]] = []
         for row in block.rows:
-            if row.main is not None and trains_nothing(row):
+            if row.main is None:
+                continue
+            if trains_nothing(row):
                 baselines.append((row.label, row.main.mean))
-            elif row.main is not None:
-                trained.append(row.main.mean)
-        if not trained:
+            else:
+                trained_scores.append(row.main.mean)
+        if not trained_scores:
             continue
         on_student = f"On {block.student}, " if len(summary.blocks) > 1 else ""
         for label, value in baselines:
-            score = f"`{label}`, which trains nothing, scored {value:.{digits_of(main)}f}"
-            yield f"{on_student}{score}: {_place_among(value, trained)} in this one seed."
+            score_phrase = f"`{label}`, which trains nothing, scored {value:.{digits_of(main)}f}"
+            yield f"{on_student}{score_phrase}: {_place_among(value, trained_scores)} in this one seed."
 
 
-def _place_among(value: float, trained: Sequence[float]) -> str:
-    count = len(trained)
-    above = sum(value > score for score in trained)
-    everything = f"all {count} trained methods"
+def _place_among(value: float, trained_scores: Sequence[float]) -> str:
+    """Return the place of a score among those of trained methods in words: `above 2 of 5 trained methods`."""
+    count = len(trained_scores)
     if count == 1:
-        everything = "the trained method"
+        all_methods = "the trained method"
     elif count == 2:
-        everything = "both trained methods"
-    if above == count:
-        return f"above {everything}"
-    if all(value < score for score in trained):
-        return f"below {everything}"
-    return f"above {above} of {count} trained methods"
+        all_methods = "both trained methods"
+    else:
+        all_methods = f"all {count} trained methods"
+    beaten = sum(value > score for score in trained_scores)
+    if beaten == count:
+        return f"above {all_methods}"
+    # A score equal to the lowest is above none, but not below all.
+    if value < min(trained_scores):
+        return f"below {all_methods}"
+    return f"above {beaten} of {count} trained methods"
 
 
 def trains_nothing(row: ComparedRow) -> bool:
-    """Return whether a row's finished students are as initialised: its runs read no tokens."""
+    """Return whether the students of a row are as initialised: its finished runs read no tokens."""
     return row.tokens is not None and bool(row.tokens.runs) and not any(row.tokens.runs)
 
 
@@ -203,6 +208,8 @@ def digits_of(main: MainFigure) -> int:
 
 
 def _mark(row: ComparedScores) -> str:
+    """Return "bold" for rank 1, "italic" for the best mapping of a method below it, else ""."""
+    # The teacher and rows with too few seeds have no rank.
     if not isinstance(row, ComparedRow) or row.place is None:
         return ""
     if row.place == 1:
@@ -281,13 +288,15 @@ def methods_csv(record: ComparisonRecord) -> str:
 
 def _figure_rows(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
     """Yield a row's figures; the rank stands beside the figure that decides it."""
+    # The teacher has no rank. It has a number of finished runs in some older records only; otherwise it was run once.
     rank = row.place if isinstance(row, ComparedRow) else None
+    has_several_seeds = getattr(row, "finished", 1) > 1
     for figure in _scores_and_measures(summary, row):
         is_main = summary.main is not None and figure["key"] == summary.main.key
         if is_main and "retention" in figure:
             figure["rank"] = rank
-        if getattr(row, "finished", 1) <= 1:
-            # Without several seeds, intervals are over fine-tunings. Teachers of older records have no such field.
+        # Intervals in this file are over seeds; with one seed they would be over fine-tuning runs.
+        if not has_several_seeds:
             figure["low"] = None
             figure["high"] = None
         yield {**figure, "figure": figure["key"]}
@@ -335,18 +344,20 @@ def write_comparison(record: ComparisonRecord, folder: Path) -> list[Path]:
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """Return how rows are ranked, which scores say nothing, what was left out, and the notes of the record."""
+    """Return the notes on ranks, meaningless scores and combinations left out, then those of the record."""
     summary = comparison.summary
     notes = []
     if summary.main is not None:
-        notes.append(_ranking(summary, summary.main))
+        notes.append(_ranking_note(summary, summary.main))
     notes += _one_answer_lines(summary)
     notes += [f"Left out: {line}" for line in _left_out(comparison)]
     return notes + summary.notes
 
 
 def _left_out(comparison: Comparison) -> list[str]:
-    return [f"{one.label} on {one.student}: {one.reason}" for one in comparison.impossible]
+    return [
+        f"{combination.label} on {combination.student}: {combination.reason}" for combination in comparison.impossible
+    ]
 
 
 def _one_answer_lines(summary: ComparisonSummary) -> list[str]:
@@ -355,7 +366,7 @@ def _one_answer_lines(summary: ComparisonSummary) -> list[str]:
 
 
 def _setting(comparison: Comparison) -> Iterator[str]:
-    """Yield the settings of all runs, and how the figures are to be read."""
+    """Yield the settings of all runs, and explain the figures."""
     summary = comparison.summary
     plan = comparison.plan
     yield (
@@ -365,23 +376,33 @@ def _setting(comparison: Comparison) -> Iterator[str]:
     if summary.preset is not None:
         yield f"Task scores with the preset '{summary.preset}', in percent."
     if summary.main is not None:
-        yield _ranking(summary, summary.main)
+        yield _ranking_note(summary, summary.main)
 
-    # Methods may stop at different steps of the same budget.
+    # Methods may stop at different steps of the same budget. Runs without training read no tokens.
     rows = [row for block in summary.blocks for row in block.rows]
-    tokens = [count for row in rows if row.tokens is not None for count in row.tokens.runs if count]
-    if tokens and max(tokens) > min(tokens):
-        yield f"Runs read {min(tokens):,.0f} to {max(tokens):,.0f} tokens."
-    elif tokens:
-        yield f"Runs read {min(tokens):,.0f} tokens each."
-    figures = [figure for row in rows for figure in row.figures.values()]
-    if any(figure is not None and len(figure.runs) > 1 for figure in figures):
-        over = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
-        yield f"± is the sample standard deviation over {over}."
+    token_counts: list[float] = []
+    has_several_runs = False
+    for row in rows:
+        if row.tokens is not None:
+            token_counts += [count for count in row.tokens.runs if count]
+        for figure in row.figures.values():
+            if figure is not None and len(figure.runs) > 1:
+                has_several_runs = True
+    if token_counts:
+        fewest = min(token_counts)
+        most = max(token_counts)
+        if most > fewest:
+            yield f"Runs read {fewest:,.0f} to {most:,.0f} tokens."
+        else:
+            yield f"Runs read {fewest:,.0f} tokens each."
+    if has_several_runs:
+        repetitions = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
+        yield f"± is the sample standard deviation over {repetitions}."
 
 
-def _ranking(summary: ComparisonSummary, main: MainFigure) -> str:
-    """Return by what rows are ranked, or why they are not."""
+def _ranking_note(summary: ComparisonSummary, main: MainFigure) -> str:
+    """Return the note on the rule of the ranks, or on the reason for their absence."""
+    # Ranks compare differences between seeds, so each of two rows needs several.
     if has_one_seed(summary):
         advice = f"Give the plan three or more `seeds` to rank the rows by {main.title}."
         return " ".join([ONE_SEED, *baseline_lines(summary, main), advice])

@@ -19,25 +19,35 @@ from limbeck.core.files import writing
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 _LOCK = Lock()
-"""Settings of matplotlib are those of the whole process."""
+"""Held while a figure is drawn, since matplotlib's settings are those of the whole process."""
 _TITLE_LETTERS_AN_INCH = 14
+_HEADING_LINE_INCHES = 0.2
 
 
 @contextmanager
 def drawn(drawing: Drawing, title: str = "", caption: str = "") -> Iterator[Sheet]:
-    """Draw a plot, below a title and a caption if there are any, to be saved within the context."""
+    """Draw a plot on a sheet, which must be saved within the context, under limbeck's settings of matplotlib.
+
+    Args:
+        drawing: The plot.
+        title: Above the plot; empty for none.
+        caption: Below the title; empty for none.
+    """
+    width, height = drawing.size
+    letters_per_line = int(width * _TITLE_LETTERS_AN_INCH)
+    heading_lines = [
+        *textwrap.wrap(printable(title), letters_per_line),
+        *textwrap.wrap(printable(caption), letters_per_line),
+    ]
     with _LOCK, style_context(_STYLE, after_reset=True), warnings.catch_warnings():
-        # Text stays text in SVG files, which are read in their reader's fonts.
+        # matplotlib's own font lacks some scripts. An SVG file holds text, not shapes: its viewer's fonts show it.
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
-        # Names that leave no room for the plot spoil the picture alone; the table below it has all numbers.
+        # Very long names can leave no room for the plot. The report is still useful: its tables hold the same numbers.
         warnings.filterwarnings("ignore", "constrained_layout not applied")
         sheet = Sheet()
-        width, height = drawing.size
-        letters = int(width * _TITLE_LETTERS_AN_INCH)
-        lines = textwrap.wrap(printable(title), letters) + textwrap.wrap(printable(caption), letters)
-        if lines:
-            sheet.suptitle("\n".join(lines))
-        sheet.set_size_inches(width, height + 0.2 * len(lines))
+        sheet.set_size_inches(width, height + _HEADING_LINE_INCHES * len(heading_lines))
+        if heading_lines:
+            sheet.suptitle("\n".join(heading_lines))
         drawing.draw(sheet)
         yield sheet
 
@@ -74,7 +84,7 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
 
 
 def _metadata(figure: Figure, suffix: str) -> dict[str, Any]:
-    """Title and description by the names that each format has for them, and no dates: equal figures, equal files."""
+    """Return title and description by a format's names for them, without a date: equal figures give equal files."""
     title = printable(figure.title)
     description = printable(f"{figure.caption} {figure.description}".strip())
     if suffix == ".pdf":

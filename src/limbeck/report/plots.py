@@ -26,6 +26,7 @@ SERIES = 6
 SCORES = -1
 """Stands for a model's scores (logits), which are above its last layer."""
 _LONGEST_LABEL = 48
+_LONGEST_TICK_LABEL = 16
 _LETTERS_BELOW = 72
 _LETTERS_BESIDE = 40
 _MOST_MARKED_POINTS = 30
@@ -334,17 +335,17 @@ class Heat:
 
 
 def _name_ticks(axes: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
-    """Name the rows or columns of a heat map; of many, as many as can be read."""
-    step = math.ceil(len(names) / _MOST_TICKS) or 1
-    shown = [label_text(name, 16) for name in names[::step]]
+    """Name the rows ("y") or columns ("x") of a heat map: all of them, or every nth of more than `_MOST_TICKS`."""
+    step = max(1, math.ceil(len(names) / _MOST_TICKS))
     places = range(0, len(names), step)
+    labels = [label_text(names[place], _LONGEST_TICK_LABEL) for place in places]
     if axis == "y":
-        axes.set_yticks(places, shown)
+        axes.set_yticks(places, labels)
         return
-    # Names that would run into each other are turned.
-    letters = sum(len(name) for name in shown)
+    # Labels that would run into each other are turned.
+    letters = sum(len(label) for label in labels)
     angle = 90 if letters > _MOST_LETTERS_IN_A_ROW else 0
-    axes.set_xticks(places, shown, rotation=angle)
+    axes.set_xticks(places, labels, rotation=angle)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ RETRIEVAL = ("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10")
 _ASYMMETRIC = "in the teacher's documents"
 _HELD_OUT = "held out from the training files"
 _FEW_ROWS = 100
-_UNSTEADY = 1.5  # 90th over 10th percentile; about 1.1 on an idle machine
+"""Below this number of rows, scores are called rough."""
+_UNSTEADY = 1.5
+"""Ratio of the 90th to the 10th percentile of times above which a machine counts as busy; about 1.1 if idle."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +88,17 @@ class Row:
             return "same"
         if self.student > self.teacher:
             return f"{self.student / self.teacher:.2f}x larger"
+        # The ratio to nothing is infinite; it is written as 0.
         if self.student == 0:
-            return f"{0:.2f}x smaller"
+            return "0.00x smaller"
         return f"{self.teacher / self.student:.2f}x smaller"
 
     def _share_and_interval(self) -> str:
         parts = []
         if self.unit == "share" and self.teacher and self.student is not None:
+            # A share of a negative correlation says nothing.
             is_positive = self.teacher > 0 and self.student >= 0
-            if is_positive:  # A share of a negative correlation says nothing.
+            if is_positive:
                 parts.append(f"{self.student / self.teacher:.1%} kept")
         if self.interval is not None:
             low, high = self.interval
@@ -244,13 +248,19 @@ def rows_title(scores: DevelopmentFigures) -> str:
 
 def only_answer(scores: DevelopmentFigures) -> str | None:
     """Return the one answer that a student gives to all rows; None where it gives several."""
-    if scores.only_answer is not None or len(scores.labels) < 2:
+    if scores.only_answer is not None:
         return scores.only_answer
-    # Older records have the classes that were given only.
-    # Columns of the matrix are the classes that the student gives.
-    predicted = {place for row in scores.confusion for place, count in enumerate(row) if count}
-    if len(predicted) == 1:
-        return scores.labels[predicted.pop()]
+    # With fewer than two classes, a student has no other answer to give.
+    if len(scores.labels) < 2:
+        return None
+    # Older records have no `only_answer`. In their matrix, a column counts the rows that the student gives a class.
+    predicted_classes = set()
+    for class_counts in scores.confusion:
+        for class_index, count in enumerate(class_counts):
+            if count:
+                predicted_classes.add(class_index)
+    if len(predicted_classes) == 1:
+        return scores.labels[predicted_classes.pop()]
     return None
 
 
@@ -259,10 +269,10 @@ def one_answer_line(scores: DevelopmentFigures) -> str | None:
     answer = only_answer(scores)
     if answer is None:
         return None
-    row = f"row of {rows_title(scores)}"
+    row_phrase = f"row of {rows_title(scores)}"
     if scores.task == DEVELOPMENT:
-        row = "development row"
-    return f"The student predicts '{answer}' for every {row}, so its scores are meaningless."
+        row_phrase = "development row"
+    return f"The student predicts '{answer}' for every {row_phrase}, so its scores are meaningless."
 
 
 def comparison_notes(comparison: Measured) -> list[str]:
@@ -292,7 +302,7 @@ def _latency_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _is_unsteady(batch: BatchLatency) -> bool:
-    """Return whether passes of one model differ widely, were few, or have other ratios than their medians."""
+    """Return whether a latency was disturbed: its times spread widely, or its speedup is doubtful."""
     for times in (batch.teacher, batch.student):
         if times.p10_ms is not None and times.p90_ms is not None and times.p90_ms > _UNSTEADY * times.p10_ms:
             return True
@@ -310,14 +320,13 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
         yield f"Agreement: with the teacher's similarities on {pairs} of held-out sentences."
     task = evaluation.task
     if task is not None and task.rows is not None:
-        few = ": few, so the scores are rough" if task.rows < _FEW_ROWS else ""
-        teacher = ""
+        note = f"Task: {counted(task.rows, 'row')} {_HELD_OUT} of stage '{task.stage}'"
+        if task.rows < _FEW_ROWS:
+            note += ": few, so the scores are rough"
+        # A teacher without a score on these rows is not what the student is compared with.
         if task.teacher_name and task.teacher is not None:
-            teacher = f"; the teacher is '{task.teacher_name}'"
-        yield (
-            f"Task: {counted(task.rows, 'row')} {_HELD_OUT} of stage '{task.stage}'{few}{teacher}. To score the task, "
-            "give development rows (corpus.development)."
-        )
+            note += f"; the teacher is '{task.teacher_name}'"
+        yield f"{note}. To score the task, give development rows (corpus.development)."
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.pool is not None:
         yield f"Retrieval: each held-out summary is used to find its body among {retrieval.pool:.0f}."
@@ -332,26 +341,26 @@ def _budget_notes(evaluation: RunEvaluation) -> Iterator[str]:
             f"Evaluation reduced to take {settings.budget_seconds:,.0f} s (a tenth of the training time, but at "
             f"least 30 s); to measure more, set {keys} in the recipe."
         )
-    rows_took = evaluation.seconds.get("development")
-    if settings.budget_seconds is not None and rows_took is not None:
+    development_seconds = evaluation.seconds.get("development")
+    if settings.budget_seconds is not None and development_seconds is not None:
         yield (
-            f"Scoring the development rows took {rows_took:,.0f} s, beside the {settings.budget_seconds:,.0f} s "
-            "for all else: they are always scored whole."
+            f"Scoring the development rows took {development_seconds:,.0f} s, beside the "
+            f"{settings.budget_seconds:,.0f} s for all else: they are always scored whole."
         )
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """A note on what the 95 % intervals are over."""
-    over = []
+    """A note on the samples behind the 95 % intervals."""
+    samples = []
     if evaluation.agreement is not None and evaluation.agreement.interval:
-        over.append(f"agreement over {counted(evaluation.agreement.documents or 0, 'document')}")
+        samples.append(f"agreement over {counted(evaluation.agreement.documents or 0, 'document')}")
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.interval:
-        over.append(f"retrieval over {retrieval.pool or 0:,.0f} summaries")
+        samples.append(f"retrieval over {retrieval.pool or 0:,.0f} summaries")
     if any(scores.intervals for scores in evaluation.development):
-        over.append("scores over development rows")
-    if over:
-        yield f"95 % intervals of the student's figures: {', '.join(over)}; one training run, one seed."
+        samples.append("scores over development rows")
+    if samples:
+        yield f"95 % intervals of the student's figures: {', '.join(samples)}; one training run, one seed."
 
 
 def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
@@ -365,20 +374,31 @@ def _vector_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    # A line a task: why it was not scored, or on which rows, and whether the scores mean anything.
+    """Notes on each task: its rows or the reason for their absence, and a warning of a student with one answer."""
     for scores in evaluation.development:
         if scores.unavailable is not None:
             yield f"No scores on {scores.task}: {scores.unavailable}"
         elif scores.rows is not None:
-            rows = counted(scores.rows, "development row")
-            if scores.split or scores.task != DEVELOPMENT:
-                rows = f"the {counted(scores.rows, 'row')} of {rows_title(scores)}"
-            few = " (few, so the scores are rough)" if scores.rows < _FEW_ROWS else ""
-            teacher = f"; teacher: {scores.teacher_name}" if scores.teacher_name else ""
-            yield f"Scored on {rows}, without fine-tuning{few}{teacher}."
-        line = one_answer_line(scores)
-        if line is not None:
-            yield line
+            yield _scored_rows_note(scores, row_count=scores.rows)
+        warning = one_answer_line(scores)
+        if warning is not None:
+            yield warning
+
+
+def _scored_rows_note(scores: DevelopmentFigures, row_count: int) -> str:
+    """Return the note on the number and the source of the rows of a task, and its teacher."""
+    # Older records have development rows without the file that they are from.
+    has_source = scores.task != DEVELOPMENT or scores.split
+    if has_source:
+        rows_phrase = f"the {counted(row_count, 'row')} of {rows_title(scores)}"
+    else:
+        rows_phrase = counted(row_count, "development row")
+    note = f"Scored on {rows_phrase}, without fine-tuning"
+    if row_count < _FEW_ROWS:
+        note += " (few, so the scores are rough)"
+    if scores.teacher_name:
+        note += f"; teacher: {scores.teacher_name}"
+    return f"{note}."
 
 
 def _missing_notes(evaluation: RunEvaluation) -> Iterator[str]:
@@ -393,7 +413,7 @@ def _missing_notes(evaluation: RunEvaluation) -> Iterator[str]:
 
 
 def _after_colon(sentence: str) -> str:
-    """Begin a sentence with a small letter, unless its first word is a name with other capitals."""
+    """Return a sentence with a small first letter, unless its first word is an abbreviation or a name like `GPU`."""
     first_word = sentence.partition(" ")[0]
     if not first_word[1:].islower():
         return sentence
@@ -406,7 +426,7 @@ def evaluation_blocks(comparison: Measured) -> list[Block]:
 
 
 def quality_table(comparison: Measured, caption: str = "Teacher and student") -> Table:
-    """Lay out the rows; a label with a space before it is of the row above."""
+    """Lay out the figures of teacher and student as a table."""
     rows = tuple(row.cells() for row in comparison_rows(comparison))
     return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
 
@@ -436,14 +456,15 @@ def comparison_csv(comparison: Measured) -> str:
 
 
 def labelled_rows(comparison: Measured) -> Iterator[tuple[str, Row]]:
-    """Return the rows with their whole labels: a part's begins with that of the row above."""
-    whole = ""
+    """Yield the rows with labels that stand alone: `Latency batch 1, ms, its Transformer part`."""
+    # A label with a space before it is a part of the last row without one.
+    whole_label = ""
     for row in comparison_rows(comparison):
         if row.label.startswith(" "):
-            yield f"{whole}, {row.label.strip()}", row
+            yield f"{whole_label}, {row.label.strip()}", row
         else:
-            whole = row.label
-            yield whole, row
+            whole_label = row.label
+            yield whole_label, row
 
 
 def write_tables(

@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from limbeck.core.blocks import AnyCell, Block, Figure, Notes, Table, counted, duration, number, slug, to_csv
 from limbeck.core.studies import MappingSearch
@@ -14,7 +15,9 @@ from limbeck.search.mapping_space import show_mapping
 
 _MOST_MAPPINGS = 10
 _OPERATORS = {"crossing": "crossover", "mutation": "mutation"}
-_FIGURES_OF_GENERATION = ("maximum", "minimum", "mean", "deviation", "size", "evaluated", "best_gene")
+"""Operators that breed children: the name in a generation's record, and the name in text."""
+FITNESS = "fitness"
+"""Name of the mean of a mapping's scores, beside the names of the scores."""
 
 
 class MappingView(SearchView[MappingSearch]):
@@ -74,21 +77,20 @@ class MappingView(SearchView[MappingSearch]):
             "A genome that appears twice in a generation counts twice; Evaluated counts new genomes. Std is the "
             "standard deviation with the number of members as divisor."
         )
-        spent = ""
+        worker_time = ""
         if cost.all_seconds:
             share = (cost.training_seconds or 0) / cost.all_seconds
-            spent = f" in {duration(cost.all_seconds)} of worker time, {share:.0%} of it spent distilling"
-        yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{spent}."
+            worker_time = f" in {duration(cost.all_seconds)} of worker time, {share:.0%} of it spent distilling"
+        yield f"{cost.evaluations:d} of {record.space.size:,} mappings evaluated{worker_time}."
 
-        # A generation without news was spent in vain, unless all mappings are known.
-        idle = [str(row.number) for row in record.generations if not row.evaluated]
+        # Once all mappings are evaluated, no generation can have a new one, so there is nothing to advise.
+        idle = [str(generation.number) for generation in record.generations if not generation.evaluated]
         if idle and evaluations < (record.space.size or 0):
             generations = "Generations" if len(idle) > 1 else "Generation"
             yield f"{generations} {', '.join(idle)} produced no new mapping; `--parents best` always does."
-        draws = [_draws(record, operator) for operator in _OPERATORS]
-        known = [line for line in draws if line]
-        if known:
-            yield f"Invalid children are drawn again; {' and '.join(known)} were valid."
+        draws = _draws_of_operators(record)
+        if draws:
+            yield f"Invalid children are drawn again; {' and '.join(draws)} were valid."
         if cost.failed:
             yield f"Trials that failed or were lost with their worker, and were retried: {cost.failed}."
         for mapping in record.given_up:
@@ -96,18 +98,7 @@ class MappingView(SearchView[MappingSearch]):
 
     def files(self, record: MappingSearch) -> dict[str, str]:
         """Return every generation and every mapping with a fitness."""
-        generations = [
-            {**row.to_dict(), "generation": row.number, "best_mapping": _spaced(row.best)} for row in record.generations
-        ]
-        candidates = [
-            {**candidate.to_dict(), **candidate.scores, "mapping": _spaced(candidate.mapping)}
-            for candidate in record.candidates
-        ]
-        columns = ("mapping", "gene", "fitness", "generation", "training_seconds", "scoring_seconds", *record.scores)
-        return {
-            "generations.csv": to_csv(("generation", *_FIGURES_OF_GENERATION, "best_mapping"), generations),
-            "candidates.csv": to_csv(columns, candidates),
-        }
+        return {"generations.csv": _generations_csv(record), "candidates.csv": _candidates_csv(record)}
 
     def pictures(self, record: MappingSearch) -> dict[str, Figure]:
         """Return the fitness by generation, and its distribution."""
@@ -116,12 +107,59 @@ class MappingView(SearchView[MappingSearch]):
         return {"evolution": evolution_figure(record), "distribution": distribution_figure(record)}
 
 
+def _generations_csv(record: MappingSearch) -> str:
+    rows: list[dict[str, Any]] = []
+    for generation in record.generations:
+        row = {
+            "generation": generation.number,
+            "maximum": generation.maximum,
+            "minimum": generation.minimum,
+            "mean": generation.mean,
+            "deviation": generation.deviation,
+            "size": generation.size,
+            "evaluated": generation.evaluated,
+            "best_gene": generation.best_gene,
+            "best_mapping": _spaced(generation.best),
+        }
+        rows.append(row)
+    columns = (
+        *("generation", "maximum", "minimum", "mean", "deviation", "size", "evaluated"),
+        *("best_gene", "best_mapping"),
+    )
+    return to_csv(columns, rows)
+
+
+def _candidates_csv(record: MappingSearch) -> str:
+    rows: list[dict[str, Any]] = []
+    for candidate in record.candidates:
+        row = {
+            "mapping": _spaced(candidate.mapping),
+            "gene": candidate.gene,
+            "fitness": candidate.fitness,
+            "generation": candidate.generation,
+            "training_seconds": candidate.training_seconds,
+            "scoring_seconds": candidate.scoring_seconds,
+            **candidate.scores,
+        }
+        rows.append(row)
+    columns = ("mapping", "gene", "fitness", "generation", "training_seconds", "scoring_seconds", *record.scores)
+    return to_csv(columns, rows)
+
+
 def _generations_table(record: MappingSearch) -> Table:
     rows: list[tuple[AnyCell, ...]] = []
-    for row in record.generations:
-        fitness = [number(value, 2) for value in (row.maximum, row.minimum, row.mean, row.deviation)]
-        evaluated = f"{row.evaluated} of {row.size}"
-        rows.append((f"#{row.number}", *fitness, evaluated, row.best_gene, show_mapping(row.best)))
+    for generation in record.generations:
+        cells = (
+            f"#{generation.number}",
+            number(generation.maximum, 2),
+            number(generation.minimum, 2),
+            number(generation.mean, 2),
+            number(generation.deviation, 2),
+            f"{generation.evaluated} of {generation.size}",
+            generation.best_gene,
+            show_mapping(generation.best),
+        )
+        rows.append(cells)
     headings = ("Gen", "Max", "Min", "Avg", "Std", "Evaluated", "Best gene", "Mapping")
     return Table("Generations", headings, tuple(rows), words=(0, 6, 7))
 
@@ -136,18 +174,23 @@ def _best_mappings_table(record: MappingSearch) -> Table:
     return Table("Best mappings", headings, tuple(rows), words=(0,))
 
 
-def _draws(record: MappingSearch, operator: str) -> str:
-    """Count the draws of an operator that gave valid children."""
-    children = 0
-    draws = 0
-    for row in record.generations:
-        counts = row.breeding or {}
-        children += counts.get(f"{operator}s", 0)
-        draws += counts.get(f"{operator}_draws", 0)
-    return f"{children} of {draws} draws of {_OPERATORS[operator]}" if children else ""
+def _draws_of_operators(record: MappingSearch) -> list[str]:
+    """Return the valid draws of each operator that gave children: `12 of 15 draws of mutation`."""
+    lines = []
+    for operator, name in _OPERATORS.items():
+        children = 0
+        draws = 0
+        for generation in record.generations:
+            counts = generation.breeding or {}
+            children += counts.get(f"{operator}s", 0)
+            draws += counts.get(f"{operator}_draws", 0)
+        if children:
+            lines.append(f"{children} of {draws} draws of {name}")
+    return lines
 
 
 def _spaced(mapping: Sequence[int]) -> str:
+    """Return the teacher layer of each student layer, as CSV files have a mapping: `0 4 8 12`."""
     return " ".join(map(str, mapping))
 
 
@@ -159,16 +202,17 @@ def evolution_figure(record: MappingSearch) -> Figure:
     highest: list[Point] = []
     lowest: list[Point] = []
     members: list[Point] = []
-    fitness = members_of(record, "fitness")
+    fitness_of_members = member_values(record, FITNESS)
     best_so_far = -math.inf
-    for row in record.generations:
-        best_so_far = max(best_so_far, row.maximum)
-        best.append((row.number, best_so_far))
-        means.append((row.number, row.mean))
-        band.append((row.mean - row.deviation, row.mean + row.deviation))
-        highest.append((row.number, row.maximum))
-        lowest.append((row.number, row.minimum))
-        members += [(row.number, value) for value in fitness[row.number]]
+    for generation in record.generations:
+        x = generation.number
+        best_so_far = max(best_so_far, generation.maximum)
+        best.append((x, best_so_far))
+        means.append((x, generation.mean))
+        band.append((generation.mean - generation.deviation, generation.mean + generation.deviation))
+        highest.append((x, generation.maximum))
+        lowest.append((x, generation.minimum))
+        members += [(x, fitness) for fitness in fitness_of_members[x]]
     series = [
         Series("best so far", best, "steps"),
         Series("mean, with standard deviation", means, band=band),
@@ -191,22 +235,27 @@ def score_figures(record: MappingSearch) -> Iterator[Figure]:
 
 def distribution_figure(record: MappingSearch) -> Figure:
     """Draw the distribution of the fitness and of its scores in each generation as panels, as ELM's figure 4."""
-    names = ["fitness", *record.scores] if len(record.scores) > 1 else ["fitness"]
+    names = [FITNESS]
+    # The fitness is the mean of the scores: a single score is the fitness itself.
+    if len(record.scores) > 1:
+        names += record.scores
     return _distribution_figure(record, names, "Distribution of the scores by generation")
 
 
 def _distribution_figure(record: MappingSearch, names: Sequence[str], title: str) -> Figure:
+    """Draw box plots by generation, a panel for each named score, and list the values of all members."""
     panels = []
     words = []
     cells_by_generation: dict[int, list[str]] = {}
     for name in names:
-        groups = [(generation, values) for generation, values in members_of(record, name).items() if values]
+        # Older records may have generations without their members, which have no box.
+        groups = [(generation, values) for generation, values in member_values(record, name).items() if values]
         panels.append((name, Boxes(groups, "generation", f"{name} (percent)")))
         medians = []
         for generation, values in groups:
             medians.append(f"{statistics.median(values):.2f}")
-            members = "; ".join(f"{value:.2f}" for value in values)
-            cells_by_generation.setdefault(generation, []).append(members)
+            values_cell = "; ".join(f"{value:.2f}" for value in values)
+            cells_by_generation.setdefault(generation, []).append(values_cell)
         words.append(f"{name}: medians {', '.join(medians)}")
 
     caption = "A box spans the middle half of the members, with their median; its whiskers reach the extremes."
@@ -217,10 +266,21 @@ def _distribution_figure(record: MappingSearch, names: Sequence[str], title: str
     return Figure(slug(title), title, caption, description, drawing, data)
 
 
-def members_of(record: MappingSearch, name: str) -> dict[int, list[float]]:
-    """Return the values of a score, or of the fitness, by generation; a genome that came twice counts twice."""
-    # A gene names a mapping: members of a generation are listed by it.
+def member_values(record: MappingSearch, name: str) -> dict[int, list[float]]:
+    """Return the values of all members by the number of their generation; a gene that came twice counts twice.
+
+    Args:
+        record: The search.
+        name: Of a score, or `FITNESS`.
+    """
+    # Generations list their members by their genes, which name the mappings.
     value_by_gene = {}
     for candidate in record.candidates:
-        value_by_gene[candidate.gene] = candidate.fitness if name == "fitness" else candidate.scores[name]
-    return {row.number: [value_by_gene[gene] for gene in row.members] for row in record.generations}
+        if name == FITNESS:
+            value_by_gene[candidate.gene] = candidate.fitness
+        else:
+            value_by_gene[candidate.gene] = candidate.scores[name]
+    values_by_generation = {}
+    for generation in record.generations:
+        values_by_generation[generation.number] = [value_by_gene[gene] for gene in generation.members]
+    return values_by_generation

@@ -44,17 +44,18 @@ def result_of(search: SearchFolder) -> str:
     names the damage.
     """
     view = VIEWS.get(search.record.kind or "")
-    best = ""
+    result = ""
     if view is not None:
         try:
-            best = view.result(search.content)
+            result = view.result(search.content)
         except DAMAGED:
             return ""
     if search.so_far is not None:
-        return f"{best}, so far" if best else ""
+        return f"{result}, so far" if result else ""
+    # A search whose study could not be read has nothing to give yet.
     if not search.record.is_finished:
         return ""
-    return best or "no result"
+    return result or "no result"
 
 
 @summary(SearchFolder)
@@ -65,31 +66,33 @@ def search_summary(search: SearchFolder) -> Summary:
 
 @facts(SearchFolder)
 def search_facts(search: SearchFolder) -> Iterator[str]:
-    """Yield the result of a finished search, or the best so far."""
+    """Yield the result of a finished search, or the best result so far of another."""
+    if not search.record.is_finished:
+        best_so_far = result_of(search)
+        if best_so_far:
+            yield f"Not finished: {best_so_far}."
+        return
+    # A newer version may have recorded a kind of search without a view here; the section "Search" warns of it.
     view = VIEWS.get(search.record.kind or "")
-    line = ""
-    if view is not None and search.record.is_finished:
+    if view is not None:
         line = view.result_line(search.record)
-    best = result_of(search)
-    if line:
-        yield line
-    elif best:
-        yield f"Not finished: {best}."
+        if line:
+            yield line
 
 
 @section(SearchFolder, "Overview")
 def overview(search: SearchFolder) -> Iterator[Block]:
     """Show the steps of a finished search, or the progress of another."""
-    if not search.record.is_finished:
+    record = search.record
+    if not record.is_finished:
         yield from _progress(search)
         return
-    record = search.record
-    spent = duration(record.cost.all_seconds)
+    worker_time = duration(record.cost.all_seconds)
     steps = {
         "Teacher": f"{without_path(record.teacher.name)}, {record.teacher.shape}",
         "Student": record.student.shape or "chosen by the search",
         "Proxy": f"{' and '.join(record.methods)} on {record.share or 0:.0%} of the text",
-        "Search": f"{record.kind}, {spent} of worker time",
+        "Search": f"{record.kind}, {worker_time} of worker time",
         "Result": result_of(search),
     }
     yield Steps(tuple(steps.items()))
@@ -101,16 +104,10 @@ def overview(search: SearchFolder) -> Iterator[Block]:
 
 def _progress(search: SearchFolder) -> Iterator[Block]:
     """Show the progress of an unfinished search, and the settings that its trials are bound to."""
-    name = search.record.kind or ""
-    # First how the search stands, and how to go on with it.
     warnings = list(search.problems)
+    # Where the record cannot be read, the problems alone say so.
     if not search.record.is_empty:
-        continued = _RESTARTED if name == "teacher-layer" else _CONTINUED
-        status = _STATUSES.get(search.status, _STATUSES["not finished"]).format(continued=continued)
-        rest = "The following is its result so far."
-        if not search.progress:
-            rest = "Its folder has no trials: there are none yet, or they are kept in another storage (--storage)."
-        warnings.append(f"The search '{search.title}' ({name or 'of an unknown kind'}) {status}. {rest}")
+        warnings.append(_status_line(search))
     yield Notes(tuple(warnings), warning=True)
     if search.progress:
         yield Facts(search.progress)
@@ -119,8 +116,21 @@ def _progress(search: SearchFolder) -> Iterator[Block]:
         yield Table("Identity", ("", "Value"), tuple(rows), words=(1,), folded=True)
 
 
+def _status_line(search: SearchFolder) -> str:
+    """Return the status of an unfinished search, how to continue it, and where its results so far are."""
+    name = search.record.kind or ""
+    # A search of teacher layers trains all its candidates at once, and saves none of them on the way.
+    continued = _RESTARTED if name == "teacher-layer" else _CONTINUED
+    status = _STATUSES.get(search.status, _STATUSES["not finished"]).format(continued=continued)
+    if search.progress:
+        results = "The following is its result so far."
+    else:
+        results = "Its folder has no trials: there are none yet, or they are kept in another storage (--storage)."
+    return f"The search '{search.title}' ({name or 'of an unknown kind'}) {status}. {results}"
+
+
 def _brief(value: object) -> str:
-    """Return a value as a short text."""
+    """Return a setting as a short text: as it is, or as JSON."""
     if value is None:
         return NOTHING
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -27,13 +27,10 @@ class TeacherLayerView(SearchView[TeacherLayerSearch]):
         best = record.best
         if best is None:
             return ""
-        last = best.scores[-1]
-        others = [row.scores[-1].score for row in record.layers if row.layer != best.layer and row.scores]
-        known = [f"{score:.2f}" for score in others if score is not None]
-        second = known[0] if known else None
+        best_result = best.scores[-1]
         return (
-            f"Highest score: teacher layer {best.layer} of {record.teacher.layers}, {last.score:.2f} after {last.step} "
-            f"steps. {next_best(second)}"
+            f"Highest score: teacher layer {best.layer} of {record.teacher.layers}, {best_result.score:.2f} after "
+            f"{best_result.step} steps. {next_best(_second_score(record, best))}"
         )
 
     def tables(self, record: TeacherLayerSearch) -> list[Table]:
@@ -71,8 +68,18 @@ class TeacherLayerView(SearchView[TeacherLayerSearch]):
         """Return every score of every layer."""
         rows: list[dict[str, Any]] = []
         for layer in record.layers:
-            fields = layer.to_dict()
-            rows += [{**fields, **score} for score in fields.get("scores") or [{}]]
+            layer_fields = {
+                "rank": layer.rank,
+                "layer": layer.layer,
+                "steps": layer.steps,
+                "state": layer.state,
+                "own_loss": layer.own_loss,
+            }
+            # A result has the fields `step`, `score` and the parts of the score.
+            rows += [{**layer_fields, **result.to_dict()} for result in layer.scores]
+            # A layer that never reached a rung has a row without a score.
+            if not layer.scores:
+                rows.append(layer_fields)
         columns = ("rank", "layer", "step", "score", *record.scores, "steps", "state", "own_loss")
         return {"layers.csv": to_csv(columns, rows)}
 
@@ -81,36 +88,55 @@ class TeacherLayerView(SearchView[TeacherLayerSearch]):
         return {"layers": layers_race_figure(record)}
 
 
+def _second_score(record: TeacherLayerSearch, best: SearchedLayer) -> str | None:
+    """Return the last score of the next best layer, in text; None where no other layer has one."""
+    # Layers are sorted by rank. A layer that diverged has no score, or none that is a number.
+    for layer in record.layers:
+        if layer.layer == best.layer or not layer.scores:
+            continue
+        last_score = layer.scores[-1].score
+        if last_score is not None:
+            return f"{last_score:.2f}"
+    return None
+
+
 def _layers_table(record: TeacherLayerSearch, caption: str) -> Table:
     """Lay out every layer with its score at each rung; before the end of the search with the state of its trial."""
     # Layers that were dropped early have no score at later steps.
-    steps = sorted({score.step for row in record.layers for score in row.scores})
-    step_headings = [f"Step {step}" for step in steps]
-    is_finished = all(row.rank is not None for row in record.layers)
+    steps = sorted({result.step for layer in record.layers for result in layer.scores})
+    headings = ["Layer", *(f"Step {step}" for step in steps)]
+    # Ranks are given to all layers at the end of the search.
+    is_finished = all(layer.rank is not None for layer in record.layers)
+    if is_finished:
+        headings += [*record.scores, "Own loss", "Dropped"]
+    else:
+        headings.append("Trial")
+
     rows: list[tuple[AnyCell, ...]] = []
-    for row in record.layers:
-        score_by_step = {score.step: score.score for score in row.scores}
-        cells = [number(score_by_step.get(step), 2) for step in steps]
+    for layer in record.layers:
+        score_by_step = {result.step: result.score for result in layer.scores}
+        cells: list[AnyCell] = [str(layer.layer)]
+        cells += [number(score_by_step.get(step), 2) for step in steps]
         if is_finished:
-            rows.append((str(row.layer), *cells, *_end_cells(row, record.scores)))
+            cells += _end_cells(layer, part_names=record.scores)
         else:
-            rows.append((str(row.layer), *cells, row.state))
-
-    last = [*record.scores, "Own loss", "Dropped"] if is_finished else ["Trial"]
-    headings = ("Layer", *step_headings, *last)
-    return Table(caption, headings, tuple(rows), words=(len(headings) - 1,))
+            cells.append(layer.state)
+        rows.append(tuple(cells))
+    return Table(caption, tuple(headings), tuple(rows), words=(len(headings) - 1,))
 
 
-def _end_cells(row: SearchedLayer, names: Sequence[str]) -> list[AnyCell]:
-    """Return the parts of a layer's last score, its own loss, and when it was dropped."""
-    last = row.scores[-1] if row.scores else None
-    parts = [number(getattr(last, name, None), 2) for name in names]
-    dropped = NOTHING
-    if row.state == "cut":
-        dropped = f"after {row.steps}"
-    elif row.state != "trained":
-        dropped = row.state
-    return [*parts, number(row.own_loss, 4), dropped]
+def _end_cells(layer: SearchedLayer, part_names: Sequence[str]) -> list[AnyCell]:
+    """Return the parts of a layer's last score, its own loss, and the step after which it was dropped."""
+    last_result = layer.scores[-1] if layer.scores else None
+    # The parts are fields of a result: `agreement` and `explained`.
+    parts = [number(getattr(last_result, name, None), 2) for name in part_names]
+    if layer.state == "trained":
+        dropped = NOTHING
+    elif layer.state == "cut":
+        dropped = f"after {layer.steps}"
+    else:
+        dropped = layer.state
+    return [*parts, number(layer.own_loss, 4), dropped]
 
 
 def layers_race_figure(record: TeacherLayerSearch, mark: str = "highest") -> Figure:
@@ -118,17 +144,21 @@ def layers_race_figure(record: TeacherLayerSearch, mark: str = "highest") -> Fig
 
     Args:
         record: Of the search, or of its course so far.
-        mark: The name of the best.
+        mark: The word before the best layer in the legend.
     """
+    # A line for each rung of successive halving, over the layers that were still training.
     points_by_step: dict[int, list[Point]] = {}
-    for row in record.layers:
-        for score in row.scores:
-            if score.score is not None:
-                points_by_step.setdefault(score.step, []).append((row.layer, score.score))
+    for layer in record.layers:
+        for result in layer.scores:
+            if result.score is not None:
+                points_by_step.setdefault(result.step, []).append((layer.layer, result.score))
     series = [Series(f"after {step:,} steps", sorted(points)) for step, points in sorted(points_by_step.items())]
+
+    # A best layer has a score; a record without it is damaged, and a point at 0 would be made up.
     best = record.best
-    if best is not None:
-        series.append(Series(f"{mark}: layer {best.layer}", [(best.layer, best.scores[-1].score or 0.0)], "points"))
-    label = f"score: mean of {', '.join(record.scores)} (percent)"
-    plot = Lines(series, "teacher layer", label, x_is_whole=True)
+    best_score = best.scores[-1].score if best is not None else None
+    if best is not None and best_score is not None:
+        series.append(Series(f"{mark}: layer {best.layer}", [(best.layer, best_score)], "points"))
+    score_label = f"score: mean of {', '.join(record.scores)} (percent)"
+    plot = Lines(series, "teacher layer", score_label, x_is_whole=True)
     return lines_figure("Scores of students by teacher layer", plot)
