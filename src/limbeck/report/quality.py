@@ -385,7 +385,7 @@ def _development_notes(evaluation: RunEvaluation) -> Iterator[str]:
             yield warning
 
 
-def _scored_rows_note(scores: DevelopmentFigures, row_count: int) -> str:
+def _scored_rows_note(scores: DevelopmentFigures, row_count: float) -> str:
     """Return the note on the number and the source of the rows of a task, and its teacher."""
     # Older records have development rows without the file that they are from.
     has_source = scores.task != DEVELOPMENT or scores.split
