@@ -56,7 +56,7 @@ def test_names_are_known_before_anything_is_imported_and_are_not_given_twice(ins
         ("import no_such_module_at_all", "METHOD", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
         ("1 / 0", "METHOD", "ZeroDivisionError"),
         ("", "METHOD", "has no attribute 'METHOD'"),
-        ("METHOD = 3", "METHOD", "'broken' is a int, not limbeck.methods.Method"),
+        ("METHOD = 3", "METHOD", "'broken' is a int, not limbeck.methods.composition.Method"),
         (ITEMS, "absolute_hidden_states", "its own name is 'absolute_hidden_states'"),
     ],
 )

@@ -194,13 +194,21 @@ def test_items_that_recipes_could_not_name_or_training_not_call(item, changes, s
         (register_as_objective(unit="token", name="mine"), 3, "it is not a function"),
         (register_as_method(name="mine"), lambda options, pairing: [], "'mine' cannot be added: it has no summary"),
         (register_as_method(summary="Nameless."), functools.partial(compose), "lower-case letters"),
-        (functools.partial(OBJECTIVES.add, "mine"), absolute, "not limbeck.objectives.Objective. For a function, put"),
+        (
+            functools.partial(OBJECTIVES.add, "mine"),
+            absolute,
+            "not limbeck.objectives.registry.Objective. For a function, put",
+        ),
         (
             functools.partial(METHODS.add, "mine"),
             compose,
-            "not limbeck.methods.Method. For a function, put @register_as",
+            "not limbeck.methods.composition.Method. For a function, put @register_as",
         ),
-        (functools.partial(METHODS.add, "mine"), {"name": "mine"}, "'mine' is a dict, not limbeck.methods.Method."),
+        (
+            functools.partial(METHODS.add, "mine"),
+            {"name": "mine"},
+            "'mine' is a dict, not limbeck.methods.composition.Method.",
+        ),
         (functools.partial(Registry("thing").add, "mine"), 1, "Nothing can be added to the registry of things"),
     ],
 )

@@ -142,7 +142,7 @@ class PluginPoint(Generic[T]):
 
     Args:
         group: The group of entry points that name items.
-        expected: Type of the items, which have a name, public in the package of the kind's plural.
+        expected: Class of the items, which have a name.
         decorator: What turns a function into such an item, for messages.
         problem: Says why an item cannot be added, as the end of a sentence; None where it can.
         code: The code of an item: the decorators of a package may register what its entry points name.
@@ -155,14 +155,14 @@ class PluginPoint(Generic[T]):
     code: Callable[[T], object]
 
     def check(self, kind: str, name: str, item: object) -> T:
-        """Return an item as it is.
+        """Check an item and return it.
 
         Raises:
-            PluginError: saying what is wrong with it.
+            PluginError: for an item of another class, of another name, or with a problem of its own.
         """
         if not isinstance(item, self.expected):
             hint = f" For a function, put @{self.decorator} above it." if callable(item) else ""
-            expected = f"limbeck.{kind}s.{self.expected.__name__}"
+            expected = f"{self.expected.__module__}.{self.expected.__name__}"
             raise PluginError(f"'{name}' is a {type(item).__name__}, not {expected}.{hint}")
         item_name: object = getattr(item, "name", None)
         problem: str | None = None

@@ -16,7 +16,10 @@ from limbeck.models.families import shape_of
 from limbeck.models.inference import batches
 from limbeck.models.taps import StreamTap, evaluation_mode
 
+# Bytes that the cross-products of all pairs of layers may take at once.
 _MEMORY = 2**30
+_BYTES_OF_FLOAT64 = 8
+# With fewer, the plain estimate of CKA comes out too high.
 _TOKENS_PER_FEATURE = 10
 
 
@@ -33,10 +36,10 @@ class CrossProducts:
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._shifts: list[Tensor] = []
-        self._sums: list[Tensor] = []  # of the vectors: student [S, H_S], teacher [T, H_T]
-        self._own: list[Tensor] = []  # of each layer with itself: [S, H_S, H_S], [T, H_T, H_T]
-        self._cross = torch.zeros(0, 0, dtype=torch.float64)  # of all with all: [S * H_S, T * H_T]
+        self._student: _SelfProducts | None = None
+        self._teacher: _SelfProducts | None = None
+        # Of all student layers with all teacher layers, `[S * H_S, T * H_T]`.
+        self._cross = torch.zeros(0, 0, dtype=torch.float64)
 
     def add(self, student: Tensor, teacher: Tensor) -> None:
         """Add the vectors of some more tokens.
@@ -45,32 +48,62 @@ class CrossProducts:
             student: `[S, n, H_S]`.
             teacher: `[T, n, H_T]`, of the same tokens.
         """
-        both = [student.float(), teacher.float()]
-        if not self._shifts:
-            self._shifts = [side.mean(1, keepdim=True) for side in both]
-            self._sums = [torch.zeros(len(side), side.shape[-1], dtype=torch.float64) for side in both]
-            self._own = [torch.zeros(*total.shape, total.shape[-1], dtype=torch.float64) for total in self._sums]
-            self._cross = torch.zeros(self._sums[0].numel(), self._sums[1].numel(), dtype=torch.float64)
-        both = [side - shift for side, shift in zip(both, self._shifts, strict=True)]
-        for side, total, own in zip(both, self._sums, self._own, strict=True):
-            total += side.sum(1).cpu()
-            own += (side.transpose(1, 2) @ side).cpu()
-        flat = [side.transpose(0, 1).flatten(1) for side in both]
-        self._cross += (flat[0].T @ flat[1]).cpu()
+        student = student.float()
+        teacher = teacher.float()
+        if self._student is None or self._teacher is None:
+            self._student = _SelfProducts(student)
+            self._teacher = _SelfProducts(teacher)
+            self._cross = torch.zeros(self._student.sums.numel(), self._teacher.sums.numel(), dtype=torch.float64)
+        student_shifted = self._student.add(student)
+        teacher_shifted = self._teacher.add(teacher)
+        # [layers, n, H] -> [n, layers * H].
+        student_rows = student_shifted.transpose(0, 1).flatten(1)
+        teacher_rows = teacher_shifted.transpose(0, 1).flatten(1)
+        self._cross += (student_rows.T @ teacher_rows).cpu()
         self.tokens += student.shape[1]
 
     def similarity(self) -> Tensor:
         """Return the CKA of every pair of layers, `[S, T]`, 0 to 1; NaN for a layer that never varies."""
-        students, teachers = self._sums
-        norms = [
-            (own - total[:, :, None] * total[:, None, :] / self.tokens).flatten(1).norm(dim=1)
-            for own, total in zip(self._own, self._sums, strict=True)
-        ]
+        assert self._student is not None
+        assert self._teacher is not None
+        student_sums = self._student.sums
+        teacher_sums = self._teacher.sums
         rows = []
-        for block, total in zip(self._cross.split(students.shape[1]), students, strict=True):
-            centred = block - torch.outer(total, teachers.flatten()) / self.tokens
-            rows.append(centred.view(-1, *teachers.shape).square().sum((0, 2)))
-        return torch.stack(rows) / torch.outer(norms[0], norms[1])
+        # A block is `[H_S, T * H_T]`, the products of one student layer with all teacher layers.
+        blocks = self._cross.split(student_sums.shape[1])
+        for block, layer_sums in zip(blocks, student_sums, strict=True):
+            product_of_means = torch.outer(layer_sums, teacher_sums.flatten()) / self.tokens
+            centred = block - product_of_means
+            # [H_S, T, H_T] -> [T], the squared Frobenius norms.
+            rows.append(centred.view(-1, *teacher_sums.shape).square().sum((0, 2)))
+        norms = torch.outer(self._student.norms(self.tokens), self._teacher.norms(self.tokens))
+        return torch.stack(rows) / norms
+
+
+class _SelfProducts:
+    """Sums of one model's vectors and of their products within each layer.
+
+    Args:
+        first: The first batch, `[layers, n, H]`, whose mean all batches are shifted by.
+    """
+
+    def __init__(self, first: Tensor) -> None:
+        layers, _, width = first.shape
+        self._shift = first.mean(1, keepdim=True)
+        self.sums = torch.zeros(layers, width, dtype=torch.float64)
+        self._products = torch.zeros(layers, width, width, dtype=torch.float64)
+
+    def add(self, vectors: Tensor) -> Tensor:
+        """Add a batch `[layers, n, H]`, and return it shifted."""
+        shifted = vectors - self._shift
+        self.sums += shifted.sum(1).cpu()
+        self._products += (shifted.transpose(1, 2) @ shifted).cpu()
+        return shifted
+
+    def norms(self, tokens: int) -> Tensor:
+        """Return the Frobenius norm of each layer's centred products, `[layers]`."""
+        product_of_means = self.sums[:, :, None] * self.sums[:, None, :] / tokens
+        return (self._products - product_of_means).flatten(1).norm(dim=1)
 
 
 @dataclass(frozen=True)
@@ -97,8 +130,11 @@ class LayerSimilarity:
     @property
     def nearest(self) -> tuple[int, ...]:
         """For every layer of the student, from 0, the teacher layer that is most like it, from 0."""
-        known = [[-math.inf if math.isnan(value) else value for value in row] for row in self.values]
-        return tuple(row.index(max(row)) for row in known)
+        nearest = []
+        for row in self.values:
+            comparable = [-math.inf if math.isnan(value) else value for value in row]
+            nearest.append(comparable.index(max(comparable)))
+        return tuple(nearest)
 
     @property
     def reliable(self) -> bool:
@@ -134,8 +170,8 @@ def measure_similarity(
     student_width = shape_of(student.model.config).hidden
     teacher_width = shape_of(teacher.model.config).hidden
     teacher_keys = layer_keys(teacher.model)
-    # Layers of the student whose cross-products with all of the teacher's, in float64, fit into the memory.
-    bytes_of_one_layer = 8 * student_width * teacher_width * len(teacher_keys)
+    # Layers of the student whose cross-products with all of the teacher's fit into the memory.
+    bytes_of_one_layer = _BYTES_OF_FLOAT64 * student_width * teacher_width * len(teacher_keys)
     at_once = max(1, _MEMORY // bytes_of_one_layer)
     keys = layer_keys(student.model)
     groups = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
@@ -146,8 +182,9 @@ def measure_similarity(
         for number, group in enumerate(groups):
             sums = CrossProducts()
             part = part_of(report, number / len(groups), (number + 1) / len(groups))
-            read = batches(rows.ids, student.tokenizer, device=student.device, report=part, what="Layers of both")
-            for batch in read:
+            for batch in batches(
+                rows.ids, student.tokenizer, device=student.device, report=part, what="Layers of both"
+            ):
                 # One after the other: two taps on one model would be in each other's way.
                 with StreamTap(student.model, group) as tap:
                     student_vectors = valid_vectors(tap(**batch.inputs), group, batch.valid)

@@ -36,9 +36,13 @@ class MethodOptions(Strict):
         Raises:
             ValueError: for one that is not at its default.
         """
-        chosen, fields = getattr(self, mapping), type(self).model_fields
-        for name in names if chosen != "random" else ():
-            if (value := getattr(self, name)) != fields[name].default:
+        chosen = getattr(self, mapping)
+        if chosen == "random":
+            return
+        fields = type(self).model_fields
+        for name in names:
+            value = getattr(self, name)
+            if value != fields[name].default:
                 raise ValueError(
                     f"{name} {value!r} is for {mapping} 'random', but {mapping} is {chosen!r}: leave it out"
                 )
@@ -51,29 +55,40 @@ MAPPING_FORMS = (
 )
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _check_mapping(value: Any) -> Any:
-    if isinstance(value, str) or (isinstance(value, list) and all(map(_whole, value))):
+    if _is_mapping(value):
         return value
-    if isinstance(value, dict) and all(map(_whole, value)):
-        targets = [target if isinstance(target, list) else [target] for target in value.values()]
-        if all(_whole(layer) for target in targets for layer in target):
-            return value
     raise ValueError(f"{str(value)[:80]!r} is not a layer mapping; give {MAPPING_FORMS}")
 
 
+def _is_mapping(value: Any) -> bool:
+    """Whether a value has one of the forms of `MAPPING_FORMS`; its layers are checked once the models are known."""
+    if isinstance(value, str):
+        return True
+    if isinstance(value, list):
+        return all(map(_is_whole, value))
+    if not isinstance(value, dict):
+        return False
+    for layer, targets in value.items():
+        target_list = targets if isinstance(targets, list) else [targets]
+        if not _is_whole(layer) or not all(map(_is_whole, target_list)):
+            return False
+    return True
+
+
 def _check_layer(value: Any) -> Any:
-    if _whole(value) or value in ("last", "auto"):
+    if _is_whole(value) or value in ("last", "auto"):
         return value
     forms = "a number (1 is the first block, -1 the last), 'last' or 'auto'"
     raise ValueError(f"{str(value)[:80]!r} is not a layer; give {forms}")
 
 
 def _check_count(value: Any) -> Any:
-    if (_whole(value) and value >= 1) or value == "auto":
+    if (_is_whole(value) and value >= 1) or value == "auto":
         return value
     raise ValueError(f"{str(value)[:80]!r} is not a number of heads; give a whole number, 1 or more, or 'auto'")
 

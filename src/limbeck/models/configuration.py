@@ -23,8 +23,11 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 """Floating-point types of weights, by name."""
 # Outputs of a task head: `transformers` keeps a name of each in the configuration.
 _MOST_LABELS = 100_000
+# Levels of nested objects and lists.
 _DEEPEST = 16
 _AGAIN = "copy or download it again"
+# Characters of a value of the file that a message shows.
+_SHOWN = 80
 
 # What leads to other files, other code or another model; refused unless empty, with the reason and the way out.
 _REFUSED = {
@@ -49,20 +52,28 @@ _IGNORED = {
 # Properties and plain attributes of the class that a file may set.
 _SETTABLE = {"num_labels", "rope_scaling", "torch_dtype", "model_type", "sliding_window", "tie_word_embeddings"}
 # Far beyond any encoder; with more, making the empty model alone would take all time and memory.
-_LAYERS, _WIDTH, _ROWS = 1_000, 1_000_000, 100_000_000
+_LAYERS = 1_000
+_WIDTH = 1_000_000
+_FFN_WIDTH = 10_000_000
+_HEADS = 100_000
+_ROWS = 100_000_000
+# The largest value of each setting, by the name that most families have for it.
 _MOST = {
     "num_labels": _MOST_LABELS,
     "vocab_size": _ROWS,
     "max_position_embeddings": _ROWS,
     "type_vocab_size": _WIDTH,
-    "num_key_value_heads": 100_000,
+    "num_key_value_heads": _HEADS,
     "head_dim": _WIDTH,
     "num_hidden_groups": _LAYERS,
     "inner_group_num": 12,
     "relative_attention_num_buckets": _WIDTH,
     "max_window_layers": _LAYERS,
 }
+# The largest whole number anywhere in a file.
 _MOST_OF_ANY = 10**12
+_ACTIVATION_KEYS = ("hidden_act", "activation", "activation_function", "hidden_activation")
+# They need no import of transformers' table, which takes half a second.
 _USUAL_ACTIVATIONS = {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh"}
 
 
@@ -78,73 +89,106 @@ def read_config(name: str | Path, folder: Path) -> PreTrainedConfig:
             no model can have; no object of the size that it asks for is made before.
     """
     try:
-        found = read_json(folder / "config.json", {})
+        content = read_json(folder / "config.json", {})
     except ModelError as error:
         raise ModelError(f"The config.json of '{name}' cannot be read: {error}") from None
-    model_type = found.get("model_type") if isinstance(found, dict) else None
-    if isinstance(model_type, str) and model_type not in families:
-        load_plugins()  # One may register it with transformers.
-    if not isinstance(model_type, str) or (model_type not in families and model_type not in CONFIG_MAPPING):
-        near = nearest(model_type, [*families, *CONFIG_MAPPING]) if isinstance(model_type, str) else ""
-        known = f" Known: {', '.join(sorted(families))}, and other text encoders of transformers."
-        of = f": Unknown model family '{model_type}'." if isinstance(model_type, str) else "."
-        if isinstance(found, dict) and found.get("auto_map"):
-            of += " It comes with code of its own, which limbeck never runs."
-        raise ModelError(f"The config.json of '{name}' has no known model_type{of}{near}{known}")
-    kind, owner = CONFIG_MAPPING[model_type], f"The config.json of '{name}'"
+    owner = f"The config.json of '{name}'"
+    model_type = _read_model_type(content, owner)
+    config_class = CONFIG_MAPPING[model_type]
     try:
         family = families[model_type] if model_type in families else unlisted_family(model_type)
     except ModelError as error:
         raise ModelError(f"{owner} does not describe an encoder that limbeck supports. {error}") from error
-    values = _meant(found, family, kind, owner)
+
+    values = _select_settings(content, family, config_class, owner)
     _check_values(values, owner)
-    _check_sizes(values, family, kind if model_type in families else kind(), owner)
+    # The sizes that a file leaves out: the classes of families outside of the table may set them in objects alone.
+    defaults = config_class if model_type in families else config_class()
+    _check_sizes(values, family, defaults, owner)
     try:
-        config: PreTrainedConfig = kind(**values)
-    except Exception as error:  # Each wrong value has its own kind.
+        config: PreTrainedConfig = config_class(**values)
+    except Exception as error:  # The class of the error depends on the value that is wrong.
         raise ModelError(f"{owner} cannot be read: {shorten_error(error)}") from error
     config.name_or_path = str(name)
     return config
 
 
-def _meant(found: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig], owner: str) -> dict[str, Any]:
-    """Return what counts of a file's keys, under the names of the family.
+def _read_model_type(content: Mapping[str, Any], owner: str) -> str:
+    """Return a file's `model_type`.
+
+    Raises:
+        ModelError: for a missing one, or one that neither the table of families nor transformers has.
+    """
+    model_type = content.get("model_type")
+    near = ""
+    problem = "."
+    if isinstance(model_type, str):
+        if model_type not in families:
+            load_plugins()  # A plugin may register it with transformers.
+        if model_type in families or model_type in CONFIG_MAPPING:
+            return model_type
+        near = nearest(model_type, [*families, *CONFIG_MAPPING])
+        problem = f": Unknown model family '{model_type}'."
+    if content.get("auto_map"):
+        problem += " It comes with code of its own, which limbeck never runs."
+    known = f" Known: {', '.join(sorted(families))}, and other text encoders of transformers."
+    raise ModelError(f"{owner} has no known model_type{problem}{near}{known}")
+
+
+def _select_settings(
+    content: Mapping[str, Any], family: Family, config_class: type[PreTrainedConfig], owner: str
+) -> dict[str, Any]:
+    """Select a file's keys that are settings of the model, under the names of the family.
 
     Raises:
         ModelError: for a key that leads elsewhere, or would replace a part of the class.
     """
-    for key, reason in _REFUSED.items():
-        if found.get(key) and not (key == "is_decoder" and family.causal):
-            raise ModelError(f"{owner} has '{key}' = {str(found[key])[:80]!r}, {reason}.")
-    attention = found.get("attn_implementation")
-    if isinstance(attention, str) and not attention.replace("_", "").isalnum():
-        raise ModelError(
-            f"{owner} names '{attention[:80]}' as its attention, which would be code from the Hub; limbeck has its "
-            "own: remove attn_implementation."
-        )
-    settings = {field.name for field in fields(kind)} | _SETTABLE
+    _refuse_other_files(content, family, owner)
+    settings = {field.name for field in fields(config_class)} | _SETTABLE
     values = {}
-    for key, value in found.items():
-        key = kind.attribute_map.get(key, key)
+    for written_key, value in content.items():
+        key = config_class.attribute_map.get(written_key, written_key)
         if key.startswith("_") or key in _IGNORED or key in _REFUSED:
             continue
-        if key not in settings and hasattr(kind, key):
+        if key not in settings and hasattr(config_class, key):
             raise ModelError(f"{owner} has '{key}', which is not a setting but part of the program; remove it.")
         values[key] = value
+
     dtype = values.get("dtype", values.get("torch_dtype"))
-    if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES):
-        raise ModelError(f"{owner} says dtype = {str(dtype)[:80]!r}; weights are {', '.join(DTYPES)}.")
+    if dtype is None:
+        return values
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ModelError(f"{owner} says dtype = {str(dtype)[:_SHOWN]!r}; weights are {', '.join(DTYPES)}.")
     return values
 
 
+def _refuse_other_files(content: Mapping[str, Any], family: Family, owner: str) -> None:
+    """Refuse keys that lead to other files, to code, or to a model that is no encoder."""
+    for key, reason in _REFUSED.items():
+        if key == "is_decoder" and family.causal:
+            continue
+        if content.get(key):
+            raise ModelError(f"{owner} has '{key}' = {str(content[key])[:_SHOWN]!r}, {reason}.")
+    attention = content.get("attn_implementation")
+    if isinstance(attention, str) and not attention.replace("_", "").isalnum():
+        raise ModelError(
+            f"{owner} names '{attention[:_SHOWN]}' as its attention, which would be code from the Hub; limbeck has its "
+            "own: remove attn_implementation."
+        )
+
+
 def _check_values(values: Mapping[str, Any], owner: str) -> None:
-    """Refuse numbers that no setting has: infinite ones, and shares and tolerances out of their range."""
-    for key in ("hidden_act", "activation", "activation_function", "hidden_activation"):
-        if isinstance(values.get(key), str) and values[key] not in _USUAL_ACTIVATIONS:
+    """Refuse values that no setting has.
+
+    They are unknown activations and kinds of positions, infinite numbers, and shares and tolerances out of their range.
+    """
+    for key in _ACTIVATION_KEYS:
+        activation = values.get(key)
+        if isinstance(activation, str) and activation not in _USUAL_ACTIVATIONS:
             from transformers.activations import ACT2FN  # Takes half a second.
 
-            if values[key] not in ACT2FN:
-                raise ModelError(f"{owner} says {key} = '{values[key][:80]}'.{suggestion(values[key], ACT2FN)}")
+            if activation not in ACT2FN:
+                raise ModelError(f"{owner} says {key} = '{activation[:_SHOWN]}'.{suggestion(activation, ACT2FN)}")
     # Releases of transformers before 5 had others, which would be left out of the model without a word.
     if values.get("position_embedding_type", "absolute") not in (None, "absolute", "rope", "rotary"):
         raise ModelError(
@@ -152,70 +196,111 @@ def _check_values(values: Mapping[str, Any], owner: str) -> None:
             "here computes; choose a model with absolute or rotary positions."
         )
     for key, value in _numbers(values, owner):
-        shown = f"{owner} says {key} = {_shorten(value)}"
-        if not math.isfinite(value) if isinstance(value, float) else abs(value) > _MOST_OF_ANY:
-            raise ModelError(f"{shown}, which no model has; {_AGAIN}.")
-        if ("dropout" in key or key.endswith("pdrop")) and not 0 <= value < 1:
-            raise ModelError(f"{shown}; a share of dropout is at least 0 and below 1.")
-        if key.startswith("init") and not 0 < value <= _WIDTH:
-            raise ModelError(f"{shown}; the spread of first weights is above 0.")
-        if key.endswith(("_eps", "_epsilon")) and not 0 <= value <= 1:
-            raise ModelError(f"{shown}; the epsilon of a norm is at least 0, up to 1.")
+        _check_number(key, value, owner)
+
+
+def _check_number(key: str, value: int | float, owner: str) -> None:
+    """Refuse a number out of the range that its key's name implies."""
+    shown = f"{owner} says {key} = {_shorten(value)}"
+    is_endless = isinstance(value, float) and not math.isfinite(value)
+    is_too_large = isinstance(value, int) and abs(value) > _MOST_OF_ANY
+    if is_endless or is_too_large:
+        raise ModelError(f"{shown}, which no model has; {_AGAIN}.")
+    is_dropout = "dropout" in key or key.endswith("pdrop")
+    if is_dropout and not 0 <= value < 1:
+        raise ModelError(f"{shown}; a share of dropout is at least 0 and below 1.")
+    if key.startswith("init") and not 0 < value <= _WIDTH:
+        raise ModelError(f"{shown}; the spread of first weights is above 0.")
+    if key.endswith(("_eps", "_epsilon")) and not 0 <= value <= 1:
+        raise ModelError(f"{shown}; the epsilon of a norm is at least 0, up to 1.")
 
 
 def _numbers(values: Mapping[str, Any], owner: str) -> Iterator[tuple[str, int | float]]:
-    """Iterate over the numbers of a file, with the key that they stand under."""
+    """Iterate over the numbers of a file, with the key that they stand under.
+
+    A stack replaces recursion, so that a deeply nested file ends in our own error.
+    """
     waiting = [(key, value, 0) for key, value in values.items()]
     while waiting:
-        key, value, deep = waiting.pop()
-        if deep > _DEEPEST:
+        key, value, level = waiting.pop()
+        if level > _DEEPEST:
             raise ModelError(f"{owner} is nested deeper than {_DEEPEST} levels at '{key}'; {_AGAIN}.")
         if isinstance(value, dict):
-            waiting += [(str(inner), one, deep + 1) for inner, one in value.items()]
+            for inner_key, inner_value in value.items():
+                waiting.append((str(inner_key), inner_value, level + 1))
         elif isinstance(value, list):
-            waiting += [(key, one, deep + 1) for one in value]
+            waiting += [(key, item, level + 1) for item in value]
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield key, value
 
 
 def _check_sizes(
-    values: Mapping[str, Any], family: Family, kind: type[PreTrainedConfig] | PreTrainedConfig, owner: str
+    values: Mapping[str, Any], family: Family, defaults: type[PreTrainedConfig] | PreTrainedConfig, owner: str
 ) -> None:
-    """Refuse sizes that no model can have, before anything of their size is made; `kind` has the defaults."""
+    """Refuse sizes that no model can have, before anything of their size is made.
+
+    Args:
+        values: The settings of the file.
+        family: The family, which names its sizes.
+        defaults: The class of the configuration or an object of it, with the sizes that the file leaves out.
+        owner: The file, for messages.
+    """
     names = family.fields
-    bounds = {names.layers: _LAYERS, names.hidden: _WIDTH, names.heads: 100_000, names.ffn: 10_000_000}
-    bounds |= {kind.attribute_map.get(name, name): most for name, most in _MOST.items()}
+    bounds = {names.layers: _LAYERS, names.hidden: _WIDTH, names.heads: _HEADS, names.ffn: _FFN_WIDTH}
+    for name, most in _MOST.items():
+        bounds[defaults.attribute_map.get(name, name)] = most
     if names.embedding is not None:
         bounds[names.embedding] = _WIDTH
+
     needed = {names.layers, names.hidden, names.heads, "vocab_size"}
     for field, most in bounds.items():
-        value = values.get(field, getattr(kind, field, None) if field in needed else None)
-        if value is None and field not in needed:  # GPT-2's width may be unset, and so on.
+        default = getattr(defaults, field, None) if field in needed else None
+        value = values.get(field, default)
+        if value is None and field not in needed:
+            continue  # A family may leave it unset, as GPT-2 its feed-forward width.
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if is_whole and 1 <= value <= most:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            if field == "type_vocab_size" and value == 0 and not isinstance(value, bool):
-                continue  # RoBERTa-like models without segments.
-            raise ModelError(
-                f"{owner} says {field} = {_shorten(value)}; a model has a whole number of 1 to {most:,} there: "
-                f"{_AGAIN}."
-            )
-    padding, words = values.get("pad_token_id"), values.get("vocab_size", getattr(kind, "vocab_size", 0))
-    rows = values.get("max_position_embeddings", getattr(kind, "max_position_embeddings", words))
-    if isinstance(padding, int) and (padding >= words or (family.padded_positions and not 0 <= padding < rows - 1)):
+        if is_whole and value == 0 and field == "type_vocab_size":
+            continue  # RoBERTa-like models have no segments.
         raise ModelError(
-            f"{owner} says pad_token_id = {_shorten(padding)}, of {words} words and {rows} positions: {_AGAIN}."
+            f"{owner} says {field} = {_shorten(value)}; a model has a whole number of 1 to {most:,} there: {_AGAIN}."
         )
+
+    _check_padding(values, family, defaults, owner)
     for name in ("id2label", "label2id"):
-        if isinstance(values.get(name), dict) and len(values[name]) > _MOST_LABELS:
-            raise ModelError(
-                f"{owner} names {len(values[name]):,} labels in {name}; at most {_MOST_LABELS:,} are read."
-            )
-    heads, hidden = (values.get(field, getattr(kind, field)) for field in (names.heads, names.hidden))
-    if values.get("head_dim", getattr(kind, "head_dim", None)) is None and heads > hidden:
+        labels = values.get(name)
+        if isinstance(labels, dict) and len(labels) > _MOST_LABELS:
+            raise ModelError(f"{owner} names {len(labels):,} labels in {name}; at most {_MOST_LABELS:,} are read.")
+
+    heads = values.get(names.heads, getattr(defaults, names.heads))
+    hidden = values.get(names.hidden, getattr(defaults, names.hidden))
+    head_size = values.get("head_dim", getattr(defaults, "head_dim", None))
+    if head_size is None and heads > hidden:
         raise ModelError(f"{owner} has {heads} heads in a width of {hidden}; {_AGAIN}.")
+
+
+def _check_padding(
+    values: Mapping[str, Any], family: Family, defaults: type[PreTrainedConfig] | PreTrainedConfig, owner: str
+) -> None:
+    """Refuse a padding token outside of the tables of words and, where it counts there, of positions."""
+    padding = values.get("pad_token_id")
+    if not isinstance(padding, int):
+        return
+    words = values.get("vocab_size", getattr(defaults, "vocab_size", 0))
+    positions = values.get("max_position_embeddings", getattr(defaults, "max_position_embeddings", words))
+    fits = padding < words
+    if fits and family.padded_positions:
+        # Positions of these families are numbered from the padding's number on.
+        fits = 0 <= padding < positions - 1
+    if not fits:
+        raise ModelError(
+            f"{owner} says pad_token_id = {_shorten(padding)}, of {words} words and {positions} positions: {_AGAIN}."
+        )
 
 
 def _shorten(value: Any) -> str:
     """Write a value of a file within 80 characters; Python refuses to write out the longest numbers."""
-    text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "such a long number"
-    return text[:80]
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "such a long number"
+    return str(value)[:_SHOWN]

@@ -1,5 +1,8 @@
 """Sentence vectors of hidden states: the pooling, and the modules behind it."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -10,6 +13,7 @@ from limbeck.errors import ModelError
 from limbeck.models.sentences import SentenceModule, SentencePooling, check_pooling
 
 _WEIGHTS = "model.safetensors"
+_PICKLED_WEIGHTS = "pytorch_model.bin"
 
 
 def pool(hidden: Tensor, valid: Tensor, pooling: str, skipped: Tensor | None = None) -> Tensor:
@@ -35,28 +39,63 @@ def pool(hidden: Tensor, valid: Tensor, pooling: str, skipped: Tensor | None = N
         As sentence-transformers 6 pools; `weightedmean` is of SGPT (arXiv 2202.08904, section 3.2).
     """
     check_pooling(pooling)
-    hidden = hidden if hidden.is_floating_point() and hidden.element_size() == 8 else hidden.float()
+    if hidden.dtype != torch.float64:
+        hidden = hidden.float()
+    # The number of each real token in its row, from 1.
     places = valid.long().cumsum(1)
-    kept = valid if skipped is None else valid & (places > skipped.unsqueeze(1))
-    vectors = [_pool_one(hidden, kept, places, mode) for mode in pooling.split("+")]
-    return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=-1)
+    included = valid
+    if skipped is not None:
+        included = valid & (places > skipped.unsqueeze(1))
+
+    vectors = [_pool_by(mode, hidden, included, places) for mode in pooling.split("+")]
+    if len(vectors) == 1:
+        return vectors[0]
+    return torch.cat(vectors, dim=-1)
 
 
-def _pool_one(hidden: Tensor, kept: Tensor, places: Tensor, mode: str) -> Tensor:
-    # No products with a mask: a padding position that is not finite must not leak.
+def _pool_by(mode: str, hidden: Tensor, included: Tensor, places: Tensor) -> Tensor:
+    """Pool `[B, L, width]` by a single mode to `[B, width]`.
+
+    Padding is masked, never multiplied by 0: a number there that is not finite must not leak.
+
+    Args:
+        mode: One of `POOLINGS`.
+        hidden: `[B, L, width]`.
+        included: Bool `[B, L]`, the tokens to pool.
+        places: `[B, L]`, the number of each token in its row, from 1.
+    """
     if mode == "max":
-        top = hidden.masked_fill(~kept.unsqueeze(-1), -torch.inf).amax(1)
-        return top.masked_fill(~kept.any(1, keepdim=True), 0.0)
-    if mode in ("cls", "lasttoken"):
-        order = kept.int() if mode == "cls" else kept.int().cumsum(1)  # The first of the greatest.
-        chosen = order.argmax(1)
-        return hidden.gather(1, chosen[:, None, None].expand(-1, 1, hidden.shape[-1])).squeeze(1)
-    tokens = hidden.masked_fill(~kept.unsqueeze(-1), 0.0)
+        return _largest(hidden, included)
+    # argmax gives the first of several equal maxima.
+    if mode == "cls":
+        return _token_at(hidden, included.int().argmax(1))
+    if mode == "lasttoken":
+        # The running count of tokens first reaches its maximum at the last token.
+        return _token_at(hidden, included.int().cumsum(1).argmax(1))
+
+    tokens = hidden.masked_fill(~included.unsqueeze(-1), 0.0)
     if mode == "weightedmean":
-        weights = (places * kept).to(hidden.dtype)
-        return (tokens * weights.unsqueeze(-1)).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
-    count = kept.sum(1, keepdim=True).clamp(min=1)
-    return tokens.sum(1) / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)
+        weights = (places * included).to(hidden.dtype)
+        weighted_sum = (tokens * weights.unsqueeze(-1)).sum(1)
+        return weighted_sum / weights.sum(1, keepdim=True).clamp(min=1)
+    divisor = included.sum(1, keepdim=True).clamp(min=1)
+    if mode == "mean_sqrt_len_tokens":
+        divisor = divisor.sqrt()
+    return tokens.sum(1) / divisor
+
+
+def _largest(hidden: Tensor, included: Tensor) -> Tensor:
+    """Return the largest value of each component, `[B, width]`; zeros for a row without tokens."""
+    largest = hidden.masked_fill(~included.unsqueeze(-1), -torch.inf).amax(1)
+    has_tokens = included.any(1, keepdim=True)
+    return largest.masked_fill(~has_tokens, 0.0)
+
+
+def _token_at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Return one vector a row, `[B, width]`, at the positions `[B]`."""
+    width = hidden.shape[-1]
+    index = positions[:, None, None].expand(-1, 1, width)
+    return hidden.gather(1, index).squeeze(1)
 
 
 class SentenceHead(nn.Module):
@@ -86,34 +125,52 @@ class SentenceHead(nn.Module):
             valid: Bool `[B, L]`, True for real tokens.
             skipped: Tokens of the prompt at the beginning of each row, `[B]`; read only where they are not pooled.
         """
-        vectors = pool(hidden, valid, self.sentence.pooling, None if self.sentence.include_prompt else skipped)
+        if self.sentence.include_prompt:
+            skipped = None
+        vectors = pool(hidden, valid, self.sentence.pooling, skipped)
         for layer in self.layers:
             vectors = layer(vectors)
-        return F.normalize(vectors, dim=-1) if self.sentence.normalize else vectors
+        if self.sentence.normalize:
+            vectors = F.normalize(vectors, dim=-1)
+        return vectors
 
     def width(self, hidden: int) -> int:
         """Return the width of the vectors, given that of the hidden states."""
         return self.sentence.width(hidden)
 
 
+# Activations whose result depends on the axis, which is that of the features here.
+_ACTIVATIONS_ALONG_AN_AXIS = ("Softmax", "Softmin", "LogSoftmax")
+
+
 class _Dense(nn.Module):
-    """activation(W x + b), plus its input where it is residual."""
+    """activation(W x + b), plus its input where it is residual.
+
+    Where the widths differ, the input goes through a linear map before it is added.
+    """
 
     def __init__(self, module: SentenceModule) -> None:
         super().__init__()
         assert module.widths is not None
-        self.linear = nn.Linear(*module.widths, bias=module.bias)
-        along = {"dim": -1} if module.activation in ("Softmax", "Softmin", "LogSoftmax") else {}
-        self.activation = getattr(nn, module.activation)(**along)
-        differ = module.widths[0] != module.widths[1]
-        self.residual = nn.Linear(*module.widths, bias=False) if module.residual and differ else None
+        in_width, out_width = module.widths
+        activation = getattr(nn, module.activation)
+        self.linear = nn.Linear(in_width, out_width, bias=module.bias)
+        if module.activation in _ACTIVATIONS_ALONG_AN_AXIS:
+            self.activation = activation(dim=-1)
+        else:
+            self.activation = activation()
+        self.residual: nn.Linear | None = None
+        if module.residual and in_width != out_width:
+            self.residual = nn.Linear(in_width, out_width, bias=False)
         self._adds_input = module.residual
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.activation(self.linear(x))
         if not self._adds_input:
             return out
-        return out + (x if self.residual is None else self.residual(x))
+        if self.residual is None:
+            return out + x
+        return out + self.residual(x)
 
 
 class _Normalize(nn.Module):
@@ -132,33 +189,49 @@ class _LayerNorm(nn.Module):
 
 
 def _load_module(module: SentenceModule) -> nn.Module:
-    """Make a module with its weights, in float32."""
+    """Build a module with its weights, in float32."""
     if module.kind == "Normalize" or module.folder is None:
         return _Normalize()
-    made: nn.Module = _Dense(module) if module.kind == "Dense" else _LayerNorm(module.widths[1] if module.widths else 1)
+    layer: nn.Module
+    if module.kind == "Dense":
+        layer = _Dense(module)
+    else:
+        width = module.widths[1] if module.widths else 1
+        layer = _LayerNorm(width)
+
+    weights = _read_weights(module.folder)
     file = module.folder / _WEIGHTS
-    if not file.is_file():
-        pickled = (module.folder / "pytorch_model.bin").is_file()
-        raise ModelError(
-            f"The module '{module.folder}' has only pickled weights, which are never loaded; load the model once with "
-            "sentence-transformers and save it again."
-            if pickled
-            else f"The weights lack '{file}'; copy or download the model again."
-        )
-    try:
-        weights = {name: tensor.float() for name, tensor in load_file(file).items()}
-    except (SafetensorError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"The weights '{file}' are damaged ({reason}); copy or download the model again.") from error
-    wanted = {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
-    if {name: tuple(tensor.shape) for name, tensor in weights.items()} != wanted:
+    if _shapes(weights) != _shapes(layer.state_dict()):
         raise ModelError(f"The weights '{file}' do not fit the config.json beside them; copy or download them again.")
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
         raise ModelError(f"The weights '{file}' hold numbers that are not finite; copy or download the model again.")
-    made.load_state_dict(weights)
-    return made.eval()
+    layer.load_state_dict(weights)
+    return layer.eval()
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read the weights in a module's folder, in float32."""
+    file = folder / _WEIGHTS
+    if not file.is_file():
+        if (folder / _PICKLED_WEIGHTS).is_file():
+            raise ModelError(
+                f"The module '{folder}' has only pickled weights, which are never loaded; load the model once with "
+                "sentence-transformers and save it again."
+            )
+        raise ModelError(f"The weights lack '{file}'; copy or download the model again.")
+    try:
+        return {name: tensor.float() for name, tensor in load_file(file).items()}
+    except (SafetensorError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"The weights '{file}' are damaged ({reason}); copy or download the model again.") from error
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def describe_pooling(pooling: str | SentenceHead) -> str:
-    """Return how sentence vectors are made, for records: the pooling, and the modules behind it."""
-    return pooling if isinstance(pooling, str) else str(pooling.sentence)
+    """Return a description of the pooling and of the modules behind it, for records."""
+    if isinstance(pooling, str):
+        return pooling
+    return str(pooling.sentence)
