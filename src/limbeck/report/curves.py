@@ -41,8 +41,9 @@ def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
     if scores:
         label = "score of the student without fine-tuning"
         yield _curves_figure(f"{heading}: Scores on development rows", scores, label)
+    # A single value is in the table of stages.
     rate = log.curves.get(RATE)
-    if rate is not None and len(rate.points) > 1:  # A single value is in the table of stages.
+    if rate is not None and len(rate.points) > 1:
         label = "tokens per second since the last log, excluding padding and evaluation"
         yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, from_zero=True)
     yield from _term_figures(log, heading)
@@ -51,6 +52,7 @@ def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
 
 def _term_figures(log: StageLog, heading: str) -> Iterator[Figure]:
     """Draw the terms of a loss that has several; terms that differ in their layers only share figures."""
+    # A single term is the loss itself, which is drawn already.
     terms = log.terms()
     if len(terms) < 2:
         return
@@ -58,8 +60,8 @@ def _term_figures(log: StageLog, heading: str) -> Iterator[Figure]:
     for term in terms:
         terms_by_stem.setdefault(without_layers(term), []).append(term)
 
-    for stem, alike in terms_by_stem.items():
-        for title, group in _split(f"{heading}: Term {stem}", alike, _TERMS_IN_A_FIGURE):
+    for stem, terms_of_stem in terms_by_stem.items():
+        for title, group in _split(f"{heading}: Term {stem}", terms_of_stem, _TERMS_IN_A_FIGURE):
             if len(group) == 1:
                 yield from _single_term_figure(log, title, group[0])
             else:
@@ -99,7 +101,13 @@ def _log_notes(stage: StageFolder, heading: str) -> Iterator[Notes]:
 
 
 def _log_figure(log: StageLog, title: str, names: Mapping[str, str]) -> Iterator[Figure]:
-    """Draw those of the curves of a log that are there, by their labels."""
+    """Draw curves of a log in one figure; nothing where the log has none of them.
+
+    Args:
+        log: The log.
+        title: Of the figure.
+        names: The names of the curves by their labels.
+    """
     curves = []
     for label, name in names.items():
         if name in log.curves:
@@ -109,24 +117,27 @@ def _log_figure(log: StageLog, title: str, names: Mapping[str, str]) -> Iterator
 
 
 def _split(title: str, items: Sequence[T], most: int) -> Iterator[tuple[str, Sequence[T]]]:
-    """Divide what is too much for one figure evenly; the titles are numbered."""
-    count = math.ceil(len(items) / most)
-    if count == 1:
+    """Yield the items of each figure, at most `most`, with the figure's title, which is numbered if there are several.
+
+    The figures are of equal size, so that the last one is not left with a single item.
+    """
+    figure_count = math.ceil(len(items) / most)
+    if figure_count == 1:
         yield title, items
         return
-    size = math.ceil(len(items) / count)
-    for part in range(count):
-        start = part * size
-        yield f"{title} ({part + 1} of {count})", items[start : start + size]
+    size = math.ceil(len(items) / figure_count)
+    for figure in range(figure_count):
+        start = figure * size
+        yield f"{title} ({figure + 1} of {figure_count})", items[start : start + size]
 
 
 def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
-    """Draw the courses of runs beside each other: as they are where stages are alike, else as shares of their start.
+    """Draw the courses of runs beside each other: losses of equal stages, shares of the first loss of others, speed.
 
     Args:
         runs: Each with its label.
     """
-    # Stages of one name and method compare as they are; others at the same place by their shares alone.
+    # Losses of one method compare as they are. Those of different methods in the same place compare by shape alone.
     stages_alike: dict[tuple[str, str], StagesByRun] = {}
     stages_by_place: dict[int, StagesByRun] = {}
     for label, run in runs:
@@ -176,26 +187,36 @@ def _divided(curve: Curve, divisor: float) -> Curve:
 def _beside(
     title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
 ) -> Iterator[Figure]:
-    """Draw the same curve of several runs, few enough in a figure to be distinguished; nothing of one run."""
+    """Draw the same curve of several runs, at most `SERIES` in a figure; nothing for one run, or for single points."""
     if len(curves) < 2 or all(len(curve.points) < 2 for _, curve in curves):
         return
-    for numbered, part in _split(title, curves, SERIES):
-        yield _curves_figure(numbered, part, label, caption, from_zero=from_zero)
+    for figure_title, figure_curves in _split(title, curves, SERIES):
+        yield _curves_figure(figure_title, figure_curves, label, caption, from_zero=from_zero)
 
 
 def _curves_figure(
     title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
 ) -> Figure:
     """Draw curves over the step, on a logarithmic scale where they span widely; the caption notes thinned curves."""
-    # Losses fall by orders of magnitude at the start, which would flatten the rest.
-    series = [Series(name, curve.points, band=curve.ranges) for name, curve in curves]
-    values = [y for each in series for _, y in each.points]
+    series = []
+    values: list[float] = []
+    most_logged = 0
+    for name, curve in curves:
+        series.append(Series(name, curve.points, band=curve.ranges))
+        values += [y for _, y in curve.points]
+        # Only thinned curves have ranges.
+        if curve.ranges:
+            most_logged = max(most_logged, curve.logged)
+    if most_logged:
+        caption += (
+            f" Thinned from {most_logged:,} points: lines show means of neighbouring points, bands their minimum and "
+            "maximum."
+        )
+        caption = caption.strip()
+
+    # Losses fall by orders of magnitude at the start, which would flatten the rest on a linear scale.
     is_log = not from_zero and spans_widely(values)
     if is_log:
-        label = f"{label}, logarithmic"
-    most_logged = max((curve.logged for _, curve in curves if curve.ranges), default=0)
-    if most_logged:
-        thinned = f"Thinned from {most_logged:,} points: lines show means of neighbouring points, "
-        caption = f"{caption} {thinned}bands their minimum and maximum.".strip()
+        label += ", logarithmic"
     plot = Lines(series, "step", label, x_is_whole=True, y_from_zero=from_zero, y_is_log=is_log)
     return lines_figure(title, plot, caption)

@@ -11,18 +11,19 @@ from limbeck.report.plots import Heat
 from limbeck.report.quality import rows_title
 
 _MOST_CLASSES = 30
-"""Classes of a drawn confusion matrix; of more each cell is too small to be seen."""
+"""The most classes of a drawn confusion matrix; with more, its cells would be too small to be seen."""
 _MOST_LETTERS = 240
+"""The most letters of a text in the table of disagreements."""
 
 
 def disagreement_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
-    """List the rows of tasks, or else the pairs of sentences, that student and teacher are furthest apart on."""
+    """List the largest disagreements of student and teacher: on rows of tasks, then on pairs of sentences."""
     for scores in evaluation.development:
         title = rows_title(scores)
         if scores.disagreements is not None and scores.rows:
-            rows = counted(scores.disagreements, "row")
+            count_phrase = counted(scores.disagreements, "row")
             share = scores.disagreements / scores.rows
-            yield Notes((f"{title}: student and teacher disagree on {rows} ({share:.1%}).",))
+            yield Notes((f"{title}: student and teacher disagree on {count_phrase} ({share:.1%}).",))
         if scores.examples:
             caption = f"{title}: rows on which student and teacher disagree most"
             yield _examples(caption, ("Row", "Label"), scores.examples)
@@ -42,7 +43,9 @@ def _examples(caption: str, headings: tuple[str, str], examples: Sequence[record
 
 def _cut(text: str) -> str:
     line = one_line(text)
-    return line if len(line) <= _MOST_LETTERS else f"{line[: _MOST_LETTERS - 1]}…"
+    if len(line) <= _MOST_LETTERS:
+        return line
+    return f"{line[: _MOST_LETTERS - 1]}…"
 
 
 def _score(value: float | None) -> Cell:
@@ -59,19 +62,32 @@ def answer_blocks(evaluation: records.RunEvaluation) -> Iterator[Block]:
 
 
 def _confusions(scores: records.DevelopmentFigures) -> Figure:
-    """Draw the classes that rows of each class are taken for, as shares of these rows."""
+    """Draw the confusion matrix: for each true class, the shares of its rows by predicted class."""
     names = scores.labels
     shares: list[list[float | None]] = []
     words = []
     rows: list[tuple[AnyCell, ...]] = []
-    for place, (name, counts) in enumerate(zip(names, scores.confusion, strict=True)):
+    for class_index, (name, counts) in enumerate(zip(names, scores.confusion, strict=True)):
         total = sum(counts)
-        shares.append([count / total if total else None for count in counts])
-        words.append(f"{name}: {counts[place]:,.0f} of {total:,.0f} right")
+        # A class without rows has no shares.
+        if total:
+            shares.append([count / total for count in counts])
+        else:
+            shares.append([None] * len(counts))
+        words.append(f"{name}: {counts[class_index]:,.0f} of {total:,.0f} right")
         rows.append((name, *map(number, counts)))
 
     # The picture has shares, since classes differ in size; the table below it has counts.
-    heat = Heat(shares, names, names, "true class", "predicted class", 0.0, 1.0, "share of the true class")
+    heat = Heat(
+        shares,
+        row_names=names,
+        column_names=names,
+        row_title="true class",
+        column_title="predicted class",
+        low=0.0,
+        high=1.0,
+        label="share of the true class",
+    )
     title = f"{rows_title(scores)}: confusion matrix of the student"
     figure = heat_figure(title, heat, f"Confusion matrix of {len(names)} classes. {'; '.join(words)}.")
     data = Table("Rows of each true class, by predicted class", ("", *names), tuple(rows))

@@ -16,7 +16,7 @@ from limbeck.report.output_files import DATA_SUFFIX, FILE_SUFFIXES, check_output
 
 
 def inspection_blocks(name: str, result: Any) -> list[Block]:
-    """Return the table of an inspection and its notes as blocks; of attention maps without a teacher a line.
+    """Return the table of an inspection and its notes as blocks; attention maps without a teacher have a line instead.
 
     Args:
         name: Of the inspection.
@@ -28,6 +28,7 @@ def inspection_blocks(name: str, result: Any) -> list[Block]:
         return contribution_blocks(result)
     if name == "phrases":
         return phrase_blocks(result)
+    # The last inspection is of attention: without a teacher there is nothing to diverge from.
     if result["divergence"] is None:
         return [Notes((maps_line(result["maps"]),))]
     return divergence_blocks(result["divergence"])
@@ -45,12 +46,17 @@ def _table_and_notes(
 
 
 def _number(value: float | None) -> Cell:
-    is_known = value is not None and math.isfinite(value)
-    return Cell(value if is_known else None, "{:.3f}")
+    """Return a cell with three decimals; a dash for a value that is missing, infinite or NaN."""
+    if value is not None and not math.isfinite(value):
+        value = None
+    return Cell(value, "{:.3f}")
 
 
-def _cut_texts(cut: int) -> str:
-    return f", {counted(cut, 'text')} cut to the maximum length" if cut else ""
+def _cut_note(cut_texts: int) -> str:
+    """Return the end of a note on the texts that were longer than the models read; empty for none."""
+    if not cut_texts:
+        return ""
+    return f", {counted(cut_texts, 'text')} cut to the maximum length"
 
 
 def phrase_blocks(result: inspection.PhraseClustering) -> list[Block]:
@@ -87,7 +93,7 @@ def contribution_blocks(result: Sequence[inspection.Contribution]) -> list[Block
     for name, model in zip(names, result, strict=True):
         columns.append(model.cosines)
         layers = ", ".join(map(str, model.ranking[:3]))
-        notes.append(f"{name}: layers {layers} change most; {model.tokens:,} tokens{_cut_texts(model.cut)}.")
+        notes.append(f"{name}: layers {layers} change most; {model.tokens:,} tokens{_cut_note(model.cut)}.")
 
     # The models may differ in depth.
     rows: list[tuple[AnyCell, ...]] = []
@@ -103,7 +109,7 @@ def similarity_blocks(result: inspection.LayerSimilarity) -> list[Block]:
     rows: list[tuple[AnyCell, ...]] = []
     for layer, (nearest, values) in enumerate(zip(result.nearest, result.values, strict=True)):
         rows.append((str(layer), str(nearest), _number(values[nearest]), _number(values[-1])))
-    notes = [f"{result.tokens:,} tokens{_cut_texts(result.cut)}."]
+    notes = [f"{result.tokens:,} tokens{_cut_note(result.cut)}."]
     if not result.reliable:
         notes.append(
             f"Too few tokens for models of width {result.width}, so all values are biased upwards; read "
@@ -119,27 +125,30 @@ def divergence_blocks(result: inspection.AttentionDivergence) -> list[Block]:
     if result.by_head:
         headings.append("Nearest and farthest head")
     rows = []
-    for layer, nearest in enumerate(result.nearest):
-        means = result.means[layer]
-        cells: list[AnyCell] = [str(layer + 1), str(nearest), _number(means[nearest - 1]), _number(means[-1])]
+    # Layers of both models are counted from 1; lists begin at 0.
+    for index, nearest in enumerate(result.nearest):
+        means = result.means[index]
+        cells: list[AnyCell] = [str(index + 1), str(nearest), _number(means[nearest - 1]), _number(means[-1])]
         if result.by_head:
-            cells.append(_head_range(result.values[layer][nearest - 1]))
+            cells.append(_head_range(result.values[index][nearest - 1]))
         rows.append(tuple(cells))
-    how = "head by head" if result.by_head else "of maps averaged over heads, since the numbers of heads differ"
-    note = f"{result.tokens:,} tokens{_cut_texts(result.cut)}; {how}."
+    compared_maps = "of maps averaged over heads, since the numbers of heads differ"
+    if result.by_head:
+        compared_maps = "head by head"
+    note = f"{result.tokens:,} tokens{_cut_note(result.cut)}; {compared_maps}."
     return _table_and_notes("Divergence of attention, KL(teacher ‖ student) in nats", headings, rows, [note])
 
 
 def _head_range(heads: Sequence[float]) -> str:
     """Return the heads of the least and the greatest divergence, with the value of each."""
-    numbered = [(value, number) for number, value in enumerate(heads, start=1)]
-    least, nearest = min(numbered)
-    greatest, farthest = max(numbered)
-    return f"{nearest} ({_number(least)}), {farthest} ({_number(greatest)})"
+    numbered = [(value, head) for head, value in enumerate(heads, start=1)]
+    least, nearest_head = min(numbered)
+    greatest, farthest_head = max(numbered)
+    return f"{nearest_head} ({_number(least)}), {farthest_head} ({_number(greatest)})"
 
 
 def maps_line(maps: inspection.AttentionMaps) -> str:
-    """Return how many attention maps there are, and of which layers."""
+    """Return the number of attention maps, the model, the length of the sentence and the layers in a line."""
     layers = sorted({student.layer for student, _ in maps.pairs})
     return (
         f"{counted(len(maps.pairs), 'attention map')} of {short_name(maps.student)}, {len(maps.tokens)} tokens, "
@@ -148,7 +157,7 @@ def maps_line(maps: inspection.AttentionMaps) -> str:
 
 
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
-    """Write data and pictures into a folder, or one of both into a file.
+    """Write data and pictures into a folder, or either of them to the path of a file.
 
     Args:
         path: A folder, made if missing; or a file with the suffix of data or a picture.
@@ -175,9 +184,9 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
             file.write_text(records.text_of(data), encoding="utf-8")
         written.append(file)
     if is_folder or path.suffix in FILE_SUFFIXES:
-        first = path / f"{name}.png" if is_folder else path
+        first_file = path / f"{name}.png" if is_folder else path
         for end, picture in pictures.items():
-            file = first.with_stem(f"{first.stem}{end}")
+            file = first_file.with_stem(f"{first_file.stem}{end}")
             write_figure(picture, file, titled=True)
             written.append(file)
     return written

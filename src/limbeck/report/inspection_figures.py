@@ -36,14 +36,15 @@ def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
 def attention_figure(maps: Result) -> Figure:
     """Draw all attention maps of a sentence as panels on one scale, the teacher's to the left of the student's."""
     panels = [(figure.title.partition(": ")[2], figure.drawing) for figure in map_figures(maps)]
-    # As many pairs beside each other as a page of paper can hold.
-    count = len(maps["pairs"])
-    pairs_beside = 3
-    if count <= 2:
-        pairs_beside = 1
-    elif count <= 8:
-        pairs_beside = 2
-    models = len(panels) // count
+    # A page of paper has room for three pairs in a row; few pairs fill a page better in fewer columns.
+    pair_count = len(maps["pairs"])
+    if pair_count <= 2:
+        pairs_in_a_row = 1
+    elif pair_count <= 8:
+        pairs_in_a_row = 2
+    else:
+        pairs_in_a_row = 3
+    maps_in_a_pair = len(panels) // pair_count
     title = f"Attention of {short_name(maps['student'])}"
     if maps["teacher"] is not None:
         title += f" (student) beside {short_name(maps['teacher'])} (teacher)"
@@ -53,32 +54,41 @@ def attention_figure(maps: Result) -> Figure:
         f"{'; '.join(names)}. Tokens: {' '.join(map(str, maps['tokens']))}"
     )
     data = Table(title, ("",), tuple((name,) for name in names))
-    return Figure("attention", title, "", words, Panels(panels, pairs_beside * models), data)
+    return Figure("attention", title, "", words, Panels(panels, columns=pairs_in_a_row * maps_in_a_pair), data)
 
 
 def map_figures(maps: Result) -> list[Figure]:
-    """Draw each attention map of a sentence, the teacher's before the student's; every row is a token that looks."""
+    """Draw each attention map of a sentence, the teacher's before the student's; a row is an attending token."""
     tokens = [str(token) for token in maps["tokens"]]
-    shown = []
+    attention_maps = []
     for student, teacher in maps["pairs"]:
         if teacher is not None:
-            shown.append(teacher)
-        shown.append(student)
+            attention_maps.append(teacher)
+        attention_maps.append(student)
     # One scale for all maps, so that their colours compare.
-    high = max(max(map(max, attention["values"])) for attention in shown)
-    return [_map_figure(attention, tokens, high) for attention in shown]
+    highest = max(weight for attention in attention_maps for row in attention["values"] for weight in row)
+    return [_map_figure(attention, tokens, highest) for attention in attention_maps]
 
 
-def _map_figure(attention: Result, tokens: Sequence[str], high: float) -> Figure:
-    values = attention["values"]
+def _map_figure(attention: Result, tokens: Sequence[str], highest: float) -> Figure:
+    """Draw one attention map; `highest` is the weight that is drawn darkest."""
     words = []
-    for token, row in zip(tokens, values, strict=True):
+    for token, row in zip(tokens, attention["values"], strict=True):
         most = max(row)
         words.append(f"{token} attends most to {tokens[row.index(most)]} ({most:.2f})")
     head = "mean of heads" if attention["head"] == studies.MEAN_HEAD else f"head {attention['head']}"
+    # The role of a model that is inspected alone is "model", which needs no mention.
     owner = "" if attention["role"] == "model" else f"{attention['role']}, "
-    label = "attention (each row sums to 1)"
-    heat = Heat(values, tokens, tokens, "attending token", "attended token", 0.0, high, label)
+    heat = Heat(
+        attention["values"],
+        row_names=tokens,
+        column_names=tokens,
+        row_title="attending token",
+        column_title="attended token",
+        low=0.0,
+        high=highest,
+        label="attention (each row sums to 1)",
+    )
     title = f"Attention: {owner}layer {attention['layer']}, {head}"
     return heat_figure(title, heat, f"Attention of {len(tokens)} tokens. {'; '.join(words)}.")
 
@@ -92,29 +102,32 @@ def divergence_figure(result: Result) -> Figure:
 
 def divergence_and_heads_figure(result: Result) -> Figure:
     """Draw the mean divergence, and beside it each head against the nearest teacher layer, on one scale."""
-    means = _mean_divergences(result)
-    nearest = _best_columns(means, min)
-    heads = []
-    names = []
-    if result["by_head"]:
-        for layer, teacher_layer in nearest.items():
-            heads.append(result["values"][layer][teacher_layer])
-            names.append(f"{layer + 1} : {teacher_layer + 1}")
-    if not heads:
+    # Heads are not told apart where the models differ in their number.
+    if not result["by_head"]:
         return divergence_figure(result)
-    # One scale for means and heads.
-    highest = max(value for row in (*means, *heads) for value in row if value is not None)
-    heat = _divergence_heat(means, highest)
-    each = replace(
-        heat,
-        values=heads,
-        row_names=names,
-        column_names=_numbered(heads[0], 1),
+    means = _mean_divergences(result)
+    head_values = []
+    layer_names = []
+    for layer, teacher_layer in _best_columns(means, min).items():
+        head_values.append(result["values"][layer][teacher_layer])
+        layer_names.append(f"{layer + 1} : {teacher_layer + 1}")
+    # Without any known mean there is no nearest layer to draw.
+    if not head_values:
+        return divergence_figure(result)
+
+    # One scale for means and heads, so that their colours compare.
+    highest = max(value for row in (*means, *head_values) for value in row if value is not None)
+    heat_of_means = _divergence_heat(means, highest)
+    heat_of_heads = replace(
+        heat_of_means,
+        values=head_values,
+        row_names=layer_names,
+        column_names=_numbered(head_values[0], 1),
         row_title="student layer : nearest teacher layer",
         column_title="head",
     )
-    panels = Panels([("mean over heads", heat), ("each head, nearest layers", each)], 2)
-    return replace(_divergence_figure(result, heat), drawing=panels)
+    panels = Panels([("mean over heads", heat_of_means), ("each head, nearest layers", heat_of_heads)], columns=2)
+    return replace(_divergence_figure(result, heat_of_means), drawing=panels)
 
 
 def _mean_divergences(result: Result) -> list[list[float | None]]:
@@ -123,18 +136,23 @@ def _mean_divergences(result: Result) -> list[list[float | None]]:
 
 
 def _mean_of_heads(heads: Sequence[float | None]) -> float | None:
+    """Return the mean of the heads' values; None where one of them is unknown."""
     known = [value for value in heads if value is not None]
-    return sum(known) / len(known) if len(known) == len(heads) else None
+    if len(known) < len(heads):
+        return None
+    return sum(known) / len(known)
 
 
 def _divergence_heat(means: Matrix, highest: float) -> Heat:
+    """Draw the mean divergences from white, 0, to the highest value of the figure."""
     return Heat(
         means,
-        _numbered(means, 1),
-        _numbered(means[0], 1),
-        "student layer",
-        "teacher layer",
+        row_names=_numbered(means, 1),
+        column_names=_numbered(means[0], 1),
+        row_title="student layer",
+        column_title="teacher layer",
         low=0.0,
+        # The range of colours must not be empty where a model is compared with itself.
         high=max(highest, 1e-6),
         label="nats (0: identical)",
         upwards=True,
@@ -142,8 +160,10 @@ def _divergence_heat(means: Matrix, highest: float) -> Heat:
 
 
 def _divergence_figure(result: Result, heat: Heat) -> Figure:
-    how = "mean over heads" if result["by_head"] else "maps averaged over heads"
-    caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
+    """Make the figure of a heat map of mean divergences, with its measure and the nearest layers in words."""
+    # With equal numbers of heads, divergences are averaged; else the attention maps were, before they were compared.
+    averaging = "mean over heads" if result["by_head"] else "maps averaged over heads"
+    caption = f"KL(teacher ‖ student), {averaging}, over {result['tokens']:,} tokens: {_pair(result)}."
     nearest = _describe_nearest(heat.values, _best_columns(heat.values, min), 1)
     return heat_figure("Divergence of attention", heat, f"Mean divergence in nats. {nearest}.", caption)
 
@@ -151,15 +171,13 @@ def _divergence_figure(result: Result, heat: Heat) -> Figure:
 def similarity_figure(result: Result) -> Figure:
     """Draw the similarity of every pair of layers as a heat map from 0 to 1."""
     values = result["values"]
-    row_title, column_title = "student layer", "teacher layer"
-    if result["student"] == result["teacher"]:
-        row_title, column_title = "layer", "layer"
+    is_one_model = result["student"] == result["teacher"]
     heat = Heat(
         values,
-        _numbered(values, 0),
-        _numbered(values[0], 0),
-        row_title,
-        column_title,
+        row_names=_numbered(values, 0),
+        column_names=_numbered(values[0], 0),
+        row_title="layer" if is_one_model else "student layer",
+        column_title="layer" if is_one_model else "teacher layer",
         low=0.0,
         high=1.0,
         label="linear CKA (1: identical)",
@@ -193,7 +211,7 @@ def phrases_figure(result: Result) -> Figure:
 
 
 def _scores_by_layer(label: str, model: Result) -> Series:
-    """Return the mean score of each layer over the runs of k-means, in a band of its deviation if there are several."""
+    """Return the mean score of each layer over the runs of k-means, in a band of one standard deviation each way."""
     points = []
     band = []
     for layer, runs in enumerate(model["scores"]):
@@ -201,6 +219,7 @@ def _scores_by_layer(label: str, model: Result) -> Series:
         points.append((layer, mean))
         deviation = statistics.stdev(runs) if len(runs) > 1 else 0.0
         band.append((mean - deviation, mean + deviation))
+    # With a single run no layer has a deviation, so there is no band to draw.
     has_band = any(low < high for low, high in band)
     return Series(label, points, band=band if has_band else ())
 
@@ -214,6 +233,7 @@ SINGLE_FIGURES: dict[str, Callable[[Any], Figure]] = {
 
 
 def _pair(result: Result) -> str:
+    """Name student and teacher, or the one model that is compared with itself."""
     student = short_name(result["student"])
     if result["student"] == result["teacher"]:
         return student
@@ -221,6 +241,7 @@ def _pair(result: Result) -> str:
 
 
 def _numbered(values: Sequence[object], first: int) -> list[str]:
+    """Return the numbers of so many layers or heads, counted from `first`."""
     return [str(number) for number in range(first, first + len(values))]
 
 
@@ -240,6 +261,7 @@ def _best_columns(values: Matrix, best: Callable[[list[tuple[float, int]]], tupl
 
 
 def _describe_nearest(values: Matrix, nearest: Mapping[int, int], first: int) -> str:
+    """Name the nearest teacher layer of each student layer, where rows and columns are layers counted from `first`."""
     parts = []
     for layer, column in nearest.items():
         value = values[layer][column]
