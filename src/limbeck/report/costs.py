@@ -54,15 +54,18 @@ def _sizes_table(costs: studies.Costs) -> Table:
     for model in costs.models:
         counts = (model.embedding_parameters, model.transformer_parameters, model.parameters)
         flops = [Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths]
+        parameters = [_millions(count) for count in counts]
         title = _title_of(costs, model.model)
-        rows.append((title, model.shape, *map(_millions, counts), Cell(model.megabytes, "{:.1f}"), *flops))
+        rows.append((title, model.shape, *parameters, Cell(model.megabytes, "{:.1f}"), *flops))
     headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "Total (M)", "Weights (MB)")
     flops_headings = [f"Mflop per token, {length} tokens" for length in lengths]
     return Table("Size", (*headings, *flops_headings), tuple(rows), words=(0,), layout=_LAYOUT)
 
 
 def _millions(count: float | None) -> Cell:
-    return Cell(None if count is None else count / 1e6, "{:.2f}")
+    if count is None:
+        return Cell(None)
+    return Cell(count / 1e6, "{:.2f}")
 
 
 def _speeds_table(costs: studies.Costs) -> Table:
@@ -84,23 +87,32 @@ def _speed_cells(timing: studies.Timing) -> tuple[AnyCell, ...]:
 
 
 def _published_tables(costs: studies.Costs) -> Iterator[Table]:
-    """Lay out the tables of papers that have a shape of a compared model; the first model is what others compare to."""
+    """Lay out the published tables that have a row of the same shape as a student here."""
+    # The first model is the teacher, unless it is the only one.
+    students = costs.models[1:] or costs.models
     # Shapes as papers write them: `6x384` of `bert 6x384, 12 heads, …`.
-    compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
+    student_shapes = {model.shape.split(",")[0].split()[-1] for model in students}
     rows_by_title: dict[str, list[studies.PublishedCost]] = {}
     for row in costs.published:
         title = f"{PAPERS[row.paper]}, table {row.table} ({row.device})"
         rows_by_title.setdefault(title, []).append(row)
     for title, published in rows_by_title.items():
-        if all(row.shape not in compared for row in published):
-            continue
-        # A column for texts where the paper measured on several tasks.
-        names = list(published[0].values)
-        has_tasks = any(row.task for row in published)
-        rows: list[tuple[AnyCell, ...]] = []
-        for row in published:
-            values = [f"{row.values[name]:g}" for name in names]
-            task = [row.task or NOTHING] if has_tasks else []
-            rows.append((row.shape, *task, *values))
-        headings = ("", *(["Texts from"] if has_tasks else []), *names)
-        yield Table(title, headings, tuple(rows), words=(0,), layout=_LAYOUT)
+        if any(row.shape in student_shapes for row in published):
+            yield _published_table(title, published)
+
+
+def _published_table(title: str, published: list[studies.PublishedCost]) -> Table:
+    """Lay out the rows of one table of a paper, with a column for the task where the paper measured on several."""
+    names = list(published[0].values)
+    has_tasks = any(row.task for row in published)
+    headings = ["", *names]
+    if has_tasks:
+        headings.insert(1, "Texts from")
+    rows: list[tuple[AnyCell, ...]] = []
+    for row in published:
+        cells: list[AnyCell] = [row.shape]
+        if has_tasks:
+            cells.append(row.task or NOTHING)
+        cells += [f"{row.values[name]:g}" for name in names]
+        rows.append(tuple(cells))
+    return Table(title, tuple(headings), tuple(rows), words=(0,), layout=_LAYOUT)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, mean, slug
-from limbeck.report.plots import Bar, BarGroup, Bars, Heat, Lines, Series
+from limbeck.report.plots import Bar, BarGroup, Bars, Heat, Lines, Point, Series
 from limbeck.report.quality import ends_of
 from limbeck.search.pareto import pareto_front
 
@@ -36,37 +36,37 @@ def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
 
 
 def _table_by_place(plot: Lines) -> Table:
-    """List all series beside each other, a row for each place on the horizontal axis; of many places some."""
+    """List all series beside each other, a row for each place on the horizontal axis; of many places every nth."""
     headings = [plot.x]
     columns = []
     all_places: set[float] = set()
     for series in plot.series:
         headings.append(series.label)
-        values = _values_by_place(series)
-        columns.append(values)
-        all_places.update(values)
+        cell_by_place = _cells_by_place(series)
+        columns.append(cell_by_place)
+        all_places.update(cell_by_place)
 
-    # Of many places every so many are shown, and the last.
+    # The last place is always listed: it is where a course ended.
     places = sorted(all_places)
-    step = math.ceil(len(places) / MOST_ROWS) or 1
-    shown = places[::step]
-    if places and shown[-1] != places[-1]:
-        shown.append(places[-1])
+    step = max(1, math.ceil(len(places) / MOST_ROWS))
+    listed_places = places[::step]
+    if places and listed_places[-1] != places[-1]:
+        listed_places.append(places[-1])
 
     rows: list[tuple[AnyCell, ...]] = []
-    for place in shown:
-        cells = [values.get(place, NOTHING) for values in columns]
+    for place in listed_places:
+        cells = [cell_by_place.get(place, NOTHING) for cell_by_place in columns]
         rows.append((show_number(place), *cells))
-    left_out = len(places) - len(shown)
+    left_out = len(places) - len(listed_places)
     return Table(plot.y, tuple(headings), tuple(rows), left_out=left_out)
 
 
-def _values_by_place(series: Series) -> dict[float, str]:
-    """Return the values of a series by their place; different ones at one place stand in one cell."""
-    numbers: dict[float, dict[str, None]] = {}
+def _cells_by_place(series: Series) -> dict[float, str]:
+    """Return the values of a series by their place in text; several at one place share a cell, each once."""
+    texts_by_place: dict[float, dict[str, None]] = {}
     for x, y in series.points:
-        numbers.setdefault(x, {})[show_number(y)] = None
-    return {x: "; ".join(values) for x, values in numbers.items()}
+        texts_by_place.setdefault(x, {})[show_number(y)] = None
+    return {x: "; ".join(texts) for x, texts in texts_by_place.items()}
 
 
 def _table_of_named_points(plot: Lines) -> Table:
@@ -79,18 +79,21 @@ def _table_of_named_points(plot: Lines) -> Table:
 
 
 def _describe(series: Series) -> str:
-    """Describe a series in numbers: each point of a few, else its course."""
+    """Describe a series in numbers: each of a few points, or the ends and the lowest point of a long series."""
     if not series.points:
         return f"{series.label}: no points."
     if series.names or len(series.points) <= _MOST_POINTS_IN_WORDS:
         return f"{series.label}: {_list_points(series)}."
 
-    # Of a long series its ends and its lowest point.
-    start, first = map(show_number, series.points[0])
-    end, last = map(show_number, series.points[-1])
-    lowest_place, lowest = min(series.points, key=lambda point: point[1])
-    bottom = f"lowest {show_number(lowest)} at {show_number(lowest_place)}"
-    return f"{series.label}: from {first} at {start} to {last} at {end}, {bottom}."
+    first = _value_and_place(series.points[0])
+    last = _value_and_place(series.points[-1])
+    lowest = _value_and_place(min(series.points, key=lambda point: point[1]))
+    return f"{series.label}: from {first} to {last}, lowest {lowest}."
+
+
+def _value_and_place(point: Point) -> str:
+    x, y = point
+    return f"{show_number(y)} at {show_number(x)}"
 
 
 def _list_points(series: Series) -> str:
@@ -106,7 +109,7 @@ def _list_points(series: Series) -> str:
 
 
 def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure:
-    """Make a figure of a heat map; `words` describe in numbers what is seen."""
+    """Make a figure of a heat map; `words` describe its content in numbers for a reader who cannot see it."""
     rows: list[tuple[AnyCell, ...]] = []
     for name, values in zip(heat.row_names, heat.values, strict=False):
         cells = [Cell(value, "{:.3f}") for value in values]
@@ -117,9 +120,13 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
 
 
 def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 1) -> list[Bar]:
-    """Return the bars of the figures that are known, each with its label, in colours by their order.
+    """Return a bar for each figure that is known.
 
-    A whisker is the deviation over runs, or of one run the 95 % interval over the rows of its task.
+    A whisker is the deviation over several runs, or the 95 % interval over the rows of the task of a single run.
+
+    Args:
+        figures: Each with its label. The colour goes by the place, so that a label has one colour in every group.
+        digits: After the point.
     """
     bars = []
     for style, (label, figure) in enumerate(figures):
@@ -135,7 +142,13 @@ def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 
 
 
 def bars_figure(title: str, groups: Sequence[BarGroup], label: str) -> Iterator[Figure]:
-    """Make a figure of bars; nothing without a bar."""
+    """Make a figure of bars; nothing without a bar.
+
+    Args:
+        title: Of the figure.
+        groups: The bars under their headings.
+        label: The quantity, with its unit.
+    """
     bars = [(group, bar) for group in groups for bar in group.bars]
     if not bars:
         return
@@ -191,8 +204,8 @@ def quality_figures(
         models: Those that were measured.
         quality: The quantity, with its unit.
         latency: The quantity of the horizontal axis, with its unit and the kind of pass.
-        lowest: Less is better of the quality.
-        front: Draw the front of those that no other beats in both; of one seed each that would be a ranking by chance.
+        lowest: Lower quality values are better, as of a loss.
+        front: Draw the Pareto front. Leave it out for models of one seed each, which it would rank by chance.
     """
     if len(models) < 2:
         return
@@ -201,18 +214,18 @@ def quality_figures(
     # The front is drawn first, so that the models lie on top of it.
     series = []
     if front:
-        ahead = _front(models, lowest=lowest)
-        names = "; ".join(model.name for model in ahead)
+        front_models = _front(models, lowest=lowest)
+        names = "; ".join(model.name for model in front_models)
         caption += f" No other model is both faster and better than any of: {names}."
-        if len(ahead) > 1:
-            series.append(Series("Pareto front", [model.place for model in ahead], "steps"))
+        if len(front_models) > 1:
+            series.append(Series("Pareto front", [model.place for model in front_models], "steps"))
     rows: list[tuple[AnyCell, ...]] = []
     for model in models:
         series.append(Series(model.name, [model.place], "points"))
         role = "teacher" if model.teacher else "student"
         rows.append((model.name, role, show_number(model.latency), show_number(model.quality)))
 
-    # From 0, or a student that keeps nearly all would lie at the bottom as if it kept nothing.
+    # Axes begin at 0: on a cut axis, a student that keeps 98 % of the quality would lie at the bottom.
     plot = Lines(series, latency, quality, x_from_zero=True, y_from_zero=True)
     data = Table(quality, ("", "Series", latency, quality), tuple(rows), words=(1,))
     yield replace(lines_figure("Quality against latency", plot, caption), data=data)
@@ -220,8 +233,9 @@ def quality_figures(
 
 def _front(models: Sequence[Measured], *, lowest: bool) -> list[Measured]:
     """Return the models that no other beats in both latency and quality, the fastest first."""
-    losses = []
+    # `pareto_front` minimises both numbers.
+    points = []
     for model in models:
         loss = model.quality if lowest else -model.quality
-        losses.append((loss, model.latency))
-    return [models[index] for index in pareto_front(losses)]
+        points.append((loss, model.latency))
+    return [models[index] for index in pareto_front(points)]

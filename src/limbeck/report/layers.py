@@ -54,24 +54,30 @@ class LayerLinks:
 def links_of_stage(run: RunFolder, stage: StageFolder) -> LayerLinks | None:
     """Find the layers that a stage joins.
 
-    The stage's method is composed again, since that tells all of its terms. Where the stage's record has other layers,
-    or the shapes of its models are not known, the record counts.
+    A record has the joined layers alone. Composing the stage's method again also gives weights and terms without
+    layers, so it is shown wherever it agrees with the record.
     """
-    own_shape = stage.record.student.shape if stage.record.student else ""
-    student = own_shape or run.record.student.shape
-    if stage.plan.student is not None and not stage.is_finished:
-        student = ""  # The stage makes a student of its own, which has no record yet.
+    student = _student_shape(run, stage)
     teacher = _teacher_shape(run, stage)
     corpus = stage.plan.corpus or run.record.recipe.corpus or records.PlannedCorpus()
-
-    # The record wins where both disagree: it is what was trained.
     composed = composed_links(stage.plan.method, student, teacher, corpus.task_kind, stage.layer_cosines)
     recorded = recorded_links(stage.record.layers, student, teacher)
     if recorded is None:
         return composed
     if composed is not None and composed.pairs == recorded.pairs:
         return composed
+    # The record wins where both disagree: it is what was trained.
     return recorded
+
+
+def _student_shape(run: RunFolder, stage: StageFolder) -> str:
+    """Return the shape of a stage's student; empty where it is not known yet."""
+    # An unfinished stage that makes a student of its own has no record of it yet.
+    if stage.plan.student is not None and not stage.is_finished:
+        return ""
+    if stage.record.student is not None and stage.record.student.shape:
+        return stage.record.student.shape
+    return run.record.student.shape
 
 
 def _teacher_shape(run: RunFolder, stage: StageFolder) -> str:
@@ -80,6 +86,7 @@ def _teacher_shape(run: RunFolder, stage: StageFolder) -> str:
     recipe_model = run.record.recipe.teacher.model or ""
     if planned is None or (recipe_model and planned.model == recipe_model):
         return run.record.teacher.shape
+    # The teacher may be the student of an earlier stage.
     for earlier in run.stages:
         if earlier.title == planned.stage:
             return earlier.record.student.shape if earlier.record.student else ""
@@ -99,7 +106,7 @@ def composed_links(
         layer_cosines: Measured for the mapping "contribution".
 
     Returns:
-        None where the record does not say enough, or says what no method takes.
+        None where a shape cannot be read, or where no method takes the recorded options.
     """
     student_shape = _read_shape(student)
     teacher_shape = _read_shape(teacher)
@@ -131,7 +138,7 @@ def composed_links(
 
 
 def recorded_links(layers: Sequence[records.LayerLink], student: str, teacher: str) -> LayerLinks | None:
-    """Read the layers that a stage joined as its record has them, whatever its teacher was.
+    """Read the layers that a stage joined from its record.
 
     Args:
         layers: Of the stage's record.

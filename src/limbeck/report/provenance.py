@@ -38,21 +38,24 @@ def comparison_provenance(comparison: studies.Comparison, folder: Path) -> Itera
 def search_provenance(search: studies.Search, folder: Path) -> Iterator[Block]:
     """Describe how a search was made, and what it is bound to."""
     seed = search.identity.get("seed")
-    yield facts_block(made_by(search, folder, seeds="" if seed is None else f"seed {seed}"))
+    seeds = "" if seed is None else f"seed {seed}"
+    yield facts_block(made_by(search, folder, seeds))
     if search.identity:
         yield identity_block(search.identity)
 
 
 def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, str | None]:
-    """Return what every record knows of its making, by its name; empty or None where it knows nothing."""
+    """Return the facts of a result's making that every record has, by name; empty or None where one is not recorded."""
     hardware = record.hardware
+    # git's mark of a working tree that differs from the commit.
     commit = record.git_commit or ""
     if commit.endswith(_DIRTY):
         commit = f"{commit.removesuffix(_DIRTY)} with local changes"
     packages = [f"{name} {version}" for name, version in record.versions.items() if name != "limbeck"]
     processor = hardware.cpu or ""
     if hardware.cores is not None:
-        processor = ", ".join(filter(None, [processor, f"{hardware.cores} cores"]))
+        cores = f"{hardware.cores} cores"
+        processor = f"{processor}, {cores}" if processor else cores
     return {
         "Folder": str(folder),
         "Status": record.status,
@@ -81,8 +84,10 @@ def identity_block(identity: dict[str, object]) -> Code:
 
 
 def gibibytes(size: float | None, digits: int) -> str:
-    """Return a size of memory in words; empty where it is not known."""
-    return "" if size is None else f"{size / 2**30:.{digits}f} GiB"
+    """Return a size in bytes as GiB; empty where it is not known."""
+    if size is None:
+        return ""
+    return f"{size / 2**30:.{digits}f} GiB"
 
 
 def _fingerprints(views: list[records.CorpusView]) -> Table:
@@ -103,22 +108,23 @@ def _fingerprint_cells(view: records.CorpusView) -> tuple[Cell, ...]:
 
 
 def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Block]:
-    """Show the shares of mixed sources, and of finished stages what was drawn of each."""
-    drawn_by_stage = {stage.name: stage.drawn.rows for stage in run.stages if stage.drawn is not None}
-    for title, rule in text.mixed.items():
-        # Shares by size differ between lengths; what was drawn is counted over all of them.
-        views = [view for view in text.views if view.stage == title]
+    """Show the shares of mixed sources, a table a stage, with the rows that finished stages drew from each."""
+    rows_drawn_by_stage = {stage.name: stage.drawn.rows for stage in run.stages if stage.drawn is not None}
+    for stage_name, rule in text.mixed.items():
+        # A stage whose blocks grow reads the text at several lengths, each with shares of its own.
+        views = [view for view in text.views if view.stage == stage_name]
         headings = ["Share"]
         if len(views) > 1:
             headings = [f"Share at {view.length} tokens" for view in views]
         shares_by_view = [view.shares or {} for view in views]
-        drawn = drawn_by_stage.get(title, {})
+        # The rows drawn are counted over all lengths.
+        rows_drawn = rows_drawn_by_stage.get(stage_name, {})
 
         rows: list[tuple[AnyCell, ...]] = []
         for source in shares_by_view[0] if shares_by_view else ():
-            shares = [Cell(shares.get(source), "{:.2%}") for shares in shares_by_view]
-            rows.append((without_path(source), *shares, number(drawn.get(source))))
-        caption = f"Sources of {title}, mixed by {rule}"
+            share_cells = [Cell(shares.get(source), "{:.2%}") for shares in shares_by_view]
+            rows.append((without_path(source), *share_cells, number(rows_drawn.get(source))))
+        caption = f"Sources of {stage_name}, mixed by {rule}"
         yield Table(caption, ("Source", *headings, "Rows drawn"), tuple(rows), folded=True)
 
 
@@ -128,9 +134,10 @@ def rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Block]:
         rows: list[tuple[AnyCell, ...]] = []
         for role, share in (view.roles or {}).items():
             rows.append((role, Cell(share, "{:.2%}")))
-        pieces = view.pieces or {}
-        total = sum(pieces.values()) or 1
-        for unit, count in pieces.items():
+        # Roles are recorded as shares, units as numbers of rows.
+        row_count_by_unit = view.pieces or {}
+        total = sum(row_count_by_unit.values()) or 1
+        for unit, count in row_count_by_unit.items():
             rows.append((unit, Cell(count / total, "{:.2%}")))
         if rows:
             yield Table(f"Rows of {view.stage}, by role and unit", ("Kind", "Share"), tuple(rows))

@@ -80,7 +80,10 @@ class Quality:
 
 
 def quality_of(run: RunFolder) -> Quality | None:
-    """Return what a run is judged by: its task's development rows, else retrieval, else agreement with the teacher."""
+    """Return the figure that a run is judged by, the nearest to its use that was measured.
+
+    In this order: a score on development rows, agreement on held-out task rows, retrieval, agreement of vectors.
+    """
     evaluation = run.record.evaluation or records.RunEvaluation()
     for scores in evaluation.development:
         value = scores.student.get(scores.metric)
@@ -114,8 +117,9 @@ def quality_of(run: RunFolder) -> Quality | None:
 
 def _development_quality(scores: records.DevelopmentFigures, value: float) -> Quality:
     label = f"{metric_name(scores.metric)} on {rows_title(scores)}"
+    # A student with one answer has no share of its teacher's score: its own says nothing.
     if only_answer(scores) is not None:
-        return Quality(label, None, value)
+        return Quality(label, teacher=None, student=value)
     return Quality(
         label,
         scores.teacher.get(scores.metric),
@@ -126,6 +130,7 @@ def _development_quality(scores: records.DevelopmentFigures, value: float) -> Qu
 
 
 def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
+    # The interval is that of a share of rows, which only the accuracy of a classification is.
     ends = None
     if task.metric == "accuracy" and task.task == "classification" and task.rows:
         ends = of_share(agreement, int(task.rows))
@@ -134,7 +139,7 @@ def _task_quality(task: records.TaskFigures, agreement: float) -> Quality:
 
 
 def latency_conditions(run: RunFolder) -> str:
-    """Return what a run's latency is of: batch size, length and device."""
+    """Return the conditions of a run's latency: batch size, length and device."""
     evaluation = run.record.evaluation or records.RunEvaluation()
     latency = evaluation.latency or records.Latency()
     return f"batch {evaluation.first_batch.batch_size}, {latency.length} tokens, {latency.device}"
@@ -172,30 +177,37 @@ def run_facts(run: RunFolder) -> Iterator[str]:
     """Yield how the student was made, how good it is and how fast."""
     quality = quality_of(run)
     teacher = short_model_name(run.record.teacher.name_or_path)
-    shape = run.record.student.shape.partition(",")[0].rpartition(" ")[2]  # `6x384` of `bert 6x384, 12 heads, …`
-    if shape and teacher:
+    # `6x384` of `bert 6x384, 12 heads, …`.
+    shape = run.record.student.shape.partition(",")[0].rpartition(" ")[2]
+    is_described = bool(shape and teacher)
+    if is_described:
         methods = ", ".join(dict.fromkeys(stage.method for stage in run.stages))
-        taught = f"taught by {methods}" if methods else "as initialised, without training"
-        yield f"A {shape} student of {teacher}, {taught}."
-        if quality is None and run.status.status == "running":
-            yield "Its quality is measured at the end."
-        elif quality is None:
-            yield "Its quality was not measured."
-    # How good it is: the figure, its interval, and the share of the teacher's.
-    if quality is not None:
-        certainty = ""
-        if quality.interval is not None:
-            certainty = f" (95 %: {interval(quality.interval, 3)}, over {quality.over})"
-        share = "" if quality.share is None else f", {quality.share:.1%} of the teacher's"
-        yield f"Quality: {quality}{certainty}{share}."
+        training_phrase = f"taught by {methods}" if methods else "as initialised, without training"
+        yield f"A {shape} student of {teacher}, {training_phrase}."
 
-    # How fast it is, unless that was not measured.
+    if quality is not None:
+        yield _quality_fact(quality)
+    elif is_described and run.status.status == "running":
+        yield "Its quality is measured at the end."
+    elif is_described:
+        yield "Its quality was not measured."
+
     evaluation = run.record.evaluation or records.RunEvaluation()
     batch = evaluation.first_batch
     if batch.speedup:
         yield f"Speed: {batch.speedup:.1f} times as fast at batch size {batch.batch_size}."
         if timing.is_doubtful(batch.teacher.median_ms, batch.student.median_ms, batch.speedup, batch.rounds):
             yield "The machine was busy while speed was measured."
+
+
+def _quality_fact(quality: Quality) -> str:
+    """Return the figure of a run, its interval and its share of the teacher's in a sentence."""
+    line = f"Quality: {quality}"
+    if quality.interval is not None:
+        line += f" (95 %: {interval(quality.interval, 3)}, over {quality.over})"
+    if quality.share is not None:
+        line += f", {quality.share:.1%} of the teacher's"
+    return f"{line}."
 
 
 @section(RunFolder, "Overview")
@@ -247,11 +259,12 @@ def _evaluation_step(run: RunFolder, quality: Quality) -> str:
 
 def _stage_step(stage: StageFolder) -> str:
     """Return a stage in a line: steps, tokens, and a teacher of its own."""
-    steps = "" if stage.steps is None else counted(stage.steps, "step")
-    unfinished = ""
-    if not stage.is_finished:
-        unfinished = "not finished"
-        steps = f"{steps} so far" if steps else ""
+    steps = ""
+    if stage.steps is not None:
+        steps = counted(stage.steps, "step")
+        if not stage.is_finished:
+            steps += " so far"
+    unfinished = "" if stage.is_finished else "not finished"
     teacher = f"taught by {stage.record.teacher}" if stage.record.teacher else ""
     return _join(unfinished, steps, _count(stage.tokens, "token"), teacher)
 
@@ -301,26 +314,26 @@ def answers(run: RunFolder) -> Iterable[Block]:
 
 @section(RunFolder, "Layers")
 def layers(run: RunFolder) -> Iterator[Block]:
-    """Draw which layers each stage joins, each picture once."""
-    unknown = []
-    drawn: set[str] = set()
+    """Draw the layers that each stage joins; equal pictures once."""
+    unknown_stages = []
+    descriptions: set[str] = set()
     for stage in run.stages:
         links = links_of_stage(run, stage)
         if links is None:
-            unknown.append(f"'{stage.title}'")
+            unknown_stages.append(f"'{stage.title}'")
             continue
         if not links.joins:
             yield Paragraph(f"Stage '{stage.title}' ({stage.method}) uses no layer of a teacher.")
             continue
         title = f"Stage '{stage.title}': which layers learn from which"
         figure = layers_figure(title, links, "A line joins a teacher layer to a student layer that learns from it.")
-        if figure.description in drawn:
+        if figure.description in descriptions:
             yield Paragraph(f"Stage '{stage.title}' joins the same layers with the same terms.")
         else:
-            drawn.add(figure.description)
+            descriptions.add(figure.description)
             yield figure
-    if unknown:
-        names = ", ".join(unknown)
+    if unknown_stages:
+        names = ", ".join(unknown_stages)
         yield Notes((f"The layers of {names} cannot be drawn: the record does not have the shapes of both models.",))
 
 
@@ -501,7 +514,6 @@ def quality_of_runs(runs: list[tuple[str, RunFolder]]) -> Iterator[Figure]:
     labels = set()
     teachers = set()
     conditions = ""
-    # A teacher that several runs share is drawn once for each quality that it has.
     for title, run in runs:
         quality = quality_of(run)
         if quality is None:
@@ -513,9 +525,11 @@ def quality_of_runs(runs: list[tuple[str, RunFolder]]) -> Iterator[Figure]:
         if not speedup:
             continue
         for model in measured_models(run, quality):
-            name = model.name if model.teacher else title
-            share = 1.0 if model.teacher else 1 / speedup
-            models.setdefault((name, round(model.quality, 4)), replace(model, name=name, latency=share))
+            point = replace(model, latency=1.0)
+            if not model.teacher:
+                point = replace(model, name=title, latency=1 / speedup)
+            # A teacher that several runs share is drawn once for each quality that it has.
+            models.setdefault((point.name, round(point.quality, 4)), point)
     if len(labels) == 1 and len(teachers) == 1:
         latency = SHARE_OF_LATENCY.format(conditions)
         yield from quality_figures([*models.values()], labels.pop(), latency, front=False)

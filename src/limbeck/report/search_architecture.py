@@ -23,6 +23,7 @@ _FILE_COLUMNS = (
     *("threads", "note", "loss", "reward", "steps", "state", "reason", "training_seconds", "front"),
 )
 _STATES = ("trained", "cut", "diverged", "refused")
+"""States of a shape, in the order of the table of all shapes."""
 
 
 class ArchitectureView(SearchView[ArchitectureSearch]):
@@ -52,8 +53,10 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
         if best is None:
             return ""
         trained = [shape for shape in _by_reward(record.shapes) if shape.state == "trained"]
-        others = [shape for shape in trained if shape.trial != best.trial]
-        second = f"{others[0].reward or 0:.4f}" if others else None
+        other_shapes = [shape for shape in trained if shape.trial != best.trial]
+        second = None
+        if other_shapes:
+            second = f"{other_shapes[0].reward or 0:.4f}"
         return (
             f"Highest reward of {counted(len(trained), 'trained shape')}: {describe_shape(best)}, "
             f"{best.parameters:,} parameters, {best.latency_share:.3f} of the teacher's latency, "
@@ -166,8 +169,13 @@ def _front_table(record: ArchitectureSearch) -> Table:
 
 
 def _shapes_table(record: ArchitectureSearch, caption: str, most: int | None = None) -> Table:
-    """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
-    # The table ends with the reason why a shape has no reward.
+    """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial.
+
+    Args:
+        record: The search.
+        caption: Of the table.
+        most: The most rows; None for all.
+    """
     ranked = _by_reward(record.shapes)
     rows: list[tuple[AnyCell, ...]] = []
     for shape in ranked[:most]:
@@ -179,6 +187,7 @@ def _shapes_table(record: ArchitectureSearch, caption: str, most: int | None = N
 
 
 def _by_reward(shapes: Sequence[SearchedShape]) -> list[SearchedShape]:
+    """Sort shapes by their state as in `_STATES`, then from the highest reward, then by trial."""
     return sorted(shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
 
 
@@ -197,21 +206,25 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     trained = [shape for shape in record.shapes if shape.state == "trained"]
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]
-    others = [shape for shape in trained if shape.trial not in record.front]
+    behind = [shape for shape in trained if shape.trial not in record.front]
     series = [
         Series("Pareto front", _points(front), "steps", names=_names(front)),
         Series("best reward", _points([best]), "points", names=_names([best])),
     ]
-    if others:
-        series.append(Series("shape", _points(others), "points", names=_names(others)))
+    if behind:
+        series.append(Series("shape", _points(behind), "points", names=_names(behind)))
 
     caption = f"{counted(len(trained), 'shape')}; best reward: {describe_shape(best)}."
     limit = record.limits.latency_share
     if limit is not None:
         caption += f" Latency limit: {limit:g} of the teacher's."
     plot = Lines(
-        series, "latency relative to the teacher's", "loss (1: untrained)", x_from_zero=True, limit=limit
-    )  # fmt: skip
+        series,
+        x="latency relative to the teacher's",
+        y="loss (1: untrained)",
+        x_from_zero=True,
+        limit=limit,
+    )
     return lines_figure("Loss and latency of shapes", plot, caption)
 
 
