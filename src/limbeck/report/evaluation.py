@@ -59,10 +59,10 @@ def scores_table(summary: studies.Evaluation) -> Table:
     for model in summary.models:
         strong.append(len(rows))
         rows.append((Cell(name_of(model), mark="bold"), *score_cells(headings, model)))
-        ends = [interval_of(key, model) for key in headings]
-        if any(each is not None for each in ends):
+        intervals = [interval_of(key, model) for key in headings]
+        if any(ends is not None for ends in intervals):
             faint.append(len(rows))
-            rows.append((Cell("  95 %", mark="italic"), *(interval(each) for each in ends)))
+            rows.append((Cell("  95 %", mark="italic"), *map(interval, intervals)))
         if model.retention:
             faint.append(len(rows))
             first = summary.models[0]
@@ -101,7 +101,8 @@ def metrics_table(summary: studies.Evaluation) -> Table:
 
 
 def digits_of(metric: str, column: studies.Column) -> int:
-    """Return how many digits a metric is printed with: three of a probability, one of percent and scores."""
+    """Return the number of decimals of a metric: three of a threshold that is a probability, one of the rest."""
+    # Thresholds of tasks with several labels a row are probabilities; those of answers are score differences.
     is_probability = metric.endswith(THRESHOLDS) and kind_of(column.kind).has_several
     return 3 if is_probability else 1
 
@@ -126,6 +127,7 @@ def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
 
 
 def _describe_choice(choice: studies.ChosenPoint) -> str:
+    # Models that are scored as they are have a length alone.
     settings = choice.settings
     if "learning_rate" not in settings:
         return f"nothing trained, {settings['length']} tokens"
@@ -133,11 +135,11 @@ def _describe_choice(choice: studies.ChosenPoint) -> str:
     runs = counted(choice.runs, "run")
     if choice.runs < choice.wanted:
         runs = f"{choice.runs} of {choice.wanted} runs"
-    kept = f"; the best run is kept in {choice.weights}" if choice.weights else ""
+    weights = f"; the best run is kept in {choice.weights}" if choice.weights else ""
     return (
         f"learning rate {settings['learning_rate']:g}, {settings['epochs']:g} {epochs}, batch "
         f"{settings['batch_size']}, {settings['length']} tokens, {runs}, best of "
-        f"{counted(choice.points, 'grid point')}{kept}"
+        f"{counted(choice.points, 'grid point')}{weights}"
     )
 
 
@@ -183,7 +185,7 @@ def evaluation_table(summary: Summary) -> RenderableType:
 
 
 def reading_notes(summary: studies.Evaluation) -> list[str]:
-    """Return how the figures are to be read: scores that say nothing, and what intervals are over."""
+    """Return the notes on meaningless scores, and on the samples behind the intervals."""
     return [*only_answer_notes(summary), *interval_note(summary.models)]
 
 

@@ -26,7 +26,8 @@ from limbeck.report.subjects import EvaluationFolder
 
 _MOST_CELLS = 100
 _MOST_WARNINGS = 20
-_MOST_FACTS = 3
+_MOST_FACTS = 4
+"""Models in the facts of an evaluation: the first, which others are compared with, and three more."""
 
 
 @summary(EvaluationFolder)
@@ -38,21 +39,19 @@ def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
 
 @facts(EvaluationFolder)
 def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
-    """Yield the main figure of the models, how much they keep of the first one's, and how fast they are."""
+    """Yield the main figure, its values with their shares of the first model's and speeds, and cautions."""
     record = evaluation.summary
     if not record.models or not record.columns:
         return
     key, title = main_figure(record)
     yield f"Main figure: {title}, in percent."
-    # The first model is what others are compared with, so it comes first.
-    scored = [model for model in record.models if model.figures.get(key) is not None]
-    for model in scored[: _MOST_FACTS + 1]:
+    scored_models = [model for model in record.models if model.figures.get(key) is not None]
+    for model in scored_models[:_MOST_FACTS]:
         yield f"{name_of(model)}: {_score_words(record, model, key)}."
-    left_out = len(scored) - _MOST_FACTS - 1
+    left_out = len(scored_models) - _MOST_FACTS
     if left_out > 0:
         yield f"{counted(left_out, 'more model')} in the table."
 
-    # What to watch: missing cells, and differences that may be chance.
     failed = sum(cell.status != FINISHED for cell in evaluation.cells)
     if failed:
         yield f"{counted(failed, 'cell')} failed."
@@ -85,7 +84,7 @@ def _score_words(record: studies.Evaluation, model: studies.EvaluatedModel, key:
 @section(EvaluationFolder, "Overview")
 def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     """Show models, tasks and protocol, and warnings."""
-    # Cells name models by their place; tables by their title.
+    # Cells name a model by its folder or name on the Hub, tables by its title.
     titles = {model.name: name_of(model) for model in evaluation.summary.models}
     models = dict.fromkeys(titles.get(cell.model, short_model_name(cell.model)) for cell in evaluation.cells)
     tasks = dict.fromkeys(cell.task for cell in evaluation.cells)
@@ -124,13 +123,12 @@ def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
     for index in table.faint:
         names[index] = f"↳ {str(table.rows[index][0]).strip()}"
     if has_several_runs(record):
-        how = "± is the standard deviation over seeds"
+        certainty = "± is the standard deviation over seeds"
     elif is_untrained(record):
-        how = "models as they are"
+        certainty = "models as they are"
     else:
-        how = f"{ONE_RUN} differences may be due to chance"
-    shown = page_table(replace(table, caption=f"Scores in percent; {how}"), names)
-    yield shown
+        certainty = f"{ONE_RUN} differences may be due to chance"
+    yield page_table(replace(table, caption=f"Scores in percent; {certainty}"), names)
     yield Notes(tuple(reading_notes(record)))
     yield from task_bars(record.columns, [(name_of(model), model) for model in record.models])
     if record.costs is not None and record.costs.timings:
@@ -163,8 +161,11 @@ def task_bars(columns: Sequence[studies.Column], models: Sequence[tuple[str, stu
     """Draw a bar for every model, by its name, and task, with its deviation."""
     groups = []
     for column in columns:
+        # Parts of another column are in the table of all metrics alone.
+        if column.detail:
+            continue
         bars = bars_of([(name, model.columns.get(column.key)) for name, model in models])
-        if bars and not column.detail:
+        if bars:
             groups.append(BarGroup(f"{column.title} ({metric_name(column.metric)})", bars))
     yield from bars_figure("Scores by task", groups, "percent")
 
@@ -177,8 +178,9 @@ def _quality(record: studies.Evaluation, costs: studies.Costs) -> Iterator[Block
         figure = model.figures.get(key)
         quality = None if figure is None else figure.mean
         models += measured(name_of(model), costs.latency(model.name), quality, teacher=index == 0)
-    front = has_several_runs(record)
-    yield from quality_figures(models, f"{title}, percent", conditions_of(costs), front=front)
+    # With one run each, a front would be a ranking by chance.
+    has_front = has_several_runs(record)
+    yield from quality_figures(models, f"{title}, percent", conditions_of(costs), front=has_front)
 
 
 @section(EvaluationFolder, "Cost")

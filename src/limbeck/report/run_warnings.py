@@ -41,8 +41,9 @@ def warnings_of(run: RunFolder) -> Iterator[str]:
 def _status_warnings(run: RunFolder) -> Iterator[str]:
     status = run.status
     problem = run.record.problem
+    # The problem of an interrupted run already names the place, and the way to continue.
     if status.status == "interrupted" and problem:
-        yield problem  # It names the place, and how to continue.
+        yield problem
     elif status.status in _STATUSES:
         place = status.stage or status.activity or ""
         if place and status.step is not None and status.steps:
@@ -76,7 +77,7 @@ def _untrained_warnings(run: RunFolder) -> Iterator[str]:
 
 
 def untrained_values(run: records.Run, names: list[str]) -> str:
-    """Return whose values tensors hold that no stage trained."""
+    """Return the origin of the values of untrained tensors: the teacher, initialisation, or both."""
     from_teacher = sum(run.holds_teachers(name) for name in names)
     if from_teacher == len(names):
         return "left with the teacher's values"
@@ -86,17 +87,24 @@ def untrained_values(run: records.Run, names: list[str]) -> str:
 
 
 def untrained_rows(run: records.Run) -> Iterator[str]:
-    """Yield how many rows of embeddings no batch read, and whose values they hold."""
+    """Yield the numbers of embedding rows that no batch read, those with the teacher's values first."""
     untrained = run.untrained or records.Untrained()
-    start = run.student.initialisation
-    is_projected = isinstance(start, records.Initialisation) and bool(start.projected)
-    projected = ", projected to its width" if is_projected else ""
-    from_teacher = [str(table) for table in untrained.rows if run.holds_teachers(table)]
-    others = [str(table) for table in untrained.rows if not run.holds_teachers(table)]
-    if from_teacher:
-        yield f"{', '.join(from_teacher)} were never trained and keep the teacher's values{projected}"
-    if others:
-        yield f"{', '.join(others)} were never trained and keep their starting values"
+    teacher_tables = []
+    initial_tables = []
+    for table in untrained.rows:
+        if run.holds_teachers(table):
+            teacher_tables.append(str(table))
+        else:
+            initial_tables.append(str(table))
+    if teacher_tables:
+        line = f"{', '.join(teacher_tables)} were never trained and keep the teacher's values"
+        # A student that is narrower than its teacher begins with projections of the teacher's vectors.
+        start = run.student.initialisation
+        if isinstance(start, records.Initialisation) and start.projected:
+            line += ", projected to its width"
+        yield line
+    if initial_tables:
+        yield f"{', '.join(initial_tables)} were never trained and keep their starting values"
 
 
 def _stage_warnings(run: RunFolder) -> Iterator[str]:
@@ -104,34 +112,36 @@ def _stage_warnings(run: RunFolder) -> Iterator[str]:
         skipped = stage.record.skipped_steps
         if skipped:
             yield f"Stage '{stage.title}' skipped {counted(skipped, 'step')} with a bad loss or gradient."
-        rows = stage.record.rows_of_a_piece
-        if rows:
-            yield f"Stage '{stage.title}' ran out of memory and cut its batches into pieces of {counted(rows, 'row')}."
+        piece_rows = stage.record.rows_of_a_piece
+        if piece_rows:
+            pieces = f"pieces of {counted(piece_rows, 'row')}"
+            yield f"Stage '{stage.title}' ran out of memory and cut its batches into {pieces}."
 
 
 def skipped_text(report: records.SourceNotes) -> dict[str, float]:
-    """Return how much text was skipped or repaired, by the reason."""
-    is_about_rows = (splitting.LEAKED, splitting.NEAR)
-    return {reason: count for reason, count in report.counts.items() if count and reason not in is_about_rows}
+    """Return the amounts of text that were skipped or repaired, by reason."""
+    # Rows that resemble training rows are counted in the same report, but were not skipped.
+    resemblances = (splitting.LEAKED, splitting.NEAR)
+    return {reason: count for reason, count in report.counts.items() if count and reason not in resemblances}
 
 
 def resembling_rows(report: records.SourceNotes, *, quoted: bool = True) -> Iterator[str]:
-    """Yield how many rows to score on are like a training row; they are scored all the same.
+    """Yield the numbers of scored rows that resemble a training row; they are scored all the same.
 
     Args:
         report: Of reading the text.
-        quoted: Quote some of them.
+        quoted: Quote two of the rows.
     """
-    leaked = report.counts.get(splitting.LEAKED)
-    if leaked:
-        verb = "share at least half of their" if leaked != 1 else "shares at least half of its"
+    leaked_count = report.counts.get(splitting.LEAKED)
+    if leaked_count:
+        verb = "shares at least half of its" if leaked_count == 1 else "share at least half of their"
         examples = _examples(report, splitting.LEAKED) if quoted else ""
-        row = counted(leaked, "development row")
-        yield f"{row} {verb} three-word sequences with a training row{examples}."
-    near = report.counts.get(splitting.NEAR)
-    if near:
+        rows_phrase = counted(leaked_count, "development row")
+        yield f"{rows_phrase} {verb} three-word sequences with a training row{examples}."
+    near_count = report.counts.get(splitting.NEAR)
+    if near_count:
         examples = _examples(report, splitting.NEAR) if quoted else ""
-        yield f"{counted(near, 'held-out row')} may resemble a training row{examples}."
+        yield f"{counted(near_count, 'held-out row')} may resemble a training row{examples}."
 
 
 def _examples(report: records.SourceNotes, reason: str) -> str:

@@ -51,8 +51,11 @@ class SearchView(ABC, Generic[S]):
 
     def console_blocks(self, record: S) -> list[Block]:
         """Return result and tables for a console."""
+        blocks: list[Block] = []
         line = self.result_line(record)
-        return [*([Paragraph(line)] if line else []), *self.tables(record)]
+        if line:
+            blocks.append(Paragraph(line))
+        return [*blocks, *self.tables(record)]
 
     @abstractmethod
     def page_blocks(self, record: S, so_far: str) -> Iterator[Block]:
@@ -60,11 +63,13 @@ class SearchView(ABC, Generic[S]):
 
     @abstractmethod
     def notes(self, record: S) -> Iterator[str]:
-        """Describe the figures, the cost, and what came to nothing."""
+        """Describe the figures, the cost, and the candidates without a result."""
 
     def page_notes(self, record: S, so_far: str) -> Notes:
-        """Return the notes of a finished search; of another the cost is not known."""
-        return Notes(() if so_far else tuple(self.notes(record)))
+        """Return the notes of a finished search; none of another, whose cost is not known yet."""
+        if so_far:
+            return Notes(())
+        return Notes(tuple(self.notes(record)))
 
     @abstractmethod
     def files(self, record: S) -> dict[str, str]:
@@ -76,7 +81,7 @@ class SearchView(ABC, Generic[S]):
 
 
 def next_best(value: str | None) -> str:
-    """Return the sentences behind a result: the next best value, and that one training tells nothing from chance."""
+    """Return the sentences that follow a result: the next best value, and the caution of a single training."""
     if value is None:
         return ONE_TRAINING
     return f"The next best has {value}. {ONE_TRAINING}"

@@ -93,16 +93,16 @@ def _card(record: RunRecord, folder: Path, scores: TaskScores | None, export: Ex
 
 @dataclass(frozen=True)
 class Untrained:
-    """What no stage trained.
+    """The tensors and rows of embeddings that no stage trained.
 
     Attributes:
         count: Number of tensors.
-        modules: The modules that they are in, as many as are shown.
-        more: The end of that list.
-        values: Whose values the tensors hold.
-        has_initial: Whether any of them holds initial values.
+        modules: Names of the modules with these tensors, at most `_MOST_MODULES`.
+        more: The number of further modules in words, to follow the names; empty for none.
+        values: The origin of the tensors' values, in words.
+        has_initial: Whether all of these tensors hold initial values.
         rows: Lines on rows of embeddings.
-        needed_by: Texts that read such rows with initial values.
+        needed_by: The texts that read rows with initial values, in words; empty for none.
     """
 
     count: int
@@ -291,8 +291,10 @@ class StudentCard:
         if self.hub_name:
             return self.hub_name
         line = one_line(self.run.teacher.name_or_path)
-        # Of a folder that was given relative to another one than this, nothing else tells that it is a path.
-        return folder_name(line) if self.run.teacher.kind == "folder" else short_name(line)
+        # `models/teacher` may be a name on the Hub or a relative path; the record has its kind.
+        if self.run.teacher.kind == "folder":
+            return folder_name(line)
+        return short_name(line)
 
     @property
     def layers(self) -> list[tuple[Stage, list[tuple[str, str, str]]]]:
@@ -328,7 +330,8 @@ class StudentCard:
     def hardware(self) -> str:
         """The machine in one line."""
         hardware = self.run.hardware
-        memory = one_line(getattr(hardware, "memory", ""))  # Older records have it in words.
+        # Older records have the memory in words.
+        memory = one_line(getattr(hardware, "memory", ""))
         if hardware.memory_bytes is not None:
             memory = f"{hardware.memory_bytes / 2**30:.0f} GiB"
         device = "" if hardware.device == "cpu" else hardware.device
@@ -337,10 +340,11 @@ class StudentCard:
 
     @property
     def untrained(self) -> Untrained:
-        """What no stage trained."""
+        """The tensors and rows of embeddings that no stage trained."""
         names = records.read_by_student(_untrained_names(self.run), self.folder)
+        # Exported graphs have no pooler.
         if self.is_graph:
-            names = [name for name in names if not name.startswith("pooler.")]  # Graphs have none.
+            names = [name for name in names if not name.startswith("pooler.")]
         modules = records.modules_of(names)
         more = ""
         if len(modules) > _MOST_MODULES:
@@ -479,7 +483,7 @@ def _held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Iter
 
 
 def _development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
-    """Yield the scores on development rows; of held-out rows the teacher may have been trained on, there are none."""
+    """Yield the scores on development rows; held-out training rows, which the teacher may have seen, give none."""
     for scores in evaluation.development:
         for metric, value in scores.student.items():
             if metric in METRIC_NAMES and value is not None:
