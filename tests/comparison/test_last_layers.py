@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from limbeck.comparison.held_out import LastLayers, common_relation_heads
+from limbeck.comparison.last_layers import LastLayers, common_relation_heads
 from limbeck.models.families import shape_of
 from tests.support.equation_6 import hidden_states_loss
 from tests.support.models import tiny_batch, tiny_model

@@ -10,7 +10,7 @@ import torch
 from optuna.trial import TrialState
 from rich.console import Console
 
-from limbeck.comparison.held_out import LastLayers
+from limbeck.comparison.last_layers import LastLayers
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.students import student_config

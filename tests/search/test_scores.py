@@ -9,7 +9,8 @@ import torch
 from rich.console import Console
 
 import limbeck
-from limbeck.comparison.held_out import LastLayers, pair_agreement
+from limbeck.comparison.held_out import pair_agreement
+from limbeck.comparison.last_layers import LastLayers
 from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.columns import task_columns

@@ -15,6 +15,7 @@ from limbeck.recipe.facts import check_corpus, check_student
 from limbeck.recipe.known_by_content import without_places
 
 EVALUATION = "evaluation"
+"""Folder of the evaluation in that of the comparison."""
 _MEANINGS = {
     "training": "training arguments common to all runs",
     "evaluation": "evaluation (preset and settings)",
@@ -22,6 +23,7 @@ _MEANINGS = {
     "text": "text of the corpus",
     "content": "text of the corpus",
 }
+"""Titles of what all runs share, by its name in the record; other names are their own titles."""
 
 
 def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -41,24 +43,31 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
             f"'{folder / studies.Comparison.FILE}' is not the record of a comparison; choose another folder."
         )
     common = [name for name in fixed if name in asked]
-    before, now = ({name: values[name] for name in common} for values in (fixed, asked))
+    before = {name: fixed[name] for name in common}
+    now = {name: asked[name] for name in common}
     if fixed_at_first(saved):
-        before, now = without_places(before), without_places(now)
+        # Models and text are known by their content, so their folders may have moved.
+        before = without_places(before)
+        now = without_places(now)
     difference = folders.first_difference(before, now)
-    if difference is not None:
-        name, _, below = difference.place.partition(".")
-        old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
-        raise OutputError(
-            f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' was {old} and is now {new}, so new runs "
-            "could not be compared with its own; put it back, or give another --output."
-        )
+    if difference is None:
+        return
+    name, _, setting = difference.place.partition(".")
+    prefix = f"{setting} = " if setting else ""
+    raise OutputError(
+        f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' was {prefix}{_shown(difference.old)} and is "
+        f"now {prefix}{_shown(difference.new)}, so new runs could not be compared with its own; put it back, or give "
+        "another --output."
+    )
 
 
 def known_teacher(saved: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of its teacher that a comparison wrote down, if it did."""
+    """Return the fingerprint of the teacher in a comparison's record; None in records without it."""
     fixed = saved.get("fixed")
-    known = fixed.get("teacher_weights") if isinstance(fixed, dict) else None
-    return known if isinstance(known, str) else None
+    if not isinstance(fixed, dict):
+        return None
+    fingerprint = fixed.get("teacher_weights")
+    return fingerprint if isinstance(fingerprint, str) else None
 
 
 def fixed_at_first(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +102,9 @@ def request_evaluation(
         teacher: The model to compare with, if it is evaluated.
         students: The students' folders.
     """
-    data = None if spec.data is None or spec.data.lower() == "hub" else Path(spec.data).expanduser()
+    data = None  # The Hub's.
+    if spec.data is not None and spec.data.lower() != "hub":
+        data = Path(spec.data).expanduser()
     return EvaluationRequest(
         models=tuple(map(str, students)),
         tasks=",".join(spec.tasks),

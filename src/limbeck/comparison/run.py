@@ -30,7 +30,7 @@ from limbeck.models.loading import load_config
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.facts import load_checked
-from limbeck.recipe.plan import plan_run
+from limbeck.recipe.plan import plan_checked
 from limbeck.training.corpora import build_corpora
 from limbeck.training.distil import WriteCards, distil
 from limbeck.training.teaching.models import load_teacher_model
@@ -120,11 +120,18 @@ def run_comparison(
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
     held_out.check_held_out(corpus, plan.evaluation.held_out)
-    known = known_teacher(saved)
-    fixed |= {"teacher_weights": fingerprint_beside(known, plan.teacher.model), "content": corpus.identity}
-    check_fixed(folder, saved, fixed if began else {**fixed, "text": corpus.path.name})
+
+    # New runs are compared with those of the folder, so models and text have to be the same.
+    fixed["teacher_weights"] = fingerprint_beside(known_teacher(saved), plan.teacher.model)
+    fixed["content"] = corpus.identity
+    if began:
+        check_fixed(folder, saved, fixed)
+    else:
+        # A comparison that does not know its text by content may know it by its folder in the cache.
+        check_fixed(folder, saved, {**fixed, "text": corpus.path.name})
     fixed |= began
-    earlier, title = studies.Comparison.read(saved), plan.teacher.name or plan.teacher.model
+
+    earlier = studies.Comparison.read(saved)
     record = studies.Comparison(
         created=earlier.created or records.timestamp(),
         name=plan.name,
@@ -132,20 +139,31 @@ def run_comparison(
         fixed={**earlier.fixed, **fixed},
         corpus=studies.ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
         teacher=studies.ComparedTeacher(
-            name=plan.teacher.model, title=title, shape=str(checked.with_text.teacher), held_out=None
+            name=plan.teacher.model,
+            title=plan.teacher.name or plan.teacher.model,
+            shape=str(checked.with_text.teacher),
+            held_out=None,
         ),
         impossible=list(checked.impossible),
         versions=machine.versions(),
         git_commit=machine.git_commit(),
         hardware=records.Hardware.read(machine.hardware()),
     )
-    comparison = _Comparison(checked, folder, corpus, plan_cells(checked, corpus, began), record, console, write_cards)
+    cells = plan_cells(checked, corpus, began)
+    comparison = _Comparison(checked, folder, corpus, cells, record, console, write_cards)
     try:
         return comparison.carry_out()
     except (Interrupted, KeyboardInterrupt) as error:
         comparison.note_interruption()
         message = str(error) or f"Stopped; finished work is kept in '{folder}'; the same command continues from there."
-        raise (type(error) if isinstance(error, Interrupted) else Interrupted)(message) from None
+        raise _interruption(error, message) from None
+
+
+def _interruption(error: BaseException, message: str) -> Interrupted:
+    """Return a stop with another message; a stop by SIGTERM keeps its type, which has its own exit status."""
+    if isinstance(error, Interrupted):
+        return type(error)(message)
+    return Interrupted(message)
 
 
 def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any] | None = None) -> list[Cell]:
@@ -159,7 +177,8 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus, began: Mapping[str, Any] | 
     Raises:
         RecipeError: if the budget is too small for a stage.
     """
-    plan, tokens_per_row = checked.plan, corpus.tokens / len(corpus.train)
+    plan = checked.plan
+    tokens_per_row = corpus.tokens / len(corpus.train)
     cells = []
     for seed in plan.seeds:
         for combination, run in checked.runs:
@@ -195,9 +214,12 @@ class _Comparison:
         evaluation, failed = self._evaluate()
         costs = self._measure_costs()
         failed += len(self.cells) - len(self._finished)
-        # In the order of the table: student by student as planned, seeds innermost.
-        count = len(self.checked.runs)
-        ordered = [cell for start in range(count) for cell in self.record.cells[start::count]]
+
+        # Cells are planned seed by seed; the table has the seeds of a combination side by side.
+        combinations = len(self.checked.runs)
+        ordered: list[studies.ComparisonCell] = []
+        for first in range(combinations):
+            ordered += self.record.cells[first::combinations]
         self.record.summary = summary.summarise_comparison(ordered, self.record.teacher, evaluation, costs)
         self.record.costs = costs
         self._save("failed" if failed else "finished")
@@ -211,7 +233,8 @@ class _Comparison:
         self._save("interrupted")
 
     def _save(self, status: str) -> None:
-        self.record.status, self.record.updated = status, records.timestamp()
+        self.record.status = status
+        self.record.updated = records.timestamp()
         records.save(self.record, self.folder)
 
     @property
@@ -225,21 +248,24 @@ class _Comparison:
             Interrupted: on Ctrl-C; the run that it met goes on from its checkpoint.
         """
         missing = [index for index, cell in enumerate(self.cells) if not is_distilled(cell.folder(self.folder))]
-        began = time.monotonic()
+        started = time.monotonic()
         for number, index in enumerate(missing):
             cell = self.cells[index]
-            left = (time.monotonic() - began) / number * (len(missing) - number) if number else None
-            rest = "" if left is None else f" (about {blocks.duration(left)} for this and the rest)"
-            print_plain(self.console, f"Run {number + 1} of {len(missing)}: {cell.title}{rest}")
+            line = f"Run {number + 1} of {len(missing)}: {cell.title}"
+            if number > 0:
+                seconds_a_run = (time.monotonic() - started) / number
+                seconds_left = seconds_a_run * (len(missing) - number)
+                line += f" (about {blocks.duration(seconds_left)} for this and the rest)"
+            print_plain(self.console, line)
             problem: str | None = None
             try:
                 self._distil_cell(cell)
-            except (Interrupted, KeyboardInterrupt) as stopped:
+            except (Interrupted, KeyboardInterrupt) as error:
                 done = len(self.cells) - len(missing) + number
-                kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has its own code.
-                raise kind(
+                raise _interruption(
+                    error,
                     f"Stopped at {cell.title}; {done} of {len(self.cells)} runs are done and kept in '{self.folder}'; "
-                    "the same command continues from there."
+                    "the same command continues from there.",
                 ) from None
             except Exception as error:  # A fault in one run must not take the others with it.
                 problem = describe_error(error)
@@ -253,7 +279,7 @@ class _Comparison:
     def _distil_cell(self, cell: Cell) -> None:
         """Distil one cell in its folder, going on where an earlier run of it stopped."""
         recipe = load_checked({**cell.recipe, "output": str(cell.folder(self.folder))})
-        distil(plan_run(recipe), console=self.console, resume=True, write_cards=self.write_cards)
+        distil(plan_checked(recipe), console=self.console, resume=True, write_cards=self.write_cards)
 
     def _describe(self, cell: Cell, problem: str | None = None) -> studies.ComparisonCell:
         """Describe a run by the files in its folder.
@@ -264,7 +290,14 @@ class _Comparison:
         """
         run = cell.folder(self.folder)
         record = records.load(records.Run, run)
-        status = "finished" if is_distilled(run) else "failed" if problem else record.status or "missing"
+        if is_distilled(run):
+            status = "finished"
+        elif problem:
+            status = "failed"
+        else:
+            status = record.status or "missing"
+        if problem is None and status == "failed":
+            problem = record.problem
         return studies.ComparisonCell(
             **cell.combination.parts,
             title=cell.title,
@@ -272,7 +305,7 @@ class _Comparison:
             id=cell.id,
             shape=str(cell.shape),
             status=status,
-            problem=problem or (record.problem if status == "failed" else None),
+            problem=problem,
             folder=str(run.relative_to(self.folder)),
             model=str(run / paths.STUDENT),
             steps=[int(stage.steps or 0) for stage in record.stages] or list(cell.steps),
@@ -287,7 +320,8 @@ class _Comparison:
         )
 
     def _measure_held_out(self) -> None:
-        plan, finished = self.checked.plan, self._finished
+        plan = self.checked.plan
+        finished = self._finished
         with quiet(), ProgressBar(self.console) as bar:
             load_teacher = partial(load_teacher_model, plan.teacher)
             text = held_out.HeldOutText(
@@ -303,12 +337,15 @@ class _Comparison:
             self.record.teacher.held_out = text.measure_once(self.folder / TEACHER, load_teacher).figures
             for done, cell in enumerate(finished, start=1):
                 bar(done / (len(finished) + 1), f"held-out text: {cell.title}", Count(done, "models"))
-                found = text.measure_once(self.folder / cell.folder)
-                cell.held_out, cell.unavailable = found.figures, found.unavailable
+                measured = text.measure_once(self.folder / cell.folder)
+                cell.held_out = measured.figures
+                cell.unavailable = measured.unavailable
         self._save("running")
 
     def _evaluate(self) -> tuple[studies.Evaluation | None, int]:
-        plan, students = self.checked.plan, [Path(cell.model) for cell in self._finished]
+        """Evaluate the students on the plan's tasks; return the summary, and the number of failed fine-tunings."""
+        plan = self.checked.plan
+        students = [Path(cell.model) for cell in self._finished]
         if not plan.evaluation.tasks or not students:
             return None, 0
         with ProgressBar(self.console) as bar:
@@ -317,8 +354,9 @@ class _Comparison:
             )
         models = {model.name: model for model in outcome.summary.models}
         for cell in self._finished:
-            columns = models[cell.model].columns if cell.model in models else {}
-            cell.scores = {key: figure.mean for key, figure in columns.items()}
+            cell.scores = {}
+            if cell.model in models:
+                cell.scores = {key: figure.mean for key, figure in models[cell.model].columns.items()}
         self._save("running")
         return outcome.summary, outcome.failed
 
@@ -330,28 +368,29 @@ class _Comparison:
         Returns:
             With the students' titles in place of their folders; None where it was not asked for.
         """
-        spec, teacher = self.checked.plan.evaluation.speed, self.checked.plan.teacher.model
+        spec = self.checked.plan.evaluation.speed
+        teacher = self.checked.plan.teacher.model
         students: dict[str, str] = {}
         for cell in self._finished:
             students.setdefault(cell.student, cell.model)
         if not spec.enabled or not students:
             return None
         shapes = {title: str(shape_of(load_config(path))) for title, path in students.items()}
-        asked = {**spec.model_dump(exclude={"enabled"}), "teacher": teacher, "students": shapes}
+        measurement = {**spec.model_dump(exclude={"enabled"}), "teacher": teacher, "students": shapes}
         saved = records.load(studies.MeasuredCosts, self.folder)
-        if saved.asked == asked:
+        if saved.asked == measurement:
             return saved.costs
         settings = spec.model_dump(include={"batch_sizes", "lengths", "seconds"})
         with ProgressBar(self.console) as bar:
-            found = measure_costs(
+            measured = measure_costs(
                 [teacher, *students.values()], device=devices.choose_device(spec.device), **settings, report=bar
             )
-        costs = studies.Costs.read(found)
+        costs = studies.Costs.read(measured)
         titles = {path: title for title, path in students.items()}
         rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
         for row in rows:
             row.model = titles.get(row.model, row.model)
-        records.save(studies.MeasuredCosts(asked=asked, costs=costs), self.folder)
+        records.save(studies.MeasuredCosts(asked=measurement, costs=costs), self.folder)
         return costs
 
 

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 from transformers import PreTrainedModel
 
-from limbeck.comparison.held_out import LastLayers
+from limbeck.comparison.last_layers import LastLayers
 from limbeck.core import devices, records
 from limbeck.core.progress import Count
 from limbeck.core.studies import SearchedShape

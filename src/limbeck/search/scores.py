@@ -11,7 +11,8 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agreement
+from limbeck.comparison.held_out import held_out_batches, pair_agreement
+from limbeck.comparison.last_layers import LastLayers
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core import devices, progress
 from limbeck.core.blocks import counted
