@@ -119,10 +119,10 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
 
     checked = on_main_rank(check)
     # Torch is imported from here on, which takes seconds: what a recipe alone shows to be wrong was said before.
-    from limbeck.recipe.plan import plan_run
+    from limbeck.recipe.plan import plan_checked
     from limbeck.training.distil import distil
 
-    plan = on_all_ranks(lambda: plan_run(checked))
+    plan = on_all_ranks(lambda: plan_checked(checked))
     print_reasons(checked, console)
     distilled = distil(
         plan,
@@ -254,9 +254,9 @@ def carry_out_validation(request: ValidateRequest) -> RunPlan:
     if options or not isinstance(recipe, str | Path | Recipe):
         recipe = named_recipe(recipe, options, tokenizer=request.tokenizer)
     checked = load_checked(recipe, request.overrides)
-    from limbeck.recipe.plan import plan_run
+    from limbeck.recipe.plan import plan_checked
 
-    return plan_run(checked)
+    return plan_checked(checked)
 
 
 distill = python_call("distill", DistilRequest, carry_out_distillation)
