@@ -60,20 +60,27 @@ def _print_method(name: str, recipe: bool, as_json: bool) -> None:
 
 
 def _list(as_json: bool) -> None:
+    """Print a table of the methods, and of the ways to write a recipe that have a card."""
     from limbeck.methods import composition as cards
     from limbeck.methods import registry
 
-    rows: list[dict[str, str | None]] = [
-        {
-            "name": name,
-            "summary": method.summary,
-            "source": f"{method.citation.url} {method.citation.place}" if method.citation else None,
-        }
-        for name, method in registry.METHODS.items()
-    ]
+    rows: list[dict[str, str | None]] = []
+    for name, method in registry.METHODS.items():
+        source = None  # A method from a plugin may have no citation.
+        if method.citation is not None:
+            source = f"{method.citation.url} {method.citation.place}"
+        rows.append({"name": name, "summary": method.summary, "source": source})
     rows += [{"name": name, "summary": summary, "source": None} for name, summary in cards.RECIPE_CARDS.items()]
-    cells = tuple(tuple(value or "" for value in row.values()) for row in rows)
-    table = blocks.Table("", ("method", "what is taught", "source"), cells, words=(0, 1, 2), layout=blocks.BOXED)
+
+    headings = ("method", "what is taught", "source")
+    table = blocks.Table(
+        caption="",
+        headings=headings,
+        rows=tuple(tuple(value or "" for value in row.values()) for row in rows),
+        # Every column holds words, no figures.
+        words=tuple(range(len(headings))),
+        layout=blocks.BOXED,
+    )
     print_result(as_json, rows, [table])
 
 

@@ -94,7 +94,7 @@ class Corpus:
         return SourceReport.from_dict(self.manifest["report"])
 
     def row_mix(self, seed: int) -> RowMix | None:
-        """Return which rows an epoch has under the mix, or `None` without one.
+        """Return the draw of each epoch's rows by the shares of the mix, or `None` without a mix.
 
         Args:
             seed: Decides the draw.
@@ -104,28 +104,31 @@ class Corpus:
         """
         if self.mix is None:
             return None
-        rows: list[int] = self.manifest["source_rows"]
-        for number, count in enumerate(rows):
-            if count == 0:
-                name = self.titles[number]
+        rows_by_source: list[int] = self.manifest["source_rows"]
+        for title, rows in zip(self.titles, rows_by_source, strict=True):
+            if rows == 0:
                 raise CorpusError(
-                    f"The source '{safe_name(name)}' has no block to train on once repeated and held-out documents "
-                    "are left out: "
-                    "give more of its text, or leave it out of the mix."
+                    f"The source '{safe_name(title)}' has no block to train on once repeated and held-out documents "
+                    "are left out: give more of its text, or leave it out of the mix."
                 )
-        return RowMix(rows, self.mix.shares(rows), seed)
+        return RowMix(rows_by_source, self.mix.shares(rows_by_source), seed)
 
     def shares(self) -> list[float]:
         """Return the share of each source in what is trained on."""
-        rows: list[int] = self.manifest["source_rows"]
-        return shares_by_size(rows) if self.mix is None else self.mix.shares(rows)
+        rows_by_source: list[int] = self.manifest["source_rows"]
+        if self.mix is None:
+            return shares_by_size(rows_by_source)
+        return self.mix.shares(rows_by_source)
 
     def shares_of_roles(self) -> dict[str, int | float]:
         """Return the share of each role in what is trained on; empty where no source has one."""
+        if not any(use.role for use in self.uses):
+            return {}
         shares: dict[str, int | float] = {}
-        for use, share in zip(self.uses, self.shares() if self.uses else (), strict=True):
-            shares[use.role or "no role"] = shares.get(use.role or "no role", 0.0) + share
-        return shares if any(use.role for use in self.uses) else {}
+        for use, share in zip(self.uses, self.shares(), strict=True):
+            role = use.role or "no role"
+            shares[role] = shares.get(role, 0.0) + share
+        return shares
 
     def rows_by_unit(self) -> dict[str, int | float]:
         """Count the rows to train on by the unit that they are, of a stream at its beginning; empty for one unit."""
@@ -135,12 +138,15 @@ class Corpus:
         return {name: int(count) for name, count in zip(UNITS, counts, strict=True) if count}
 
     def describe_rows(self) -> Iterator[str]:
-        """Say what the rows to train on are, in a line by role and one by unit; nothing where all are alike."""
-        if roles := self.shares_of_roles():
-            yield "by role: " + ", ".join(f"{role} {share:.1%}" for role, share in roles.items())
-        if pieces := self.rows_by_unit():
-            total = sum(pieces.values())
-            yield "by unit: " + ", ".join(f"{unit} {n:,} ({n / total:.1%})" for unit, n in pieces.items())
+        """Describe the rows to train on: a line by role, and one by unit; none where all are alike."""
+        shares = self.shares_of_roles()
+        if shares:
+            yield "by role: " + ", ".join(f"{role} {share:.1%}" for role, share in shares.items())
+        rows_by_unit = self.rows_by_unit()
+        if rows_by_unit:
+            total = sum(rows_by_unit.values())
+            parts = [f"{unit} {rows:,} ({rows / total:.1%})" for unit, rows in rows_by_unit.items()]
+            yield "by unit: " + ", ".join(parts)
 
     def held_out_documents(self) -> list[Document]:
         """Return the text of the held-out documents, in the order of the sources."""

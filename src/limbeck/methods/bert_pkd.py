@@ -51,7 +51,15 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
 
     The paper sums the patient loss over the samples; here it is their mean, as the other two terms are.
     """
-    terms = mapped_terms("patient", "patient_mse", "cls", options, pairing, options.patient_weight, intermediate=True)
+    terms = mapped_terms(
+        name="patient",
+        objective="patient_mse",
+        kind="cls",
+        options=options,
+        pairing=pairing,
+        weight=options.patient_weight,
+        intermediate=True,
+    )
     if options.patient_weight > 0 and not terms:
         raise RecipeError(
             "bert_pkd teaches the CLS vectors of the layers below the student's last, but mapping "
@@ -59,7 +67,7 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
             "set patient_weight: 0."
         )
     if options.patient_weight > 0:
-        check_equal_widths(pairing, "bert_pkd", "CLS vectors", "set patient_weight: 0")
+        check_equal_widths(pairing, method="bert_pkd", compared="CLS vectors", otherwise="set patient_weight: 0")
     terms.append(soft_label_term(pairing, options.soft_label_share, options.temperature))
     terms.append(hard_label_term(pairing, 1 - options.soft_label_share))
     return weighted_terms(terms, "bert_pkd")

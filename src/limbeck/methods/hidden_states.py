@@ -26,4 +26,12 @@ def hidden_states(options: HiddenStatesOptions, pairing: Pairing) -> list[Term]:
 
     Make one `hidden_mse` with its own map for each pair of layers (eq. 6).
     """
-    return mapped_terms("hidden", "hidden_mse", "hidden", options, pairing, 1.0, learned=learned_map(pairing))
+    return mapped_terms(
+        name="hidden",
+        objective="hidden_mse",
+        kind="hidden",
+        options=options,
+        pairing=pairing,
+        weight=1.0,
+        learned=learned_map(pairing),
+    )

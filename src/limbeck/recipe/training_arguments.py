@@ -104,19 +104,26 @@ def _defaults() -> dict[str, Any]:
     return defaults
 
 
-def _convert(type_: Any, value: Any, place: str) -> Any:
-    takes_truth_values = bool in (type_, *get_args(type_))
-    if isinstance(value, bool) and not takes_truth_values:
+def _convert(annotation: Any, value: Any, place: str) -> Any:
+    """Convert the value of an argument to its type, as pydantic does: "5" is a number where one is wanted.
+
+    Raises:
+        RecipeError: for a value of another type.
+    """
+    # Pydantic would take true and false for the numbers 1 and 0.
+    takes_bool = annotation is bool or bool in get_args(annotation)
+    if isinstance(value, bool) and not takes_bool:
         raise RecipeError(f"{place} is {str(value).lower()}, which has no meaning here: give a value.")
+    adapter = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
     try:
-        adapter = TypeAdapter(type_, config=ConfigDict(arbitrary_types_allowed=True))
         return adapter.validate_python(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        wanted = wanted_of(first)
+        # A union has an error for each of its types; the first says enough.
+        first_error = error.errors()[0]
+        wanted = wanted_of(first_error)
         if wanted:
             raise RecipeError(f"{place} is {show_value(value)}; give {wanted}, or leave it out.") from None
-        raise RecipeError(f"{place}: {first['msg']} (got {str(value)[:80]!r}).") from None
+        raise RecipeError(f"{place}: {first_error['msg']} (got {str(value)[:80]!r}).") from None
 
 
 def _check_range(name: str, value: Any, place: str) -> None:
