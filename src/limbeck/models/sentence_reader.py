@@ -125,29 +125,36 @@ def check_pooling_named(name_or_path: str | Path) -> None:
 
 
 def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
-    """Return the models of a router's folder that read queries and documents; None of any other model.
+    """Return the models of a router's folder that read queries and documents; None for any other model.
 
     Args:
         name_or_path: A folder, as `limbeck export --format router` writes it; anything else is no router.
 
     Raises:
-        ModelError: for a router whose models are no whole folders, or an unreadable `modules.json`.
+        ModelError: for a router whose models are no whole folders, or a `modules.json` that is no JSON.
     """
     try:
         folder = Path(name_or_path).expanduser()
-        listed = read_json(folder / MODULES, []) if (folder / MODULES).is_file() else []
-    except (RuntimeError, OSError, ValueError):  # No folder by this name; `resolve_model` says why.
+        has_modules = (folder / MODULES).is_file()
+    except (RuntimeError, OSError, ValueError):
+        # The name cannot be a folder's, so `resolve_model` refuses it or takes it for a Hub name.
         return None
-    classes = [str(module.get("type", "")) for module in listed if isinstance(module, dict)]
+    if not has_modules:
+        return None
+
+    modules = read_json(folder / MODULES, [])
+    classes = [str(module.get("type", "")) for module in modules if isinstance(module, dict)]
     if not any(_class_name(cls) in ("Router", "Asym") for cls in classes):
         return None
-    routes = folder / "query", folder / "document"
-    if len(classes) > 1 or not all((route / MODULES).is_file() for route in routes):
+    queries = folder / "query"
+    documents = folder / "document"
+    has_both_folders = (queries / MODULES).is_file() and (documents / MODULES).is_file()
+    if len(classes) > 1 or not has_both_folders:
         raise ModelError(
             f"'{name_or_path}' sends queries and documents to different models, but does not have them as whole "
             "folders 'query' and 'document'; give the model of the queries, and that of the documents as --teacher."
         )
-    return str(routes[0]), str(routes[1])
+    return str(queries), str(documents)
 
 
 def sentence_modules(resolved: str) -> tuple[Path, list[tuple[str, str]]]:

@@ -36,8 +36,8 @@ _BLOCKS = 3
 """Blocks of the small model."""
 _TOKENS = 6
 """Tokens of the row that it reads."""
-_WORDS = 64
-"""Most words of its vocabulary."""
+_VOCABULARY = 64
+"""Most entries of its vocabulary."""
 _MOST_NUMBERS = 1_000_000_000
 """Most numbers that the small model may hold."""
 _LOOKS_AHEAD = 1e-5
@@ -67,9 +67,9 @@ def unlisted_family(model_type: str) -> Family:
     reason = _reason_of_class(model_type)
     defaults = {} if reason is not None else vars(config_class())
     standard = config_class.attribute_map
-    layers, hidden, heads, words = (standard.get(name, name) for name in _NUMBERS)
+    layers, hidden, heads, vocabulary = (standard.get(name, name) for name in _NUMBERS)
     if reason is None:
-        missing = [name for name in (layers, hidden, heads, words) if name not in defaults]
+        missing = [name for name in (layers, hidden, heads, vocabulary) if name not in defaults]
         if defaults.get("is_encoder_decoder"):
             reason = "it is an encoder with a decoder"
         elif missing:
@@ -122,19 +122,32 @@ def find_family(config: PreTrainedConfig) -> Family:
         ModelError: for a family that cannot be read, see `unlisted_family`, a model that does not run, or one that has
             no list of blocks that run one after the other.
     """
-    names = unlisted_family(str(config.model_type)).fields
-    values = json.loads(config.to_json_string(use_diff=False))
-    words = min(_WORDS, int(config.vocab_size))
-    # Ids of special tokens move into the small vocabulary.
+    model_type = str(config.model_type)
+    layers_field = unlisted_family(model_type).fields.layers
+    vocabulary_size = min(_VOCABULARY, int(config.vocab_size))
+
+    values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    depth = int(values[layers_field])
+    fit_layer_lists(values, depth, range(_BLOCKS))
+    small_values: dict[str, Any] = {}
     for key, value in values.items():
-        if key.endswith("token_id") and value is not None:
-            is_in_range = isinstance(value, int) and 0 <= value < words
-            if not is_in_range:
-                values[key] = 0 if key.startswith("pad") else 1
-    fit_layer_lists(values, int(values[names.layers]), range(_BLOCKS))
-    values |= {names.layers: _BLOCKS, "vocab_size": words}
-    relevant = {key: value for key, value in values.items() if key not in _LEFT_OUT}
-    return _find(str(config.model_type), json.dumps(relevant, sort_keys=True))
+        if key in _LEFT_OUT:
+            continue
+        if key.endswith("token_id"):
+            small_values[key] = _small_token_id(key, value, vocabulary_size)
+        else:
+            small_values[key] = value
+    small_values[layers_field] = _BLOCKS
+    small_values["vocab_size"] = vocabulary_size
+    return _find(model_type, json.dumps(small_values, sort_keys=True))
+
+
+def _small_token_id(field: str, token_id: Any, vocabulary_size: int) -> Any:
+    """Return the id of a special token in a small vocabulary; any other than the padding's is 1 if it is too large."""
+    is_in_range = isinstance(token_id, int) and 0 <= token_id < vocabulary_size
+    if token_id is None or is_in_range:
+        return token_id
+    return 0 if field.startswith("pad") else 1
 
 
 @lru_cache(maxsize=64)
@@ -161,7 +174,8 @@ def _find(model_type: str, text: str) -> Family:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings(action="ignore"):
             torch.default_generator.manual_seed(0)
             model = loader._from_config(config_class(**values), dtype=torch.float32, **pooler_option(loader)).eval()
-            for parameter in model.parameters():  # So that nothing is zero, as some start.
+            # Some parameters start as zeros, which would hide what they act on.
+            for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape), alpha=0.02)
             return _look_into(model, refusal)
     except ModelError:

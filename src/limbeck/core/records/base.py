@@ -64,15 +64,17 @@ class Record(BaseModel):
             values = {}
             damage.append(f"'{name}' is damaged and cannot be read.")
         record_type = cls._type_of(values)
-        # Damaged values are taken out until what is left is a record.
-        while True:
+        record = None
+        while record is None:
             try:
                 record = record_type.model_validate(values)
             except ValidationError as error:
-                damage += _take_out_damaged(values, error, name)
-            else:
-                record._damage = tuple(dict.fromkeys(damage))
-                return record
+                # Fewer values are left for each further attempt, so the attempts end.
+                reasons = _damaged_values(values, error)
+                _delete_values(values, list(reasons))
+                damage += [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in reasons.items()]
+        record._damage = tuple(dict.fromkeys(damage))
+        return record
 
     @classmethod
     def _type_of(cls, values: dict[str, Any]) -> type[Self]:
@@ -205,22 +207,25 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _take_out_damaged(values: dict[str, Any], error: ValidationError, name: str) -> list[str]:
-    """Take out the values that an error is about; return a line about each."""
+def _damaged_values(values: dict[str, Any], error: ValidationError) -> dict[tuple[Any, ...], str]:
+    """Return the reason of each damaged value that an error is about, by the keys that lead to the value."""
     reasons: dict[tuple[Any, ...], str] = {}
     for problem in error.errors(include_url=False, include_context=False):
         # Such as "input should be a valid dictionary or instance of Teacher".
         reason, _, _ = problem["msg"].lower().partition(" or instance of")
         reasons[_damaged_path(values, problem["loc"], problem["type"])] = reason
+    return reasons
 
+
+def _delete_values(values: dict[str, Any], paths: Sequence[tuple[Any, ...]]) -> None:
+    """Delete the values at some paths, in place."""
     # From the end, so that the places of a list's other items hold.
-    for path in sorted(reasons, key=_sortable, reverse=True):
+    for path in sorted(paths, key=_sortable, reverse=True):
         *parents, last = path
         holder: Any = values
         for key in parents:
             holder = holder[key]
         del holder[last]
-    return [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in reasons.items()]
 
 
 def _sortable(path: tuple[Any, ...]) -> list[tuple[bool, Any]]:
