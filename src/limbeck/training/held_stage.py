@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ class HeldStage:
         console: Where progress goes; quiet by default.
 
     Raises:
-        RecipeError: for a stage that the plan has not, or one that needs the result of an earlier one.
+        RecipeError: for a stage that the plan does not have, or one that needs the result of an earlier one.
 
     Example:
         >>> stage = HeldStage(plan)
@@ -51,31 +51,36 @@ class HeldStage:
     """
 
     def __init__(self, plan: RunPlan, index: int = 0, console: Console | None = None) -> None:
-        stages = len(plan.stages)
-        if not 0 <= index < stages:
-            raise RecipeError(f"The plan has {stages} stages, counted from 0, so there is no stage {index}.")
-        self._console = Console(quiet=True) if console is None else console
-        self._plan = plan
-        self._seed = plan.recipe.seed + index
-        planned = plan.stages[index]
-        if planned.teacher.stage is not None or planned.measures_layers:
+        count = len(plan.stages)
+        if not 0 <= index < count:
+            raise RecipeError(f"The plan has {count} stages, counted from 0, so there is no stage {index}.")
+        stage_plan = plan.stages[index]
+        if stage_plan.teacher.stage is not None or stage_plan.measures_layers:
             raise RecipeError(
-                f"Stage '{planned.spec.title}' needs what an earlier training or a measurement gives, so it cannot be "
-                "held alone; distil the recipe, or choose another stage."
+                f"Stage '{stage_plan.spec.title}' needs what an earlier training or a measurement gives, so it cannot "
+                "be held alone; distil the recipe, or choose another stage."
             )
-        self.plan: StagePlan = weigh_classes(planned, self.corpus) if planned.class_weights is not None else planned
+        self._run_plan = plan
+        self._checked_plan = stage_plan
+        self._seed = plan.recipe.seed + index
+        self._console = Console(quiet=True) if console is None else console
+
+        self.plan: StagePlan = stage_plan
+        """Plan of the stage, with the weights of its classes."""
+        if stage_plan.class_weights is not None:
+            # Classes are weighed by their numbers of rows, so the corpus is built here already.
+            self.plan = weigh_classes(stage_plan, self.corpus)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer of teacher and student."""
-        return load_tokenizer_of(self._plan)
+        return load_tokenizer_of(self._run_plan)
 
     @cached_property
     def corpus(self) -> AnyCorpus:
         """The text of the stage, built or from the cache."""
-        index = self._seed - self._plan.recipe.seed
         with CorpusProgress(self._console) as progress:
-            return build_corpus_of(self._plan.stages[index], self.tokenizer, progress)
+            return build_corpus_of(self._checked_plan, self.tokenizer, progress)
 
     @cached_property
     def rows(self) -> StageRows:
@@ -85,22 +90,8 @@ class HeldStage:
     @cached_property
     def module(self) -> DistillationModule:
         """Student, learned maps, teaching and terms; parameters that no term reaches are frozen."""
-        plan = self._plan
-        teachers = TeacherModels(plan.teacher_info)
-        if self.plan.student is None:
-            maker = StudentMaker(
-                plan.student_plan, plan.head, plan.own_stages, plan.teacher_info, teachers.load, plan.recipe.seed
-            )
-        else:
-            maker = StudentMaker(
-                self.plan.student,
-                self.plan.student_head,
-                [self.plan],
-                self.plan.teacher,
-                lambda **options: teachers.load(self.plan.teacher, **options),
-                plan.recipe.seed,
-            )
-        student, _ = maker.make()
+        teachers = TeacherModels(self._run_plan.teacher_info)
+        student, _ = self._student_maker(teachers).make()
         prepare_student(student, self.plan)
         student_head, _ = self.plan.sentence_heads()
         teaching = teachers.open(self.plan, self.plan.terms)
@@ -108,12 +99,24 @@ class HeldStage:
         freeze_unreached(module, self.rows.probe())
         return module
 
+    def _student_maker(self, teachers: TeacherModels) -> StudentMaker:
+        """Return the maker of the stage's own student, or of the recipe's where the stage has none."""
+        run = self._run_plan
+        stage = self.plan
+        if stage.student is None:
+            return StudentMaker(
+                run.student_plan, run.head, run.own_stages, run.teacher_info, teachers.load, run.recipe.seed
+            )
+        load_teacher = partial(teachers.load, stage.teacher)
+        return StudentMaker(stage.student, stage.student_head, [stage], stage.teacher, load_teacher, run.recipe.seed)
+
     @cached_property
     def trainer(self) -> DistillationTrainer:
         """The trainer of a run's stage; it saves nothing."""
         training = self.plan.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
-        nowhere = tempfile.gettempdir()  # The loop wants a folder that is there.
-        arguments = build_arguments(training, output=nowhere, seed=self._seed, evaluates=False)
+        # The loop demands a folder that exists, though nothing is written there.
+        folder = tempfile.gettempdir()
+        arguments = build_arguments(training, output=folder, seed=self._seed, evaluates=False)
         return DistillationTrainer(self.module, args=arguments, **self.rows.arguments())
 
     def batches(self) -> Iterator[dict[str, Any]]:
