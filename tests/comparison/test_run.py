@@ -26,8 +26,8 @@ def test_runs_have_one_corpus_and_one_start_whatever_the_method(plan, tmp_path, 
     starts = defaultdict(set)
     original = student_maker.make_student
 
-    def remembering(choice, *arguments):
-        student, record = original(choice, *arguments)
+    def remembering(choice, head, teacher_head, load_teacher, seed, read_batches=None):
+        student, record = original(choice, head, teacher_head, load_teacher, seed, read_batches)
         starts[str(choice.shape), seed].add(fingerprint_of(student))
         return student, record
 
