@@ -91,7 +91,12 @@ def survivors(losses: Mapping[Candidate, float], count: int) -> list[Candidate]:
 
     Candidates of equal loss keep the order they are given in.
     """
-    return sorted(losses, key=lambda one: math.inf if math.isnan(losses[one]) else losses[one])[:count]
+
+    def order(candidate: Candidate) -> float:
+        loss = losses[candidate]
+        return math.inf if math.isnan(loss) else loss
+
+    return sorted(losses, key=order)[:count]
 
 
 def rounds_of_training(candidates: int, steps: int, factor: int) -> list[tuple[int, int]]:
