@@ -15,7 +15,7 @@ from transformers import TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
 from limbeck.core.studies.evaluation import FINISHED
-from limbeck.corpus.store import Reading
+from limbeck.corpus.store import SourceReader
 from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.training.heartbeat import Heartbeat
@@ -68,14 +68,14 @@ def watch(say: Callable[..., None]) -> None:
     _after(CallbackHandler, "on_step_end", lambda _, arguments, state, _control: say("step", _place(arguments, state)))
     _after(ResultsFile, "append", lambda _, cell: say("cell", cell.id) if cell.status == FINISHED else None)
     _after(Study, "tell", lambda study, trial, *_, **_options: _say_trial(say, study, trial))
-    batches = Reading.batches
+    batches = SourceReader.batches
 
-    def noted(reading: Reading, *arguments: Any) -> Iterator[Any]:
-        for batch in batches(reading, *arguments):
+    def noted(reader: SourceReader, *arguments: Any) -> Iterator[Any]:
+        for batch in batches(reader, *arguments):
             say("documents")
             yield batch
 
-    Reading.batches = noted
+    SourceReader.batches = noted
 
 
 def _after(owner: type, name: str, note: Callable[..., None]) -> None:
