@@ -36,6 +36,9 @@ class KindFacts:
         has_classes: Whether its labels are named classes, in the order of the head's outputs.
         output: Name of the one output in a configuration (`id2label`), by which kinds with one number are told apart.
         has_text_files: Whether rows may name their texts by ids, which files hold.
+        outputs: Names of the head's outputs, as `transformers` and exported graphs have them.
+        length: Most tokens of a row in a recipe that is written for the user.
+        rows: What a row is made of, in words.
     """
 
     label: LabelKind
@@ -46,6 +49,9 @@ class KindFacts:
     has_classes: bool = False
     output: str | None = None
     has_text_files: bool = False
+    outputs: tuple[str, ...] = ("logits",)
+    length: int = 128
+    rows: str = "a text and its label"
 
     def output_count(self, classes: int) -> int | None:
         """Return the number of outputs of a head; None where the class of the model decides it.
@@ -160,6 +166,9 @@ KINDS = KindTable(
             head="ForQuestionAnswering",
             columns=("question", "context", "answers"),
             metrics=("exact_match", "f1_answer"),
+            outputs=("start_logits", "end_logits"),
+            length=384,
+            rows="a question, a context and answers",
         ),
         "ranking": KindFacts(
             label="relevance",
@@ -168,11 +177,14 @@ KINDS = KindTable(
             metrics=_OF_RANKINGS,
             problem_type="regression",
             output="relevance",
+            length=256,
+            rows="a query and its documents",
         ),
         "token_classification": KindFacts(
             label="token",
             head="ForTokenClassification",
             columns=("tokens", "tags"),
+            rows="words and their tags",
             metrics=("f1_entity", "precision_entity", "recall_entity", "accuracy"),
             has_classes=True,
         ),

@@ -95,7 +95,7 @@ def output_names(head: Head | None, sentence: SentencePooling | None) -> tuple[s
     """
     if head is None:
         return (HIDDEN,) if sentence is None else (HIDDEN, SENTENCE)
-    return ANSWER_ENDS if kind_of(head).has_answers else (LOGITS,)
+    return kind_of(head).outputs
 
 
 def is_per_token(name: str, head: Head | None) -> bool:

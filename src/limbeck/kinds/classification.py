@@ -17,6 +17,7 @@ from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
+from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 
 def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
@@ -44,6 +45,10 @@ class Classification(Kind):
     name = "classification"
     metrics: Mapping[str, Metric] = {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews}
     held_out_metric = "accuracy"
+    usage = HeadUsage(
+        torch="print(model.config.id2label[output.logits.argmax(-1).item()])",
+        onnx=RUN_LOGITS + "print(config.id2label[int(logits.argmax(-1)[0])])",
+    )
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the number of the class."""
@@ -100,13 +105,15 @@ class Classification(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return half of the summed differences of the probabilities of all classes."""
-        student, teacher = (np.asarray(each) for each in predictions)
-        student_shares, teacher_shares = (softmax(np.stack(each[0]).astype(np.float64), axis=-1) for each in outputs)
+        student = np.asarray(predictions[0])
+        teacher = np.asarray(predictions[1])
+        student_probabilities = _probabilities(outputs[0])
+        teacher_probabilities = _probabilities(outputs[1])
         return Disagreements(
-            np.abs(student_shares - teacher_shares).sum(-1) / 2,
-            student != teacher,
-            _with_shares(student, student_shares, task),
-            _with_shares(teacher, teacher_shares, task),
+            distances=np.abs(student_probabilities - teacher_probabilities).sum(-1) / 2,
+            differ=student != teacher,
+            student=_with_probabilities(student, student_probabilities, task),
+            teacher=_with_probabilities(teacher, teacher_probabilities, task),
         )
 
     def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
@@ -126,9 +133,25 @@ class Classification(Kind):
         return LabelTerm("soft_label_kl", has_temperature=True)
 
 
-def _with_shares(numbers: NDArray[Any], shares: NDArray[np.float64], task: Task) -> list[str]:
-    """Return classes in words, each with its probability."""
-    return [f"{task.labels[number]} ({row[number]:.0%})" for number, row in zip(numbers, shares, strict=True)]
+def _probabilities(outputs: Outputs) -> NDArray[np.float64]:
+    """Return the probabilities of classes by a head's outputs, `[rows, classes]`."""
+    logits = np.stack(outputs[0]).astype(np.float64)
+    return np.asarray(softmax(logits, axis=-1))
+
+
+def _with_probabilities(numbers: NDArray[Any], probabilities: NDArray[np.float64], task: Task) -> list[str]:
+    """Return classes in words, each with its probability.
+
+    Args:
+        numbers: The class of each row, `[rows]`.
+        probabilities: Of all classes, `[rows, classes]`.
+        task: Has the names of the classes.
+    """
+    words = []
+    for number, of_row in zip(numbers, probabilities, strict=True):
+        name = task.labels[number]
+        words.append(f"{name} ({of_row[number]:.0%})")
+    return words
 
 
 def figures_of_classes(labels: NDArray[Any], predictions: Sequence[NDArray[Any]], names: Sequence[str]) -> ClassFigures:

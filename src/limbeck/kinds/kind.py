@@ -22,6 +22,7 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.reading import CorpusRows, RowSource, text_rows
 from limbeck.kinds.task import Predictions, Submission, Task
+from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 Metric: TypeAlias = Callable[[Predictions, Sequence[LabelledRow], Task], float]
 """Scores the predictions of rows; NaN where the figure is undefined."""
@@ -96,9 +97,9 @@ class Kind:
         chooses_thresholds: Whether thresholds of its classes can be chosen.
         pads_right: Whether rows are padded on the right, whatever the tokenizer says: where tokens are scored, the
             places of tokens in a row and in a batch agree then.
-        output_names: Outputs of its head.
         scoring_types: Further columns of a file of tokens, by which outputs are decoded.
         held_out_metric: Name of the metric of held-out rows of a corpus.
+        usage: Example code of its head; the default prints the scores as they are.
     """
 
     name: str
@@ -109,9 +110,9 @@ class Kind:
     rows_of_words: bool = False
     chooses_thresholds: bool = False
     pads_right: bool = False
-    output_names: Sequence[str] = ("logits",)
     scoring_types: Mapping[str, pa.DataType] = {}
     held_out_metric: str = ""
+    usage: HeadUsage = HeadUsage(torch="print(output.logits)", onnx=RUN_LOGITS + "print(logits)")
 
     @property
     def facts(self) -> KindFacts:

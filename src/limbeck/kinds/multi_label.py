@@ -21,6 +21,7 @@ from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.thresholds import given_classes
+from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 
 def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
@@ -62,6 +63,14 @@ class MultiLabel(Kind):
     label_type = pa.list_(pa.int8())
     chooses_thresholds = True
     held_out_metric = "micro_f1"
+    usage = HeadUsage(
+        torch=(
+            "print({label: output.logits.sigmoid()[0, number].item() "
+            "for number, label in model.config.id2label.items()})"
+        ),
+        onnx=RUN_LOGITS
+        + "print([config.id2label[int(label)] for label in np.flatnonzero(logits[0] > 0)])  # probability above 0.5",
+    )
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return 1 or 0 for each class."""
@@ -139,13 +148,15 @@ class MultiLabel(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return the largest difference of the probabilities of a class."""
-        student, teacher = (np.asarray(each, dtype=np.float64) for each in predictions)
-        student_flags, teacher_flags = (given_classes(each, task) for each in (student, teacher))
+        student = np.asarray(predictions[0], dtype=np.float64)
+        teacher = np.asarray(predictions[1], dtype=np.float64)
+        student_flags = given_classes(student, task)
+        teacher_flags = given_classes(teacher, task)
         return Disagreements(
-            np.abs(student - teacher).max(-1),
-            (student_flags != teacher_flags).any(-1),
-            _with_probabilities(student_flags, student, task),
-            _with_probabilities(teacher_flags, teacher, task),
+            distances=np.abs(student - teacher).max(-1),
+            differ=(student_flags != teacher_flags).any(-1),
+            student=_with_probabilities(student_flags, student, task),
+            teacher=_with_probabilities(teacher_flags, teacher, task),
         )
 
     def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:

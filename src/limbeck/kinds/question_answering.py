@@ -20,6 +20,7 @@ from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import NO_PLACE, RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import AnswerPrediction, Predictions, Task
+from limbeck.kinds.usage import HeadUsage
 
 Answers = Mapping[str, AnswerPrediction]
 
@@ -41,13 +42,23 @@ class QuestionAnswering(Kind):
     label_type = pa.list_(pa.int64(), 2)
     has_windows = True
     pads_right = True
-    output_names = ("start_logits", "end_logits")
     scoring_types: Mapping[str, pa.DataType] = {
         "row": pa.string(),
         "first": pa.int32(),
         "offsets": pa.list_(pa.int32()),
     }
     held_out_metric = "exact_span"
+    usage = HeadUsage(
+        texts='"Who reads?", "The student reads what the teacher reads."',
+        torch=(
+            "start, end = output.start_logits.argmax(), output.end_logits.argmax()\n"
+            "print(tokenizer.decode(batch.input_ids[0, start : end + 1]))"
+        ),
+        onnx=(
+            'start, end = session.run(["start_logits", "end_logits"], inputs)\n'
+            'print(tokenizer.decode(batch["input_ids"][0, start.argmax() : end.argmax() + 1]))'
+        ),
+    )
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
         """Return a question on a context, with its answers."""
@@ -152,15 +163,24 @@ class QuestionAnswering(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return 1 less the F1 of the student's answers, with the teacher's in place of the gold answers."""
-        student, teacher = ([_text(cast(Answers, each).get(row.id), task) for row in rows] for each in predictions)
+        student_answers = cast(Answers, predictions[0])
+        teacher_answers = cast(Answers, predictions[1])
+        student = [_text(student_answers.get(row.id), task) for row in rows]
+        teacher = [_text(teacher_answers.get(row.id), task) for row in rows]
+
+        # The teacher's answers stand in the place of the gold ones.
         taught_rows = []
         for row, text in zip(rows, teacher, strict=True):
             has_answer = bool(text) or task.answerable_only
             taught_rows.append(replace(row, answers=(text,) if has_answer else ()))
         answers = {row.id: AnswerPrediction(text) for row, text in zip(rows, student, strict=True)}
         scores = score_answers(answers, taught_rows, task)
-        words = [[text or "no answer" for text in each] for each in (student, teacher)]
-        return Disagreements(1 - scores.f1, scores.exact < 1, words[0], words[1])
+        return Disagreements(
+            distances=1 - scores.f1,
+            differ=scores.exact < 1,
+            student=[text or "no answer" for text in student],
+            teacher=[text or "no answer" for text in teacher],
+        )
 
     def held_out_predictions(self, logits: Any) -> Any:
         """Return the first and last token of the answer in each window, `[windows, 2]`."""

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -41,6 +42,7 @@ class Ranking(ValueKind):
     name = "ranking"
     metrics: Mapping[str, Metric] = {name: mean_over_queries(name) for name in ("ndcg_at_10", "mrr_at_10")}
     has_queries = True
+    usage = replace(ValueKind.usage, puts_in_order=True)
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
         """Return a row for each document of a query."""

@@ -16,6 +16,7 @@ from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
+from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 
 def _labels(rows: Sequence[LabelledRow]) -> NDArray[Any]:
@@ -37,6 +38,7 @@ class ValueKind(Kind):
 
     label_type = pa.float64()
     held_out_metric = "spearman"
+    usage = HeadUsage(torch="print(output.logits.item())", onnx=RUN_LOGITS + "print(logits.item())")
 
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the value."""
@@ -76,9 +78,15 @@ class ValueKind(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return the differences of the values."""
-        student, teacher = (np.asarray(each, dtype=np.float64) for each in predictions)
-        words = [[f"{value:.3g}" for value in each] for each in (student, teacher)]
-        return Disagreements(np.abs(student - teacher), student != teacher, words[0], words[1], are_counted=False)
+        student = np.asarray(predictions[0], dtype=np.float64)
+        teacher = np.asarray(predictions[1], dtype=np.float64)
+        return Disagreements(
+            distances=np.abs(student - teacher),
+            differ=student != teacher,
+            student=[f"{value:.3g}" for value in student],
+            teacher=[f"{value:.3g}" for value in teacher],
+            are_counted=False,
+        )
 
     def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
         """Return the value, within the leaderboard's bounds."""

@@ -26,6 +26,7 @@ from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.task import Predictions, Submission, Task
+from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 
 _SHOWN_CHARACTERS = 40
 _UNLABELLED = (-1, "-1", IGNORED_LABEL)
@@ -65,6 +66,11 @@ class TokenClassification(Kind):
     pads_right = True
     scoring_types: Mapping[str, pa.DataType] = {"row": pa.int64(), "words": pa.list_(pa.int32())}
     held_out_metric = "accuracy"
+    usage = HeadUsage(
+        texts='["A first sentence.", "A second one."], padding=True',
+        torch="print([[model.config.id2label[int(label)] for label in row] for row in output.logits.argmax(-1)])",
+        onnx=RUN_LOGITS + "print([[config.id2label[int(label)] for label in row] for row in logits.argmax(-1)])",
+    )
 
     def check_source(self, source: RowSource) -> None:
         """Refuse classes without names, and tags of entities without a type."""
@@ -159,12 +165,18 @@ class TokenClassification(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return the share of each sentence's words that have different classes."""
-        student, teacher = (cast(Sequence[Sequence[int]], each) for each in predictions)
-        shares = [np.mean(np.asarray(one) != np.asarray(two)) for one, two in zip(student, teacher, strict=True)]
+        student = cast(Sequence[Sequence[int]], predictions[0])
+        teacher = cast(Sequence[Sequence[int]], predictions[1])
+        shares = []
+        for student_numbers, teacher_numbers in zip(student, teacher, strict=True):
+            shares.append(np.mean(np.asarray(student_numbers) != np.asarray(teacher_numbers)))
         distances = np.array(shares)
-        words = [[self.words(numbers, row, task) for row, numbers in zip(rows, each, strict=True)]
-                 for each in (student, teacher)]  # fmt: skip
-        return Disagreements(distances, distances > 0, words[0], words[1])
+        return Disagreements(
+            distances=distances,
+            differ=distances > 0,
+            student=[self.words(numbers, row, task) for row, numbers in zip(rows, student, strict=True)],
+            teacher=[self.words(numbers, row, task) for row, numbers in zip(rows, teacher, strict=True)],
+        )
 
     def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
         """Return the classes of the words, with spaces between them."""

@@ -221,14 +221,13 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
         methods = stages_of(METHODS["reranker"])
         methods[0]["loss"] = "margin_mse"
         reason = f"reranker: {title} is a cross-encoder, whose scores put the documents of a query in order"
-        corpus["length"] = models.fit_length(256)
     else:
         methods = stages_of(METHODS["mlkd_bert"])
         reason = (
             f"mlkd_bert, its layers and then its scores: {title} does {kind_in_words}, and the student may have any "
             "number of heads"
         )
-        corpus["length"] = models.fit_length(384 if KINDS[kind].has_answers else 128)
+    corpus["length"] = models.fit_length(KINDS[kind].length)
 
     passes = training.pop("num_train_epochs")
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_ROW

@@ -20,14 +20,6 @@ from limbeck.recipe.model_plans import TeacherInfo
 _TEXTS = (("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text",), ("sentence",))
 _LABELS = (("label",), ("labels",), ("score",))
 _DOCUMENTS = (("documents",), ("positive", "negatives"), ("positive", "negative"), ("document",))
-_ANSWERS = ("question", "context", "answers")
-_WORDS = ("tokens", "tags")
-_NEEDED = {
-    "question answering": "a question, a context and answers",
-    "token classification": "words and their tags",
-    "ranking": "a query and its documents",
-}
-_NEEDED_OF_TEXTS = "a text and its label"
 
 
 def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str, Any]:
@@ -46,34 +38,35 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
     place, columns = _first_columns(sources, of_words=KINDS[head].of_words)
     # Most rerankers do not say that they are; their rows do.
     kind = kind_of_value(teacher.config) if KINDS[head].has_value else head
+    may_rank = kind in (None, "ranking")
     if columns is None:
         return {"sources": sources, "task": {"kind": kind or "ranking"}}
 
     documents = _first_of(_DOCUMENTS, columns) if "query" in columns else []
-    if kind in (None, "ranking"):
-        if documents:
-            return {"sources": sources, "task": {"kind": "ranking", "document_columns": documents}}
-    elif KINDS[head].of_tokens and _first_of((_ANSWERS, _WORDS), columns):
-        return {"sources": sources, "task": {"kind": head}}
+    if may_rank and documents:
+        return {"sources": sources, "task": {"kind": "ranking", "document_columns": documents}}
+    if "text" not in KINDS[head].columns:
+        if set(KINDS[head].columns) <= columns:
+            return {"sources": sources, "task": {"kind": head}}
+    elif kind != "ranking":
+        label = _first_of(_LABELS, columns)
+        texts = _first_of(_TEXTS, columns)
+        if label and texts:
+            task = {"kind": head, "label_column": label[0]}
+            if len(texts) > 1:
+                task["pair_column"] = texts[1]
+            return {"sources": sources, "text_column": texts[0], "task": task}
 
-    label = _first_of(_LABELS, columns)
-    texts = _first_of(_TEXTS, columns)
-    if kind != "ranking" and not KINDS[head].of_tokens and label and texts:
-        task = {"kind": head, "label_column": label[0]}
-        if len(texts) > 1:
-            task["pair_column"] = texts[1]
-        return {"sources": sources, "text_column": texts[0], "task": task}
-
-    kind_in_words = (kind or "ranking").replace("_", " ")
+    wanted = kind or "ranking"
     raise RecipeError(
-        f"The teacher '{teacher.title}' does {kind_in_words}, which is taught on rows of "
-        f"{_NEEDED.get(kind_in_words, _NEEDED_OF_TEXTS)}, and {place} has {list_columns(columns)}; give such rows or "
+        f"The teacher '{teacher.title}' does {wanted.replace('_', ' ')}, which is taught on rows of "
+        f"{KINDS[wanted].rows}, and {place} has {list_columns(columns)}; give such rows or "
         "the name of a task, or write a recipe that names the columns (`limbeck recipe --example task`)."
     )
 
 
 def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
-    """The first choice whose columns are all there; empty without."""
+    """Return the first choice whose columns are all there; empty without one."""
     for names in choices:
         if set(names) <= columns:
             return list(names)
@@ -81,7 +74,7 @@ def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
 
 
 def _first_columns(sources: list[str], *, of_words: bool) -> tuple[str, set[str] | None]:
-    """Where the first row is, and its columns; None where reading would take a network or a whole file."""
+    """Return where the first row is, and its columns; None where reading would take a network or a whole file."""
     for source in sources:
         check_source(source)
     try:

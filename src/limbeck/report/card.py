@@ -21,6 +21,8 @@ from limbeck.core.kinds import kind_of
 from limbeck.core.paths import MODEL_CARD, short_model_name
 from limbeck.core.yaml import read_document
 from limbeck.evaluation.tasks import DEFINITIONS
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.usage import MASKED_LM, HeadUsage
 from limbeck.report.export_text import export_part
 from limbeck.report.names import metric_name
 from limbeck.report.quality import format_count
@@ -128,6 +130,19 @@ def reads_pairs(task: Mapping[str, Any]) -> bool | None:
     return task.get("pair_column") is not None if "kind" in task else None
 
 
+def usage_of(head: str | None) -> HeadUsage | None:
+    """Return the example code of a head; None without a head, and for a kind that is not installed.
+
+    Args:
+        head: `"masked_lm"`, or the name of a kind of task.
+    """
+    if head == "masked_lm":
+        return MASKED_LM
+    if head is None or head not in KINDS:
+        return None
+    return KINDS[head].usage
+
+
 def onnx_usage(export: Any) -> str:
     """Return Python that runs an exported graph on a line of text, by its outputs."""
     return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
@@ -153,7 +168,7 @@ def card_templates() -> Environment:
         "short": short_name,
         "mean": mean,
         "metric": metric_name,
-        "kind": kind_of,
+        "usage": usage_of,
         "exported": export_part,
         "graph_usage": onnx_usage,
         "router_usage": router_usage,

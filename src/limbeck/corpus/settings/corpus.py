@@ -192,8 +192,7 @@ class CorpusSpec(TextSpec):
         if self.task is None:
             return self
         kind = KINDS[self.task.kind]
-        reads_text_column = not (kind.has_answers or kind.has_queries or kind.of_words)
-        if not reads_text_column:
+        if "text" not in kind.columns:
             if not self._has_default("text_column"):
                 raise ValueError(
                     f"text_column does not apply to {self.task.kind}, whose columns task names: leave it out"
