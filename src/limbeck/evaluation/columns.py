@@ -1,30 +1,43 @@
 """Columns of tables: of a task's splits, and of further scores of sentence vectors."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
 from typing import NamedTuple
 
 from limbeck.core.studies import Column
 from limbeck.kinds.task import Task
 
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
+"""Last word of a split of MNLI to the end of its column, as papers have it."""
 
 
 def task_columns(task: Task) -> list[Column]:
-    """Return the columns of a task, the main one first."""
-    stems: dict[str, list[str]] = {}
+    """Return the columns of a task, the main one first.
+
+    Splits in several languages, such as `test.de` and `test.en`, share a column of their mean, and have one each.
+    """
+    splits_by_stem: dict[str, list[str]] = {}
     for split in task.scored:
-        stems.setdefault(split.partition(".")[0], []).append(split)
+        stem, _, _ = split.partition(".")
+        splits_by_stem.setdefault(stem, []).append(split)
+
     columns: list[Column] = []
-    for index, (stem, splits) in enumerate(stems.items()):
-        key, title = _name(task, stem, first=index == 0)
-        found = [(key, title, splits)]
-        if len(splits) > 1:
-            found += [(f"{key}.{_languages(split)}", f"{title} {_languages(split)}", [split]) for split in splits]
-        columns += [
-            Column(key=key, title=title, task=task.name, kind=task.kind, splits=splits, detail=number > 0)
-            for number, (key, title, splits) in enumerate(found)
-        ]
+    for stem, splits in splits_by_stem.items():
+        key, title = _key_and_title(task, stem, is_first=not columns)
+        columns.append(Column(key=key, title=title, task=task.name, kind=task.kind, splits=splits, detail=False))
+        if len(splits) == 1:
+            continue
+        for split in splits:
+            languages = _languages(split)
+            columns.append(
+                Column(
+                    key=f"{key}.{languages}",
+                    title=f"{title} {languages}",
+                    task=task.name,
+                    kind=task.kind,
+                    splits=[split],
+                    detail=True,
+                )
+            )
     return columns
 
 
@@ -40,36 +53,55 @@ class Variant(NamedTuple):
     asymmetric: bool = False
 
     def __str__(self) -> str:
-        """As split and column have it behind their names."""
-        return f"{'' if self.width is None else f'@{self.width}'}{'@teacher' if self.asymmetric else ''}"
+        """Return the end of the names of split and column."""
+        width = "" if self.width is None else f"@{self.width}"
+        teacher = "@teacher" if self.asymmetric else ""
+        return width + teacher
 
     def place(self) -> tuple[bool, int, bool]:
-        """What variants are sorted by: whole vectors first, then the wider ones."""
-        return self.width is not None, -(self.width or 0), self.asymmetric
+        """Return the key by which variants are sorted: whole vectors first, then the wider ones."""
+        if self.width is None:
+            return False, 0, self.asymmetric
+        return True, -self.width, self.asymmetric
 
     @property
     def title(self) -> str:
-        """As tables have it behind the task."""
+        """The end of the title of a column."""
         width = "" if self.width is None else f", {self.width} components"
-        return width + (", asymmetric" if self.asymmetric else "")
+        teacher = ", asymmetric" if self.asymmetric else ""
+        return width + teacher
 
 
 def variant_columns(columns: Sequence[Column], variants: Iterable[Variant]) -> Iterator[Column]:
     """Iterate over the columns of further scores, see `limbeck.evaluation.cell.SimilarityPoint`."""
-    for variant, column in product(variants, columns):
-        splits = [f"{split}{variant}" for split in column.splits]
-        yield column.model_copy(
-            update={"key": f"{column.key}{variant}", "title": f"{column.title}{variant.title}", "splits": splits}
-        )
+    for variant in variants:
+        for column in columns:
+            changes = {
+                "key": f"{column.key}{variant}",
+                "title": f"{column.title}{variant.title}",
+                "splits": [f"{split}{variant}" for split in column.splits],
+            }
+            yield column.model_copy(update=changes)
 
 
-def _name(task: Task, stem: str, *, first: bool) -> tuple[str, str]:
-    suffix = _SUFFIXES.get(stem.rpartition("_")[2])
+def _key_and_title(task: Task, stem: str, *, is_first: bool) -> tuple[str, str]:
+    """Return the key and the title of a column.
+
+    Args:
+        task: The task.
+        stem: Name of its splits, without their languages.
+        is_first: Whether it is the task's first column, which is named as the task alone.
+    """
+    _, _, last_word = stem.rpartition("_")
+    suffix = _SUFFIXES.get(last_word)
     if suffix is not None:
         return f"{task.name}-{suffix}", f"{task.title}-{suffix}"
-    return (task.name, task.title) if first else (f"{task.name}:{stem}", f"{task.title} ({stem})")
+    if is_first:
+        return task.name, task.title
+    return f"{task.name}:{stem}", f"{task.title} ({stem})"
 
 
 def _languages(split: str) -> str:
     """Return the languages of a split: one where context and question agree."""
-    return "-".join(dict.fromkeys(split.split(".")[1:]))
+    languages = split.split(".")[1:]
+    return "-".join(dict.fromkeys(languages))

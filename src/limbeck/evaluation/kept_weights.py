@@ -57,16 +57,18 @@ def find_weights(folder: Path, cell: EvaluationCell) -> Path | None:
         folder: Of the evaluation.
         cell: A finished cell of it.
     """
-    return next((place for place in _places(folder, cell.id) if _is_whole(place, cell)), None)
+    for place in (folder / FINE_TUNED, folder / KEPT_WEIGHTS / cell.id):
+        if _has_weights_of(place, cell):
+            return place
+    return None
 
 
-def _places(folder: Path, identity: str) -> tuple[Path, Path]:
-    return folder / FINE_TUNED, folder / KEPT_WEIGHTS / identity
-
-
-def _is_whole(place: Path, cell: EvaluationCell) -> bool:
+def _has_weights_of(place: Path, cell: EvaluationCell) -> bool:
+    """Whether a folder holds the weights of a cell as they were saved."""
+    if cell.weights is None or not place.is_dir():
+        return False
     try:
-        return cell.weights is not None and place.is_dir() and model_fingerprint(str(place)) == cell.weights
+        return model_fingerprint(str(place)) == cell.weights
     except (LimbeckError, OSError):
         return False
 
@@ -81,10 +83,12 @@ def wanted_cells(keep: str | None, tasks: Sequence[PlannedTask], cells: Cells, c
         cells: The latest row of every planned cell.
         choices: The chosen grid points.
     """
-    trained = {each.id for task in tasks for each in task.cells if is_trained(each.cell)}
+    if keep is None:
+        return set()
+    trained = {planned.id for task in tasks for planned in task.cells if is_trained(planned.cell)}
     if keep == "best":
         return {choice.best.id for choice in choices.values()} & trained
-    return {identity for identity in trained if keep and identity in cells and cells[identity].status == FINISHED}
+    return {identity for identity in trained if identity in cells and cells[identity].status == FINISHED}
 
 
 def candidates(finished: Sequence[EvaluationCell], task: PlannedTask, runs: int) -> set[str]:
@@ -100,10 +104,13 @@ def candidates(finished: Sequence[EvaluationCell], task: PlannedTask, runs: int)
     """
     if not finished:
         return set()
-    found = {choose(finished, task.task, task.settings, runs).best.id}
+    identities = {choose(finished, task.task, task.settings, runs).best.id}
     if task.settings.pick == "best":
-        return found
-    return found | {best_run(point, task.metric).id for point in points_of(finished) if len(point) < runs}
+        return identities
+    for point in points_of(finished):
+        if len(point) < runs:
+            identities.add(best_run(point, task.metric).id)
+    return identities
 
 
 def remove_weights(folder: Path, identities: Collection[str]) -> None:
@@ -124,20 +131,25 @@ def place_model(folder: Path, cell: EvaluationCell, finish: Callable[[Path], obj
     Raises:
         OutputError: if it cannot be written.
     """
-    place, found = folder / FINE_TUNED, find_weights(folder, cell)
-    if found is None:
+    weights = find_weights(folder, cell)
+    if weights is None:
         raise OutputError(f"The weights of '{cell.id}' are not in '{folder}'; run the same command again.")
-    finish(found)
-    if found != place:
-        with folders.writing(folder):
-            old = place.with_name(f"{place.name}.replaced")
-            files.remove(old)
-            if place.exists():
-                place.rename(old)
-            found.rename(place)
-            files.remove(old)
-            if not any((folder / KEPT_WEIGHTS).iterdir()):
-                (folder / KEPT_WEIGHTS).rmdir()
+    finish(weights)
+    place = folder / FINE_TUNED
+    if weights == place:
+        return place
+
+    with folders.writing(folder):
+        # An older model is set aside until the new one is in its place.
+        old = place.with_name(f"{place.name}.replaced")
+        files.remove(old)
+        if place.exists():
+            place.rename(old)
+        weights.rename(place)
+        files.remove(old)
+        folder_of_cells = folder / KEPT_WEIGHTS
+        if not any(folder_of_cells.iterdir()):
+            folder_of_cells.rmdir()
     return place
 
 
@@ -162,19 +174,25 @@ def check_room(
     Raises:
         OutputError: with what is needed and what is there.
     """
-    needed = 0
+    needed = 0  # Bytes.
     for model in models:
         size = sum(file.stat().st_size for file in locating.fetch_weights(model.name, None))
         for task in tasks:
-            own = [each for each in task.cells if each.cell.model == model.name and is_trained(each.cell)]
+            trained = [
+                planned for planned in task.cells if planned.cell.model == model.name and is_trained(planned.cell)
+            ]
             if keep == "best":
-                needed += size * min(sum(each.id not in finished for each in own), workers + 2)
+                unfinished = [planned for planned in trained if planned.id not in finished]
+                # Beside a candidate of each worker stand the best so far, and the one that is just written.
+                needed += size * min(len(unfinished), workers + 2)
             else:
-                needed += size * sum(not (folder / KEPT_WEIGHTS / each.id).is_dir() for each in own)
+                unsaved = [planned for planned in trained if not (folder / KEPT_WEIGHTS / planned.id).is_dir()]
+                needed += size * len(unsaved)
+
     free = shutil.disk_usage(folder).free
-    if needed > free:
-        best = "keep only the best (--keep-weights best), or " if keep == "all" else ""
-        raise OutputError(
-            f"Keeping weights takes about {needed / 1e9:.1f} GB, and '{folder}' has {free / 1e9:.1f} GB free; {best}"
-            "choose another --output."
-        )
+    if needed <= free:
+        return
+    message = f"Keeping weights takes about {needed / 1e9:.1f} GB, and '{folder}' has {free / 1e9:.1f} GB free; "
+    if keep == "all":
+        message += "keep only the best (--keep-weights best), or "
+    raise OutputError(message + "choose another --output.")

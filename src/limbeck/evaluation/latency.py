@@ -54,9 +54,9 @@ def measure_latency(
         seed: Of the token ids, which both models share.
         report: Receives the progress.
     """
-    limits = [longest_input(encoder_of(model)) or length for model in (teacher, student)]
-    length = min(length, *limits)
-    vocabulary = min(int(getattr(getattr(model, "config", None), "vocab_size", 0)) or 1 for model in (teacher, student))
+    for model in (teacher, student):
+        length = min(length, longest_input(encoder_of(model)) or length)
+    vocabulary = min(_vocabulary_size(teacher), _vocabulary_size(student))
     generator = torch.Generator().manual_seed(seed)
     with (
         evaluation_mode(encoder_of(teacher), dtype) as ready_teacher,
@@ -65,28 +65,35 @@ def measure_latency(
         _watch(ready_teacher) as time_teacher,
         _watch(ready_student) as time_student,
     ):
-        measured = []
+        batches = []
         deadline = time.perf_counter() + seconds
-        for done, batch_size in enumerate(batch_sizes):
+        for index, batch_size in enumerate(batch_sizes):
             input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
             # Time left over by a fast batch size goes to the later ones.
-            share = (deadline - time.perf_counter()) / (len(batch_sizes) - done)
-            here = part_of(report, done / len(batch_sizes), (done + 1) / len(batch_sizes))
-            what = f"latency, {batch_size} x {length} tokens"
-            found = take_turns(
+            seconds_left = deadline - time.perf_counter()
+            batch_sizes_left = len(batch_sizes) - index
+            report_batch = part_of(report, index / len(batch_sizes), (index + 1) / len(batch_sizes))
+            rounds = take_turns(
                 {"teacher": partial(time_teacher, input_ids), "student": partial(time_student, input_ids)},
-                seconds=share,
+                seconds=seconds_left / batch_sizes_left,
                 warmup=warmup,
-                tell=tell_rounds(here, what),
+                tell=tell_rounds(report_batch, f"latency, {batch_size} x {length} tokens"),
             )
-            measured.append(_summary(batch_size, found["teacher"], found["student"]))
+            batches.append(_summarise_batch(batch_size, rounds["teacher"], rounds["student"]))
     return Latency(
-        batches=measured,
+        batches=batches,
         length=length,
         dtype=str(dtype).removeprefix("torch."),
         device=_device_name(device_of(teacher)),
         threads=torch.get_num_threads(),
     )
+
+
+def _vocabulary_size(model: nn.Module) -> int:
+    """Return the number of tokens of a model; 1 where its configuration has none, so that all ids are 0."""
+    config = getattr(model, "config", None)
+    size = int(getattr(config, "vocab_size", 0))
+    return max(size, 1)
 
 
 @contextmanager
@@ -100,17 +107,26 @@ def _watch(model: nn.Module) -> Iterator[Callable[[Tensor], tuple[float, float]]
     marks: list[Any] = []  # Seconds, or events of the GPU, which no pass waits for.
 
     def mark(*_: object) -> None:
-        marks.append(torch.cuda.Event(enable_timing=True) if on_gpu else time.perf_counter())
         if on_gpu:
-            marks[-1].record()
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            marks.append(event)
+        else:
+            marks.append(time.perf_counter())
 
     def run(input_ids: Tensor) -> tuple[float, float]:
-        input_ids = input_ids.to(device)
         marks.clear()
-        seconds = stopwatch(partial(model, input_ids=input_ids, attention_mask=torch.ones_like(input_ids)), device)()
+        input_ids = input_ids.to(device)
+        attention_mask = torch.ones_like(input_ids)
+        time_pass = stopwatch(partial(model, input_ids=input_ids, attention_mask=attention_mask), device)
+        seconds = time_pass()
         if not marks:
             return seconds, math.nan
-        return seconds, marks[0].elapsed_time(marks[-1]) / 1000 if on_gpu else marks[-1] - marks[0]
+        first, last = marks[0], marks[-1]
+        if on_gpu:
+            milliseconds = first.elapsed_time(last)
+            return seconds, milliseconds / 1000
+        return seconds, last - first
 
     blocks = find_blocks(model)
     hooks = [block.register_forward_pre_hook(mark) for block in blocks]
@@ -122,19 +138,29 @@ def _watch(model: nn.Module) -> Iterator[Callable[[Tensor], tuple[float, float]]
             hook.remove()
 
 
-def _summary(
-    batch_size: int, teacher_rows: list[tuple[float, float]], student_rows: list[tuple[float, float]]
+def _summarise_batch(
+    batch_size: int, teacher_rounds: list[tuple[float, float]], student_rounds: list[tuple[float, float]]
 ) -> BatchLatency:
-    """Reduce the times of one batch size to medians, percentiles and speedups."""
-    models = {"teacher": np.array(teacher_rows), "student": np.array(student_rows)}  # [rounds, (whole, blocks)]
-    speedup, of_blocks = np.median(models["teacher"] / models["student"], axis=0).tolist()
-    times: dict[str, Any] = {
-        model + part: Times(**summarise(rows[:, column]))
-        for column, part in enumerate(("", "_transformer"))
-        for model, rows in models.items()
-    }
-    rounds = len(teacher_rows)
-    return BatchLatency(batch_size=batch_size, rounds=rounds, **times, speedup=speedup, transformer_speedup=of_blocks)
+    """Reduce the times of one batch size to medians, percentiles and speedups.
+
+    Args:
+        batch_size: Texts per pass.
+        teacher_rounds: Seconds of the whole pass and of its blocks, for each round.
+        student_rounds: Likewise, in the same rounds.
+    """
+    teacher = np.array(teacher_rounds)  # [rounds, (whole, blocks)]
+    student = np.array(student_rounds)
+    speedup, blocks_speedup = np.median(teacher / student, axis=0).tolist()
+    return BatchLatency(
+        batch_size=batch_size,
+        rounds=len(teacher_rounds),
+        teacher=Times(**summarise(teacher[:, 0])),
+        student=Times(**summarise(student[:, 0])),
+        teacher_transformer=Times(**summarise(teacher[:, 1])),
+        student_transformer=Times(**summarise(student[:, 1])),
+        speedup=speedup,
+        transformer_speedup=blocks_speedup,
+    )
 
 
 def _device_name(device: torch.device) -> str:

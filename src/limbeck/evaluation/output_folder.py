@@ -42,18 +42,27 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bo
 
 
 def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse other settings than those of the cells that are in a folder.
+
+    Args:
+        folder: Of the evaluation.
+        saved: The request that is saved in it.
+        asked: The new request.
+
+    Raises:
+        OutputError: naming the setting.
+    """
     if not ResultsFile(folder).read():
         return
-    if bool(saved.get("as_is")) != bool(asked.get("as_is")):
-        way = "scores models as they are" if saved.get("as_is") else "fine-tunes its models"
-        raise OutputError(
-            f"The evaluation in '{folder}' {way}; give {'' if saved.get('as_is') else 'no '}--as-is, or another "
-            "--output."
-        )
-    for key, name in (("preset", "--preset"), ("set", "--set")):
+    was_as_is = bool(saved.get("as_is"))
+    if was_as_is and not asked.get("as_is"):
+        raise OutputError(f"The evaluation in '{folder}' scores models as they are; give --as-is, or another --output.")
+    if not was_as_is and asked.get("as_is"):
+        raise OutputError(f"The evaluation in '{folder}' fine-tunes its models; give no --as-is, or another --output.")
+    for key, option in (("preset", "--preset"), ("set", "--set")):
         if saved.get(key) != asked[key]:
             raise OutputError(
-                f"The evaluation in '{folder}' has {name} {_shown(saved.get(key))}, not {_shown(asked[key])}; "
+                f"The evaluation in '{folder}' has {option} {_in_words(saved.get(key))}, not {_in_words(asked[key])}; "
                 "use the same, or another --output."
             )
 
@@ -61,5 +70,7 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
 _EVALUATION = replace(EVALUATION, check=_check_same)
 
 
-def _shown(value: Any) -> str:
-    return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"
+def _in_words(value: Any) -> str:
+    """Return the value of an option, or of one that is given many times; `nothing` of an empty one."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text or "nothing"

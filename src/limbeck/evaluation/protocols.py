@@ -24,9 +24,9 @@ from limbeck.evaluation.tasks import TASKS
 from limbeck.kinds.task import Task
 
 Changes = Mapping[str, Any]
-_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}}
-"""What no paper of a preset has: documents are longer than the sentences of its other tasks. A model reads no more than
-its folder says."""
+_CHANGES_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}}
+"""Settings by kind of task, of all protocols. No paper of theirs has retrieval, whose documents are longer than the
+sentences of other tasks; a model reads no more tokens than its folder says."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,31 @@ class Protocol:
         """
         if table is None:
             return self
-        known = {
-            f"table{row.table}": row.averaged
-            for paper in self.papers
-            for row in read_rows(paper)
-            if row.average is not None and row.averaged and not any("." in column for column, _ in row.averaged)
-        }
-        if table not in known:
-            named = f"choose one of {', '.join(known)}" if known else "leave --average out"
-            raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {named}.")
+        averages = self._averages()
+        if table not in averages:
+            advice = f"choose one of {', '.join(averages)}" if averages else "leave --average out"
+            raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {advice}.")
+        columns = averages[table]
         changes = {name: dict(change) for name, change in self.changes.items()}
-        for column, metric in known[table]:
-            if column in TASKS:  # Parts of a task have one metric.
+        for column, metric in columns:
+            # Parts of a task, such as `mnli-m`, have one metric.
+            if column in TASKS:
                 changes.setdefault(column, {})["metric"] = metric
-        return replace(self, average=tuple(column for column, _ in known[table]), changes=changes, table=table)
+        names = tuple(column for column, _ in columns)
+        return replace(self, average=names, changes=changes, table=table)
+
+    def _averages(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Return the (column, metric)s of each table that prints an average over tasks, such as `table3`."""
+        averages = {}
+        for paper in self.papers:
+            for row in read_rows(paper):
+                if row.average is None or not row.averaged:
+                    continue
+                # A full stop stands before a language: an average over languages is not over tasks.
+                is_over_tasks = not any("." in column for column, _ in row.averaged)
+                if is_over_tasks:
+                    averages[f"table{row.table}"] = row.averaged
+        return averages
 
     def settings(self, task: Task, overrides: Sequence[tuple[str | None, Changes]] = ()) -> FineTuning:
         """Return the settings of a task.
@@ -89,13 +100,16 @@ class Protocol:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        values: dict[str, Any] = {**self.base, **_OF_KINDS.get(task.kind, {})}
+        values: dict[str, Any] = {**self.base, **_CHANGES_OF_KINDS.get(task.kind, {})}
         for key in (task.kind, task.group, task.name):
             values |= self.changes.get(key, {})
-        for wanted in (None, task.name):
-            for name, change in overrides:
-                if name == wanted:
-                    values |= change
+        # Overrides of one task stand after those of all tasks, in whatever order they are given.
+        for name, change in overrides:
+            if name is None:
+                values |= change
+        for name, change in overrides:
+            if name == task.name:
+                values |= change
         try:
             return FineTuning.model_validate(values)
         except ValidationError as error:
@@ -105,11 +119,14 @@ class Protocol:
 def _built_in() -> Iterator[tuple[str, Protocol]]:
     """Read `data/protocols`; `like` names a protocol whose settings and averages another starts from."""
     paths = (DATA / "protocols").glob("*.yaml")
-    described = {path.stem: read_data_file(path) for path in paths}
-    for name, own in sorted(described.items(), key=lambda item: item[1]["order"]):
-        like = described.get(str(own.get("like")), {})
-        whole = like | own | {key: like.get(key, {}) | own.get(key, {}) for key in ("base", "changes")}
-        values = {field.name: whole[field.name] for field in fields(Protocol) if field.name in whole}
+    descriptions = {path.stem: read_data_file(path) for path in paths}
+    field_names = {field.name for field in fields(Protocol)}
+    for name, description in sorted(descriptions.items(), key=lambda item: item[1]["order"]):
+        like = descriptions.get(str(description.get("like")), {})
+        whole = {**like, **description}
+        for key in ("base", "changes"):
+            whole[key] = like.get(key, {}) | description.get(key, {})
+        values = {key: value for key, value in whole.items() if key in field_names}
         yield name, TypeAdapter(Protocol).validate_python(values)
 
 

@@ -53,9 +53,10 @@ def read_rows(paper: str) -> tuple[PublishedRow, ...]:
     Args:
         paper: One of `PAPERS`.
     """
-    return tuple(
-        row for table in read_data_file(_PUBLISHED / f"{paper}.yaml")["tables"] for row in _table_rows(paper, table)
-    )
+    rows: list[PublishedRow] = []
+    for table in read_data_file(_PUBLISHED / f"{paper}.yaml")["tables"]:
+        rows += _table_rows(paper, table)
+    return tuple(rows)
 
 
 @cache
@@ -65,36 +66,49 @@ def read_costs(paper: str) -> tuple[PublishedCost, ...]:
     Args:
         paper: One of `PAPERS`.
     """
-    return tuple(
-        PublishedCost(
-            paper=paper,
-            table=table["table"],
-            shape=row["shape"],
-            multilingual=table.get("multilingual", False),
-            device=table["device"],
-            task=table.get("task"),
-            values=dict(zip(table["columns"], map(float, row["values"]), strict=True)),
-        )
-        for table in read_data_file(_PUBLISHED / f"{paper}.yaml").get("costs", ())
-        for row in table["rows"]
-    )
+    costs = []
+    for table in read_data_file(_PUBLISHED / f"{paper}.yaml").get("costs", ()):
+        for row in table["rows"]:
+            values = map(float, row["values"])
+            costs.append(
+                PublishedCost(
+                    paper=paper,
+                    table=table["table"],
+                    shape=row["shape"],
+                    multilingual=table.get("multilingual", False),
+                    device=table["device"],
+                    task=table.get("task"),
+                    values=dict(zip(table["columns"], values, strict=True)),
+                )
+            )
+    return tuple(costs)
 
 
 def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
-    columns = [_column(text) for text in table["columns"]]
-    averaged = tuple(_column(text) for text in table.get("averaged", table["columns"]))
+    """Iterate over the rows of a score table; a field that a row does not have is that of its table."""
+    columns = [_parse_column(text) for text in table["columns"]]
+    averaged = tuple(_parse_column(text) for text in table.get("averaged", table["columns"]))
+    field_names = [field.name for field in fields(PublishedRow)]
     for row in table["rows"]:
-        pairs = zip(columns, row["scores"], strict=True)
-        scores = {column: float(value) for column, value in pairs if value is not None}
+        scores = {}
+        for column, value in zip(columns, row["scores"], strict=True):
+            if value is not None:
+                scores[column] = float(value)
+        # Some averages are a column of their own too, beside which measured scores can stand.
         average = row.get("average")
         if "average_of" in table and average is not None:
-            scores[_column(table["average_of"])] = average
-        found = {field.name: row.get(field.name, table.get(field.name)) for field in fields(PublishedRow)}
-        found |= {"paper": paper, "multilingual": table.get("multilingual", False)}
-        yield PublishedRow(**(found | {"scores": scores, "averaged": averaged}))
+            scores[_parse_column(table["average_of"])] = average
+
+        values = {name: row.get(name, table.get(name)) for name in field_names}
+        values["paper"] = paper
+        values["multilingual"] = table.get("multilingual", False)
+        values["scores"] = scores
+        values["averaged"] = averaged
+        yield PublishedRow(**values)
 
 
-def _column(text: str) -> tuple[str, str]:
+def _parse_column(text: str) -> tuple[str, str]:
+    """Return the column and the metric of, for example, `mrpc f1`."""
     column, metric = text.split()
     return column, metric
 
@@ -120,17 +134,32 @@ def matching_rows(
         on_task: Of the models that were distilled on a task, likewise; rows of task-distilled students stand beside
             these alone.
     """
-    wanted, also = ({(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in of} for of in (shapes, on_task))
-    return [
-        row
-        for paper in papers
-        for row in read_rows(paper)
-        if (row.shape, row.multilingual) in (also if row.distilled else wanted)
-        and any(column in row.scores for column in columns)
-    ]
+    general = _published_shapes(shapes)
+    distilled_on_task = _published_shapes(on_task)
+    measured = set(columns)
+    rows = []
+    for paper in papers:
+        for row in read_rows(paper):
+            accepted = distilled_on_task if row.distilled else general
+            has_shape = (row.shape, row.multilingual) in accepted
+            if has_shape and not measured.isdisjoint(row.scores):
+                rows.append(row)
+    return rows
 
 
 def matching_costs(shapes: Iterable[tuple[str, int]]) -> list[PublishedCost]:
     """Find the published costs of models of the same shapes; see `matching_rows`."""
-    wanted = {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}
-    return [cost for paper in PAPERS for cost in read_costs(paper) if (cost.shape, cost.multilingual) in wanted]
+    accepted = _published_shapes(shapes)
+    costs: list[PublishedCost] = []
+    for paper in PAPERS:
+        costs += [cost for cost in read_costs(paper) if (cost.shape, cost.multilingual) in accepted]
+    return costs
+
+
+def _published_shapes(shapes: Iterable[tuple[str, int]]) -> set[tuple[str, bool]]:
+    """Return the shapes of models, each with whether the model is multilingual.
+
+    Args:
+        shapes: (layers x hidden width, tokens in the vocabulary) each.
+    """
+    return {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}

@@ -1,6 +1,6 @@
-"""The request for an evaluation: its models, tasks and settings, and all that it alone shows to be wrong.
+"""The request for an evaluation, and the checks of it that need no model and no row.
 
-Nothing heavy is imported, so that a mistake is told at once; `limbeck.evaluation.planning` plans a request.
+Nothing heavy is imported, so that a mistake is reported at once; `limbeck.evaluation.planning` plans a request.
 """
 
 from collections import Counter
@@ -19,7 +19,8 @@ from limbeck.evaluation.tasks import check_data, evaluator_named, find_task, par
 from limbeck.kinds.task import Task
 from limbeck.models.locating import check_there
 
-MOST_WORKERS, MOST_SEEDS = 1024, 1000
+MOST_WORKERS = 1024
+MOST_SEEDS = 1000
 FINE_TUNING_PRESET = "comparative_study"
 """The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
 KEPT_WEIGHTS = ("best", "all")
@@ -76,7 +77,13 @@ class EvaluationRequest:
         Raises:
             RecipeError: for a setting that does not exist or cannot have its value.
         """
-        names = [name if evaluator_named(name) else find_task(name).name for name in self.task_names()]
+        names = []
+        for name in self.task_names():
+            # A task file is asked for by its path; overrides name the task in it.
+            if evaluator_named(name):
+                names.append(name)
+            else:
+                names.append(find_task(name).name)
         return self.protocol.settings(task, parse_overrides(self.overrides, names, as_is=self.as_is))
 
     def all_models(self) -> list[str]:
@@ -92,7 +99,7 @@ class EvaluationRequest:
         return [self.teacher, *(name for name in self.models if name != self.teacher)]
 
     def titles(self, given: Sequence[str] = ()) -> dict[str, str]:
-        """Return what tables call every model: its name of the user's choosing, else the last part of its own.
+        """Return the name of every model in tables: the one that the user gives, else the last part of its own.
 
         Args:
             given: In the order of the models, that of the teacher last.
@@ -101,22 +108,28 @@ class EvaluationRequest:
             RecipeError: for more names than models, or a name that is empty or another's too.
         """
         models = self.all_models()
-        order = list(dict.fromkeys([*self.models, *([self.teacher] if self.teacher is not None else [])]))
-        if len(given) > len(order):
-            *some, last = (f"'{name}'" for name in given[len(order) :])
-            surplus = " and ".join(filter(None, (", ".join(some), last)))
-            raise RecipeError(f"{len(given)} names for {counted(len(order), 'model')}; leave out {surplus}.")
-        chosen = dict(zip(order, (name.strip() for name in given), strict=False))
-        short = Counter(map(paths.short_model_name, models))
+        order = list(self.models)
+        if self.teacher is not None:
+            order.append(self.teacher)
+        order = list(dict.fromkeys(order))
+        _check_count(given, order)
+
+        chosen = {model: name.strip() for model, name in zip(order, given, strict=False)}
+        short_names = Counter(paths.short_model_name(model) for model in models)
         titles = {}
         for model in models:
-            last = paths.short_model_name(model)
-            titles[model] = chosen[model] if model in chosen else last if short[last] == 1 else model
+            short_name = paths.short_model_name(model)
+            if model in chosen:
+                titles[model] = chosen[model]
+            elif short_names[short_name] == 1:
+                titles[model] = short_name
+            else:
+                titles[model] = model
         for title, count in Counter(titles.values()).items():
-            if not title or count > 1:
-                raise RecipeError(
-                    f"The name '{title}' is {'empty' if not title else 'that of two models'}; give another."
-                )
+            if not title:
+                raise RecipeError("The name '' is empty; give another.")
+            if count > 1:
+                raise RecipeError(f"The name '{title}' is that of two models; give another.")
         return titles
 
     def task_names(self) -> list[str]:
@@ -127,9 +140,9 @@ class EvaluationRequest:
             CorpusError: for a task file that is not there.
         """
         _ = self.protocol
-        for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
-            if number is not None and not 1 <= number <= most:
-                raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
+        _check_number("--workers", self.workers, MOST_WORKERS)
+        if self.seeds is not None:
+            _check_number("--seeds", self.seeds, MOST_SEEDS)
         if self.as_is and self.seeds is not None:
             raise RecipeError("--seeds counts training runs, but --as-is trains nothing; leave one of them out.")
         if self.classes and not self.as_is:
@@ -145,7 +158,7 @@ class EvaluationRequest:
         return parse_tasks(self.tasks, others=True)
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the models and rows hold; torch is not imported.
+        """Check the request without reading models and rows; torch is not imported.
 
         Raises:
             ModelError: for a model that is nowhere.
@@ -158,7 +171,7 @@ class EvaluationRequest:
         check_there(*self.all_models())
 
     def check_tasks(self) -> None:
-        """Refuse tasks, settings and numbers that cannot be.
+        """Check the names of tasks, the settings and the numbers.
 
         Raises:
             RecipeError: for an unknown task, preset, average or setting, or a number out of range.
@@ -168,6 +181,31 @@ class EvaluationRequest:
             if not evaluator_named(name):  # Evaluators are asked once torch is there.
                 self.settings(find_task(name).task)
         check_data(self.data)
+
+
+def _check_count(names: Sequence[str], models: Sequence[str]) -> None:
+    """Refuse more names than models.
+
+    Raises:
+        RecipeError: quoting the names that are too many.
+    """
+    surplus = [f"'{name}'" for name in names[len(models) :]]
+    if not surplus:
+        return
+    quoted = surplus[-1]
+    if len(surplus) > 1:
+        quoted = f"{', '.join(surplus[:-1])} and {surplus[-1]}"
+    raise RecipeError(f"{len(names)} names for {counted(len(models), 'model')}; leave out {quoted}.")
+
+
+def _check_number(option: str, number: int, most: int) -> None:
+    """Refuse a number that is not from 1 to `most`.
+
+    Raises:
+        RecipeError: naming the option.
+    """
+    if not 1 <= number <= most:
+        raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
 
 
 def fine_tuned_task(request: EvaluationRequest) -> Task:

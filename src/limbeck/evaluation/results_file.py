@@ -48,8 +48,11 @@ class ResultsFile:
         try:
             with self._path.open("a+b") as file:
                 # A line that an earlier process left unfinished must not swallow this one.
-                torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
-                file.write((b"\n" if torn else b"") + line + b"\n")
+                if file.tell() > 0:
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        line = b"\n" + line
+                file.write(line + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -57,10 +60,16 @@ class ResultsFile:
 
 
 def _parse(line: bytes) -> EvaluationCell:
+    """Return the row of a line; an empty one of a line that is damaged or changed by hand."""
     try:
         cell = EvaluationCell.read(json.loads(line), RESULTS)
     except (ValueError, RecursionError):
         return EvaluationCell()
-    scores = (one for split in cell.scores.values() for one in split.items() if not one[0].endswith(THRESHOLDS))
-    # No metric gives more: the line was damaged, or changed by hand.
-    return cell if all(value is None or abs(value) <= 1 for _, value in scores) else EvaluationCell()
+    for scores in cell.scores.values():
+        for name, value in scores.items():
+            # A threshold may have any size, but no metric is above 1.
+            if name.endswith(THRESHOLDS) or value is None:
+                continue
+            if not abs(value) <= 1:  # NaN is refused too.
+                return EvaluationCell()
+    return cell

@@ -68,5 +68,6 @@ class FineTuning(Strict):
 
     @field_validator("learning_rates", "epochs", "widths", mode="before")
     @classmethod
-    def _one_is_a_grid(cls, value: Any) -> Any:
+    def _wrap_number(cls, value: Any) -> Any:
+        """Take a number alone for a grid of one value."""
         return (value,) if isinstance(value, int | float) else value

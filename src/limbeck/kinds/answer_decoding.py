@@ -78,8 +78,10 @@ def best_span(
         max_answer_tokens: Most tokens of an answer.
     """
     tokens = slice(window.first, window.first + len(window.offsets))
-    starts, ends = start_scores[tokens], end_scores[tokens]
-    first_characters, end_characters = window.offsets[:, 0], window.offsets[:, 1]
+    starts = start_scores[tokens]
+    ends = end_scores[tokens]
+    first_characters = window.offsets[:, 0]
+    end_characters = window.offsets[:, 1]
     for count in (n_best, len(starts)):
         # Every pair of the best starts (rows) and the best ends (columns).
         first = _best_places(starts, count)[:, None]

@@ -84,30 +84,36 @@ def compare_squad(prediction: str, gold: str) -> tuple[bool, float]:
 
 def compare_squad2(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare as SQuAD 2.0 does: where nothing remains of either, the F1 is 1 if nothing remains of both, else 0."""
-    predicted, wanted = normalise_answer(prediction), normalise_answer(gold)
-    if not predicted or not wanted:
-        is_same = predicted == wanted
+    prediction = normalise_answer(prediction)
+    gold = normalise_answer(gold)
+    if not prediction or not gold:
+        is_same = prediction == gold
         return is_same, float(is_same)
-    return compare_tokens(predicted, wanted)
+    return compare_tokens(prediction, gold)
 
 
 def compare_cmrc(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare as CMRC 2018 does: the F1 is that of the longest common run of characters and words."""
     is_same = remove_punctuation(prediction) == remove_punctuation(gold)
-    predicted, wanted = mixed_segments(prediction), mixed_segments(gold)
-    common = SequenceMatcher(None, predicted, wanted, autojunk=False).find_longest_match().size
-    return is_same, _f1(common, len(predicted), len(wanted))
+    predicted_segments = mixed_segments(prediction)
+    gold_segments = mixed_segments(gold)
+    matcher = SequenceMatcher(None, predicted_segments, gold_segments, autojunk=False)
+    common = matcher.find_longest_match().size
+    return is_same, _f1(common, len(predicted_segments), len(gold_segments))
 
 
 def compare_tokens(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare normalised answers: the F1 is that of the words they share, each as often as it stands in both."""
-    predicted, wanted = prediction.split(), gold.split()
-    common = (Counter(predicted) & Counter(wanted)).total()
-    return prediction == gold, _f1(common, len(predicted), len(wanted))
+    predicted_words = prediction.split()
+    gold_words = gold.split()
+    common = (Counter(predicted_words) & Counter(gold_words)).total()
+    return prediction == gold, _f1(common, len(predicted_words), len(gold_words))
 
 
-def _f1(common: int, predicted: int, wanted: int) -> float:
+def _f1(common: int, predicted: int, gold: int) -> float:
+    """Return the F1 by the numbers of common, predicted and gold words; 0 where none is common."""
     if common == 0:
         return 0.0
-    precision, recall = common / predicted, common / wanted
+    precision = common / predicted
+    recall = common / gold
     return 2 * precision * recall / (precision + recall)

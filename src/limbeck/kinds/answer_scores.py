@@ -50,7 +50,8 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[La
     Raises:
         CorpusError: if a row of a task whose questions all have answers has none.
     """
-    exact, f1 = np.zeros(len(rows)), np.zeros(len(rows))
+    exact = np.zeros(len(rows))
+    f1 = np.zeros(len(rows))
     for number, row in enumerate(rows):
         if row.id not in predictions:
             continue
@@ -66,7 +67,8 @@ def _rules(task: Task, language: str) -> Compare:
     """Return the comparison of a prediction with a gold answer, for rows in a language."""
     rules = task.answer_rules
     if rules is None:
-        rules = "mlqa" if language != "en" and language in MLQA_LANGUAGES else "squad"
+        is_of_mlqa = language != "en" and language in MLQA_LANGUAGES
+        rules = "mlqa" if is_of_mlqa else "squad"
     if rules == "mlqa":
         return partial(_compare_mlqa, language=language)
     if rules == "cmrc2018":
@@ -142,9 +144,9 @@ def answer_figures(
     if task.answerable_only:
         return {"exact_match": float(scores.exact.mean()), "f1_answer": float(scores.f1.mean())}
 
-    given = [predictions.get(row.id, _NO_PREDICTION) for row in rows]
-    odds = np.array([prediction.null_odds for prediction in given])
-    empty = np.array([not prediction.text for prediction in given])
+    predictions_of_rows = [predictions.get(row.id, _NO_PREDICTION) for row in rows]
+    odds = np.array([prediction.null_odds for prediction in predictions_of_rows])
+    empty = np.array([not prediction.text for prediction in predictions_of_rows])
     answerable = np.array([bool(row.answers) for row in rows])
 
     # An answer whose null odds are above the threshold is emptied, which is right where the question has none.

@@ -58,7 +58,10 @@ def correlation(predicted: ArrayLike, labels: ArrayLike, name: Literal["pearsonr
 
 def class_f1(hits: float, predicted: float, labelled: float) -> float:
     """F1 of one class by counts; 0 where the class is neither predicted nor there."""
-    return float(2 * hits / (predicted + labelled)) if predicted + labelled else 0.0
+    total = predicted + labelled
+    if total == 0:
+        return 0.0
+    return float(2 * hits / total)
 
 
 def confusion(labels: NDArray[Any], predicted: ArrayLike, classes: int) -> NDArray[np.int64]:

@@ -23,10 +23,16 @@ class EntityCounts(NamedTuple):
 
     def figures(self) -> dict[str, float]:
         """Return precision, recall and F1, 0 where nothing is predicted or there."""
-        precision = self.right / self.predicted if self.predicted else 0.0
-        recall = self.right / self.gold if self.gold else 0.0
-        f1 = 2 * self.right / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
-        return {"precision_entity": precision, "recall_entity": recall, "f1_entity": f1}
+        return {
+            "precision_entity": _share(self.right, self.predicted),
+            "recall_entity": _share(self.right, self.gold),
+            "f1_entity": _share(2 * self.right, self.predicted + self.gold),
+        }
+
+
+def _share(part: int, whole: int) -> float:
+    """Return a share of a whole; 0 of nothing."""
+    return part / whole if whole else 0.0
 
 
 def count_entities(
@@ -42,7 +48,7 @@ def count_entities(
         rows: With their tags.
         task: The names of the tags.
     """
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}  # Type to right, predicted and gold entities.
     for numbers, row in zip(predictions, rows, strict=True):
         predicted = set(find_entities([task.labels[number] for number in numbers]))
         gold = set(find_entities([task.labels[number] for number in cast(Sequence[int], row.label)]))
@@ -54,8 +60,10 @@ def count_entities(
 
 def entity_figures(predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
     """Return precision, recall and F1 of the entities of all types together; the arguments are `count_entities`'."""
-    counts = count_entities(predictions, rows, task).values()
-    right = sum(each.right for each in counts)
-    predicted = sum(each.predicted for each in counts)
-    gold = sum(each.gold for each in counts)
-    return EntityCounts(right, predicted, gold).figures()
+    counts_of_types = count_entities(predictions, rows, task).values()
+    total = EntityCounts(
+        right=sum(counts.right for counts in counts_of_types),
+        predicted=sum(counts.predicted for counts in counts_of_types),
+        gold=sum(counts.gold for counts in counts_of_types),
+    )
+    return total.figures()

@@ -19,7 +19,8 @@ def given_classes(probabilities: ArrayLike, task: Task) -> NDArray[np.bool_]:
         probabilities: Of each row and class, `[rows, classes]`.
         task: Has the thresholds; 0.5 without.
     """
-    return np.asarray(np.asarray(probabilities) >= np.asarray(task.thresholds or DECIDED))
+    thresholds = np.asarray(task.thresholds or DECIDED)
+    return np.asarray(np.asarray(probabilities) >= thresholds)
 
 
 def choose_thresholds(probabilities: ArrayLike, rows: Sequence[LabelledRow]) -> tuple[float, ...]:
@@ -33,7 +34,8 @@ def choose_thresholds(probabilities: ArrayLike, rows: Sequence[LabelledRow]) -> 
     """
     scores = np.asarray(probabilities, dtype=np.float64)
     has_class = np.array([row.label for row in rows]) == 1
-    return tuple(_best_threshold(scores[:, number], has_class[:, number]) for number in range(scores.shape[1]))
+    classes = range(scores.shape[1])
+    return tuple(_best_threshold(scores[:, number], has_class[:, number]) for number in classes)
 
 
 def _best_threshold(scores: NDArray[np.float64], has_class: NDArray[np.bool_]) -> float:
@@ -45,15 +47,19 @@ def _best_threshold(scores: NDArray[np.float64], has_class: NDArray[np.bool_]) -
     """
     if not has_class.any():
         return DECIDED
-    values = np.unique(scores)
-    thresholds = np.sort(np.append((values[1:] + values[:-1]) / 2, DECIDED))
+    probabilities = np.unique(scores)
+    half_way = (probabilities[1:] + probabilities[:-1]) / 2
+    thresholds = np.sort(np.append(half_way, DECIDED))
 
-    # F1 of every threshold at once, by the rows in the order of their scores.
+    # F1 of every threshold at once. Rows in ascending order of their scores: a threshold gives the class to all rows
+    # behind its place, and misses those before it that have the class.
     order = np.argsort(scores, kind="stable")
-    left_out = np.searchsorted(scores[order], thresholds)
-    missed = np.concatenate([[0], np.cumsum(has_class[order])])[left_out]
-    right = has_class.sum() - missed
-    f1 = 2 * right / (len(scores) - left_out + has_class.sum())
+    rows_below = np.searchsorted(scores[order], thresholds)
+    labelled = has_class.sum()
+    labelled_before = np.concatenate([[0], np.cumsum(has_class[order])])
+    hits = labelled - labelled_before[rows_below]
+    predicted = len(scores) - rows_below
+    f1 = 2 * hits / (predicted + labelled)
 
     best = thresholds[f1 == f1.max()]
     return float(best[np.abs(best - DECIDED).argmin()])
