@@ -77,7 +77,7 @@ def read_outputs(
     columns = open_columns(prepared.tokens(split))
     rows = columns.select_columns([name for name in columns.column_names if name in _MODEL_COLUMNS])
     collate = TaskCollator(model, tokenizer, task.kind)
-    names = KINDS[task.kind].facts.outputs
+    names = KINDS[task.kind].output_names
     outputs: list[list[NDArray[np.float32]]] = [[] for _ in names]
     device = inference.device_of(model)
     was_training = model.training

@@ -58,7 +58,10 @@ def name_some(names: Collection[str]) -> str:
     """Return the first few names, and how many more there are."""
     shown = list(names)[:_SHOWN_NAMES]
     more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    text = ", ".join(shown)
+    if more:
+        text += f" and {more} more"
+    return text
 
 
 def load_task(
@@ -66,8 +69,8 @@ def load_task(
 ) -> TaskData:
     """Return the rows of a task.
 
-    Without `splits`, everything that the task trains on, selects on, scores and predicts is loaded as far as it is
-    there; the others are noted. Where none of the scored splits is there, the second choice of the task is
+    Without `splits`, all splits to train on, to select on, to score and to predict are loaded that are there; missing
+    ones are noted. Where none of the scored splits is there, the second choice of the task is
     scored in their place (the development sets of XNLI and MLQA). The task of the result names the
     splits that were loaded.
 
@@ -91,12 +94,13 @@ def load_task(
     rows = {key: places.read(key, notes) for key in splits}
     if missing:
         title = places.definition.task.title
-        notes[f"{title}: no {name_some(missing)} file{'s' * (len(missing) > 1)} found"] = None
+        files = "files" if len(missing) > 1 else "file"
+        notes[f"{title}: no {name_some(missing)} {files} found"] = None
     return TaskData(_narrowed(places.definition, rows), rows, tuple(notes))
 
 
 def check_scored(name: str, *, data: Path | None) -> None:
-    """Refuse a task of which `load_task` without training would give no row to score.
+    """Check that a task has rows to score, as `load_task` without training loads them.
 
     File presence and first rows are checked; the splits are not read.
 
@@ -119,6 +123,7 @@ def check_scored(name: str, *, data: Path | None) -> None:
 
 
 def _splits_of(name: str, data: Path | None) -> Splits:
+    """Return the splits of a task; the arguments are those of `load_task`."""
     tasks.check_data(data)
     return Splits(tasks.find_task(name), tasks.folder_of_task(name), data)
 
@@ -283,14 +288,14 @@ class Splits:
     def _read_parts(self, place: _Place, notes: dict[str, None], counts: SourceReport | None) -> list[LabelledRow]:
         """Return the rows of a joint split: those of its parts that are there."""
         parts = self._parts(place)
-        there = [part for part in parts if self.has(part)]
-        if not there:
+        parts_there = [part for part in parts if self.has(part)]
+        if not parts_there:
             raise CorpusError(f"None of the splits {name_some(parts)} of {place.title} is there.")
         rows: list[LabelledRow] = []
-        for part in there:
+        for part in parts_there:
             rows += self.read(part, notes, counts)
-        if len(there) < len(parts):
-            notes[f"{place.title} {place.split}: assembled from {len(there)} of its {len(parts)} parts"] = None
+        if len(parts_there) < len(parts):
+            notes[f"{place.title} {place.split}: assembled from {len(parts_there)} of its {len(parts)} parts"] = None
         return rows
 
     def _parts(self, place: _Place) -> list[str]:

@@ -119,6 +119,11 @@ class Kind:
         """The facts that lower rooms know."""
         return kind_of(self.name)
 
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Names of the outputs of its head."""
+        return self.facts.outputs
+
     def check_source(self, source: RowSource) -> None:
         """Refuse a source whose rows cannot be read, before any is.
 
