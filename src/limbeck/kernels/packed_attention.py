@@ -68,30 +68,38 @@ def packed_attention(
     Raises:
         KernelError: if a length is below 1, or they do not add up to T.
     """
-    if min(lengths, default=0) < 1 or sum(lengths) != query.shape[1]:
+    tokens = query.shape[1]
+    if min(lengths, default=0) < 1 or sum(lengths) != tokens:
         raise KernelError(
-            f"Lengths {list(lengths)[:8]} do not divide {query.shape[1]} tokens; give lengths of 1 or more that "
-            "add up to that."
+            f"Lengths {list(lengths)[:8]} do not divide {tokens} tokens; give lengths of 1 or more that add up to that."
         )
     share = dropped_share(dropout)
     if share == 1:
         return value.transpose(0, 1) * 0
-    halves = value.dtype in HALVES
-    if share == 0 and not halves:
-        contexts = []
-        for tokens in _slices(lengths):
-            # PyTorch's fast attention takes four axes only.
-            sample = (query[None, :, tokens], key[None, :, tokens], value[None, :, tokens])
-            contexts.append(F.scaled_dot_product_attention(*sample, scale=scale)[0].transpose(0, 1))
-        return torch.cat(contexts)
+    is_half = value.dtype in HALVES
+    if share == 0 and not is_half:
+        return _attend_by_sample(query, key, value, lengths, scale)
 
     plan: CompiledPlan | _Plan | None = compiled_plan(query, key, value, lengths, scale=scale, dropout=dropout)
     if plan is None:
-        grouped_to = GROUPED_TO if halves else 0
+        heads = len(value)
+        grouped_to = GROUPED_TO if is_half else 0
+        blocks = _blocks(tuple(lengths), heads, grouped_to, BLOCK)
         seed = draw_seed() if share > 0 else 0
-        plan = _Plan(_blocks(tuple(lengths), len(value), grouped_to, BLOCK), scale, dropout, seed)
+        plan = _Plan(blocks, scale, dropout, seed)
     context: Tensor = _PackedAttention.apply(query, key, value, plan)
     return context
+
+
+def _attend_by_sample(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scale: float) -> Tensor:
+    """Attend by PyTorch's fast attention, one sample after the other; `[T, A, D]`."""
+    contexts = []
+    for tokens in _slices(lengths):
+        # PyTorch's fast attention takes four axes only: [1, A, tokens, D].
+        sample = (query[None, :, tokens], key[None, :, tokens], value[None, :, tokens])
+        context = F.scaled_dot_product_attention(*sample, scale=scale)
+        contexts.append(context[0].transpose(0, 1))
+    return torch.cat(contexts)
 
 
 def _slices(lengths: Sequence[int]) -> list[slice]:
@@ -159,24 +167,27 @@ def _blocks(lengths: tuple[int, ...], heads: int, grouped_to: int, block: int) -
         if length <= grouped_to:
             continue
         heads_at_once = max(1, min(heads, block // length**2))
-        for head in range(0, heads, heads_at_once):
-            part = slice(head, min(head + heads_at_once, heads))
-            blocks.append(_Block(tokens[sample], 1, length, part, len(blocks)))
+        for first_head in range(0, heads, heads_at_once):
+            head_part = slice(first_head, min(first_head + heads_at_once, heads))
+            blocks.append(_Block(tokens[sample], 1, length, head_part, len(blocks)))
 
     # Short samples of like length together, with all heads.
     short = [sample for sample, length in enumerate(lengths) if length <= grouped_to]
-    for members in alike_samples([lengths[sample] for sample in short], block // heads, GROUP_ALLOWANCE):
+    short_lengths = [lengths[sample] for sample in short]
+    for members in alike_samples(short_lengths, block // heads, GROUP_ALLOWANCE):
         group = [short[member] for member in members]
-        sizes = torch.tensor([lengths[sample] for sample in group])[:, None]
+        # [samples, 1] each.
+        group_lengths = torch.tensor([lengths[sample] for sample in group])[:, None]
         starts = torch.tensor([tokens[sample].start for sample in group])[:, None]
+        # The first sample is the longest; slots beyond a sample's end repeat its last token.
         slots = torch.arange(lengths[group[0]])
-        places = (starts + slots.minimum(sizes - 1)).flatten()
-        empty = slots >= sizes
-        together = _Block(places, len(group), len(slots), slice(0, heads), len(blocks))
+        places = (starts + slots.minimum(group_lengths - 1)).flatten()
+        empty = slots >= group_lengths
+        group_block = _Block(places, len(group), len(slots), slice(0, heads), len(blocks))
         if bool(empty.any()):
             filled = (~empty).flatten().nonzero().flatten()
-            together = replace(together, empty=empty, held=(filled, places[filled]))
-        blocks.append(together)
+            group_block = replace(group_block, empty=empty, held=(filled, places[filled]))
+        blocks.append(group_block)
     return tuple(blocks)
 
 
@@ -212,7 +223,8 @@ class _PackedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: _Plan | CompiledPlan) -> Tensor:
-        context = value.new_empty(value.shape[1], value.shape[0], value.shape[2])
+        heads, tokens, width = value.shape
+        context = value.new_empty(tokens, heads, width)
         with autocast_off(query.device):  # Other threads have none; one thread must not differ.
             plan.work(query, key, value).attend(context)
         ctx.save_for_backward(query, key, value, context)
@@ -225,15 +237,19 @@ class _PackedAttention(torch.autograd.Function):
             "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
         )
         query, key, value, context = ctx.saved_tensors
-        # Laid out as the projections gave them, so that heads are joined again without a copy.
-        grads = [x.new_empty(x.shape[1], x.shape[0], x.shape[2]) for x in (query, key, value)]
+        # [T, A, D], as the projections gave the operands, so that heads are joined again without a copy.
+        grads = []
+        for operand in (query, key, value):
+            heads, tokens, width = operand.shape
+            grads.append(operand.new_empty(tokens, heads, width))
         with autocast_off(query.device):
             ctx.plan.work(query, key, value).differentiate(context, upstream, grads)
-        return *(x.transpose(0, 1) for x in grads), None
+        query_grad, key_grad, value_grad = (grad.transpose(0, 1) for grad in grads)
+        return query_grad, key_grad, value_grad, None
 
 
 class _Work:
-    """What all blocks share.
+    """The work of a plan on its operands, block by block.
 
     Args:
         query: `[A, T, D]`.
@@ -276,7 +292,10 @@ class _Work:
     def _attend_fast(self, block: _Block, context: Tensor) -> None:
         """Attend by PyTorch's fast attention, which has no dropout."""
         query, key, value = (block.take(operand) for operand in self.operands)
-        mask = None if block.empty is None else ~block.empty[:, None, None]
+        mask = None
+        if block.empty is not None:
+            # [samples, 1, 1, length], True for the keys that are attended to.
+            mask = ~block.empty[:, None, None]
         result = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.plan.scale)
         block.put(result, context)
 
@@ -285,14 +304,16 @@ class _Work:
         # dO, [units, tokens, D]; 1 / (1 − p) goes with it, since it is the smallest operand.
         outer = self._units("upstream", block, upstream).mul_(self.survivors)
         if block.empty is not None:
-            outer.view(block.samples, -1, *outer.shape[1:]).masked_fill_(block.empty[:, None, :, None], 0.0)
+            # [units, tokens, D] -> [samples, heads, tokens, D].
+            by_sample = outer.view(block.samples, -1, *outer.shape[1:])
+            by_sample.masked_fill_(block.empty[:, None, :, None], 0.0)
         # D = rowsum(dO ∘ O).
         products = self._units("context", block, context).mul_(outer)
         row_sums = products.sum(-1, keepdim=True).div_(self.survivors)
 
-        of_query = self._buffer("of q", query.shape)
-        of_key = self._buffer("of k", key.shape)
-        of_value = self._buffer("of v", value.shape)
+        query_grad = self._buffer("of q", query.shape)
+        key_grad = self._buffer("of k", key.shape)
+        value_grad = self._buffer("of v", value.shape)
         keep = self.plan.keep(block)
         for rows in block.rows():
             probabilities = self._probabilities(query[:, rows], key, block)
@@ -305,19 +326,24 @@ class _Work:
                 factors = keep.fill(self._buffer("keep", probabilities.shape))
                 gradient.mul_(factors).sub_(row_sums[:, rows]).mul_(probabilities)
                 probabilities.mul_(factors)
-            further = int(rows.start > 0)  # 0 ignores what lies there.
-            of_value.baddbmm_(probabilities.mT, outer[:, rows], beta=further)
-            torch.bmm(gradient, key, out=of_query[:, rows])
-            of_key.baddbmm_(gradient.mT, query[:, rows], beta=further)
+            # The first rows overwrite the buffers (0 ignores their content), further ones are added.
+            beta = int(rows.start > 0)
+            value_grad.baddbmm_(probabilities.mT, outer[:, rows], beta=beta)
+            torch.bmm(gradient, key, out=query_grad[:, rows])
+            key_grad.baddbmm_(gradient.mT, query[:, rows], beta=beta)
 
-        scale = self.plan.scale
-        for target, units, factor in zip(grads, (of_query, of_key, of_value), (scale, scale, 1), strict=True):
-            block.put(units.mul_(factor).view(block.samples, -1, *units.shape[1:]), target)
+        query_grad.mul_(self.plan.scale)
+        key_grad.mul_(self.plan.scale)
+        for target, units in zip(grads, (query_grad, key_grad, value_grad), strict=True):
+            block.put(units.view(block.samples, -1, *units.shape[1:]), target)
 
     def _operands(self, block: _Block) -> tuple[Tensor, Tensor, Tensor]:
         """Copy the block's queries, keys and values, `[samples · heads, length, D]` each."""
         query, key, value = self.operands
-        return self._units("q", block, query), self._units("k", block, key), self._units("v", block, value)
+        query_units = self._units("q", block, query)
+        key_units = self._units("k", block, key)
+        value_units = self._units("v", block, value)
+        return query_units, key_units, value_units
 
     def _units(self, name: str, block: _Block, operand: Tensor) -> Tensor:
         """Copy the block's part of `[T, A, D]`: `[samples · heads, length, D]`."""
@@ -328,9 +354,12 @@ class _Work:
         return self.scratch.take(name, shape, self.operands[0], self.dtype)
 
     def _probabilities(self, query: Tensor, key: Tensor, block: _Block) -> Tensor:
+        """Compute the probabilities of some queries, `[units, rows, length]`."""
         shape = (*query.shape[:2], key.shape[1])
         scores = self._buffer("scores", shape)
         torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.plan.scale, out=scores)
         if block.empty is not None:
-            scores.view(block.samples, -1, *scores.shape[1:]).masked_fill_(block.empty[:, None, None], -torch.inf)
+            # [units, rows, length] -> [samples, heads, rows, length].
+            by_sample = scores.view(block.samples, -1, *scores.shape[1:])
+            by_sample.masked_fill_(block.empty[:, None, None], -torch.inf)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))

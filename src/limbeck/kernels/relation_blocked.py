@@ -62,9 +62,9 @@ class Relation:
     scratch: Scratch = field(default_factory=Scratch)
 
     def cut(self, vectors: Tensor, part: range) -> Tensor:
-        """Return some heads of vectors, a view."""
-        size = vectors.shape[-1] // self.heads
-        return vectors[..., part.start * size : part.stop * size]
+        """Return some heads of vectors `[..., width]`, a view."""
+        head_size = vectors.shape[-1] // self.heads
+        return vectors[..., part.start * head_size : part.stop * head_size]
 
     def compute(self, group: Group, part: range) -> Tensor:
         """Compute some heads of one group of samples; see `RelationGroup.run`."""
@@ -83,28 +83,35 @@ class _Operands:
     """
 
     def __init__(self, name: str, pair: Sequence[Tensor], relation: Relation, group: Group, part: range) -> None:
-        shape = (group.samples * len(part), group.length, pair[0].shape[-1] // relation.heads)
-        units = []
+        # [units, length, head size].
+        unit_count = group.samples * len(part)
+        head_size = pair[0].shape[-1] // relation.heads
+        shape = (unit_count, group.length, head_size)
+        packed = []
         for index, vectors in enumerate(pair):
             out = relation.scratch.take(f"{name} {index}", shape, vectors, relation.dtype)
-            units.append(pack(relation.cut(vectors, part), group, len(part), out))
-        self.a = units[0]
-        self.b = units[-1]
+            packed.append(pack(relation.cut(vectors, part), group, len(part), out))
+        self.a = packed[0]
+        self.b = packed[-1]
         self.scale = 1 / math.sqrt(self.a.shape[-1])
         self.rows = self.a
         self.columns = self.b
         if group.filled is not None:
             # One more coordinate, 1 · MASKED in a column to leave out: a mask without a pass over the logits.
-            masked = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
-            masked = masked[:, None, :, None].expand(-1, len(part), -1, 1).reshape(-1, group.length, 1)
-            self.rows = torch.cat([self.a, torch.ones_like(masked)], -1)
-            self.columns = torch.cat([self.b, masked], -1)
+            # [samples, length] -> [samples, heads, length, 1] -> [units, length, 1].
+            sample_mask = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
+            head_mask = sample_mask[:, None, :, None].expand(-1, len(part), -1, 1)
+            unit_mask = head_mask.reshape(-1, group.length, 1)
+            self.rows = torch.cat([self.a, torch.ones_like(unit_mask)], -1)
+            self.columns = torch.cat([self.b, unit_mask], -1)
 
     def logits_into(self, out: Tensor, units: slice, rows: slice, columns: slice) -> None:
-        """Write base-2 logits `[units, rows, columns]`; what `out` held does not matter."""
+        """Write base-2 logits `[units, rows, columns]` to `out`."""
         left = self.rows[units, rows]
         right = self.columns[units, columns]
-        torch.baddbmm(out, left, right.mT, beta=0, alpha=self.scale * LOG2_E, out=out)
+        base_2_scale = self.scale * LOG2_E
+        # With beta = 0 the former content of `out` does not matter.
+        torch.baddbmm(out, left, right.mT, beta=0, alpha=base_2_scale, out=out)
 
 
 class RelationGroup:
@@ -143,60 +150,90 @@ class RelationGroup:
         units, length, _ = self.student.a.shape
         row_step = _even(length, self.relation.block // length)
         unit_step = _even(units, self.relation.block // (row_step * length))
+        # [3, logits of a block]: teacher, student and spare.
         shape = (3, unit_step * row_step * length)
         buffers = self.relation.scratch.take("logits", shape, self.student.a, self.relation.dtype)
         total = sum_accumulator(buffers.device)
-        for first in range(0, units, unit_step):
-            chosen = slice(first, min(first + unit_step, units))
-            for top in range(0, length, row_step):
-                rows = slice(top, min(top + row_step, length))
-                total += self._block(chosen, rows, buffers).sum(dtype=total.dtype)
+        for first_unit in range(0, units, unit_step):
+            unit_part = slice(first_unit, min(first_unit + unit_step, units))
+            for first_row in range(0, length, row_step):
+                row_part = slice(first_row, min(first_row + row_step, length))
+                divergence = self._block(unit_part, row_part, buffers)
+                total += divergence.sum(dtype=total.dtype)
 
         for target, unit_grad in zip(self.relation.grads, self.unit_grads, strict=True):
             if target is not None and unit_grad is not None:
                 unpack_into(self.relation.cut(target, self.part), unit_grad, self.group)
-        return total * math.log(2)
+        nats_of_a_bit = math.log(2)
+        return total * nats_of_a_bit
 
     def _block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
-        """Divergence in bits of `units` at `rows`, `[units, rows, 1]`; their gradient is added on the way."""
+        """Return the divergence of a block in bits, `[units, rows, 1]`, and add its gradient.
+
+        Args:
+            units: The units of the block.
+            rows: Its rows.
+            buffers: `[3, logits]`, to compute in.
+        """
         columns = slice(0, self.student.a.shape[1])
         if self.relation.causal:
             columns = slice(0, rows.stop)
         shape = (units.stop - units.start, rows.stop - rows.start, columns.stop)
         teacher, student, spare = (buffer[: math.prod(shape)].view(shape) for buffer in buffers)
-        for operands, logits in ((self.teacher, teacher), (self.student, student)):
-            operands.logits_into(logits, units, rows, columns)
-            if self.relation.causal:
-                ahead = torch.ones(shape[1:], dtype=torch.bool, device=logits.device).triu(rows.start + 1)
-                logits.masked_fill_(ahead, MASKED_LOGIT)
-            logits -= logits.amax(-1, keepdim=True)
+        self._write_logits(self.teacher, teacher, units, rows, columns)
+        self._write_logits(self.student, student, units, rows, columns)
 
         # Three buffers serve for all; each name is of the content of its buffer from there on.
         teacher_exp = torch.exp2(teacher, out=spare)
         difference = teacher.sub_(student)
         student_exp = student.exp2_()
         teacher_sum = teacher_exp.sum(-1, keepdim=True)
-        ratio = teacher_sum / student_exp.sum(-1, keepdim=True)
-        divergence = difference.mul_(teacher_exp).sum(-1, keepdim=True).div_(teacher_sum).sub_(ratio.log2())
+        sum_ratio = teacher_sum / student_exp.sum(-1, keepdim=True)
+        # Σ e_T · D / s_T − log2(s_T / s_S).
+        mean_difference = difference.mul_(teacher_exp).sum(-1, keepdim=True).div_(teacher_sum)
+        divergence = mean_difference.sub_(sum_ratio.log2())
         if self.grad_a is not None or self.grad_b is not None:
-            # −G · s_T in one pass; the small operands take the factor.
-            gradient = torch.addcmul(teacher_exp, student_exp, ratio, value=-1, out=teacher_exp)
-            self._add_gradient(gradient, -self.student.scale / teacher_sum, units, rows, columns)
+            # −G · s_T = e_T − e_S · s_T / s_S in one pass; the factor that is missing goes to the small operands.
+            gradient = torch.addcmul(teacher_exp, student_exp, sum_ratio, value=-1, out=teacher_exp)
+            factor = -self.student.scale / teacher_sum
+            self._add_gradient(gradient, factor, units, rows, columns)
         return divergence
 
+    def _write_logits(self, operands: _Operands, logits: Tensor, units: slice, rows: slice, columns: slice) -> None:
+        """Write the base-2 logits of a block, `[units, rows, columns]`, each row with its maximum at 0."""
+        operands.logits_into(logits, units, rows, columns)
+        if self.relation.causal:
+            # Row t is row t − rows.start of the block; the columns beyond t lie ahead of it.
+            block_shape = logits.shape[1:]
+            ahead = torch.ones(block_shape, dtype=torch.bool, device=logits.device).triu(rows.start + 1)
+            logits.masked_fill_(ahead, MASKED_LOGIT)
+        logits -= logits.amax(-1, keepdim=True)
+
     def _add_gradient(self, gradient: Tensor, factor: Tensor, units: slice, rows: slice, columns: slice) -> None:
-        """Add what the rows of `gradient`, times `factor`, give to the student's vectors."""
+        """Add a block's gradient of the student's vectors.
+
+        Args:
+            gradient: Gradient of the logits `[units, rows, columns]`, up to the factor.
+            factor: `[units, rows, 1]`.
+            units: The units of the block.
+            rows: Its rows.
+            columns: Its columns.
+        """
         if self.grad_a is not None:
-            part = torch.bmm(self.student.b[units, columns].mT, gradient.mT)
-            self.grad_a[units, :, rows].addcmul_(part, factor.mT)
+            # [units, head size, rows].
+            grad_of_rows = torch.bmm(self.student.b[units, columns].mT, gradient.mT)
+            self.grad_a[units, :, rows].addcmul_(grad_of_rows, factor.mT)
         if self.grad_b is not None:
-            part = torch.bmm((self.student.a[units, rows] * factor).mT, gradient)
-            self.grad_b[units, :, columns].add_(part)
+            # [units, head size, columns].
+            scaled_rows = self.student.a[units, rows] * factor
+            grad_of_columns = torch.bmm(scaled_rows.mT, gradient)
+            self.grad_b[units, :, columns].add_(grad_of_columns)
 
 
 def _even(whole: int, most: int) -> int:
-    """Size of the parts when `whole` is divided into as few parts of at most `most` as possible, near equal."""
-    return math.ceil(whole / math.ceil(whole / max(1, most)))
+    """Return the size of the parts when `whole` is cut into the fewest near-equal parts of at most `most`."""
+    part_count = math.ceil(whole / max(1, most))
+    return math.ceil(whole / part_count)
 
 
 # Logits of one block. On a CPU each thread has three float32 blocks of this size, which stay in the last-level
@@ -259,7 +296,8 @@ def relation_kl_blocked(
             grads.append(vectors.new_zeros(vectors.shape, dtype=dtype) if wants else None)
 
         total = None
-        if on_cpu and on_host and not causal and block is None:
+        may_compile = on_cpu and on_host and not causal and block is None
+        if may_compile:
             total = compiled_relation(student, teacher, grads, heads, valid)
         if total is None:
             if block is None:
@@ -279,6 +317,7 @@ def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[ra
     logits = heads * sum(group.samples * group.length**2 for group in groups)
     if vectors.device.type != "cpu" or threads == 1 or logits < FEW_LOGITS:
         return [range(heads)]
-    parts_of_a_group = min(heads, math.ceil(TASKS_PER_THREAD * threads / len(groups)))
+    wanted_tasks = TASKS_PER_THREAD * threads
+    parts_of_a_group = min(heads, math.ceil(wanted_tasks / len(groups)))
     size = math.ceil(heads / parts_of_a_group)
     return [range(first, min(first + size, heads)) for first in range(0, heads, size)]

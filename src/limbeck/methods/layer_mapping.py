@@ -37,16 +37,24 @@ def uniform_consecutive(student: int, teacher: int) -> LayerMapping:
     Source: comparative study section 4. Neighbouring student layers share the layer between them, as printed.
     """
     step = math.ceil(teacher / student)
-    ranges = {
-        layer: range(max(1, step * (layer - 1)), min(step * layer, teacher) + 1) for layer in range(1, student + 1)
-    }
-    return {layer: tuple(layers) for layer, layers in ranges.items() if layers}
+    mapping = {}
+    for layer in range(1, student + 1):
+        first = max(1, step * (layer - 1))
+        last_included = min(step * layer, teacher)
+        if first <= last_included:
+            mapping[layer] = tuple(range(first, last_included + 1))
+    return mapping
 
 
 def uniform_last(student: int, teacher: int) -> LayerMapping:
     """Join `uniform` and `last`: up to two teacher layers for each. Source: comparative study section 4."""
-    first, second = uniform(student, teacher), last(student, teacher)
-    return {layer: tuple(sorted({*first[layer], *second[layer]})) for layer in first}
+    evenly = uniform(student, teacher)
+    topmost = last(student, teacher)
+    mapping = {}
+    for layer in evenly:
+        targets = {*evenly[layer], *topmost[layer]}
+        mapping[layer] = tuple(sorted(targets))
+    return mapping
 
 
 def contribution(student: int, cosines: Sequence[float]) -> LayerMapping:
@@ -89,32 +97,47 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
         RecipeError: for an unknown strategy, a layer that does not exist, a list of another length than the student's
             depth, or a mapping of nothing.
     """
-    student, teacher = pairing.student.layers, pairing.teacher_shape.layers
     if isinstance(choice, str):
         return _by_name(choice, pairing, (*NAMES, *more_names))
+    student = pairing.student.layers
+    teacher = pairing.teacher_shape.layers
+    mapping: LayerMapping = {}
     if isinstance(choice, list):
         if len(choice) != student:
             raise RecipeError(
                 f"mapping {choice} has {len(choice)} entries, but the student has {student} layers; give each a "
                 "teacher layer, or 0 for none."
             )
-        pairs: LayerMapping = {layer: (target,) for layer, target in enumerate(choice, start=1) if target != 0}
+        # An entry 0 leaves its student layer without a teacher layer.
+        mapping = {layer: (target,) for layer, target in enumerate(choice, start=1) if target != 0}
     else:
-        pairs = {layer: tuple(t) if isinstance(t, list) else (t,) for layer, t in choice.items()}
-    for layer, targets in pairs.items():
+        for layer, target in choice.items():
+            mapping[layer] = tuple(target) if isinstance(target, list) else (target,)
+    for layer, targets in mapping.items():
         _check_layer(layer, student, "student", choice)
         for target in targets:
             _check_layer(target, teacher, "teacher", choice)
         if len(set(targets)) < len(targets):
             raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
-    mapping = {layer: targets for layer, targets in sorted(pairs.items()) if targets}
+    mapping = {layer: targets for layer, targets in sorted(mapping.items()) if targets}
     if not mapping:
         raise RecipeError(f"mapping {choice} maps no layers; give {MAPPING_FORMS}.")
     return mapping
 
 
 def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
-    student, teacher = pairing.student.layers, pairing.teacher_shape.layers
+    """Compute the mapping of a strategy.
+
+    Args:
+        name: The strategy.
+        pairing: The two models.
+        names: All names that the method knows, for the message.
+
+    Raises:
+        RecipeError: for an unknown strategy, or a student that is too deep for it.
+    """
+    student = pairing.student.layers
+    teacher = pairing.teacher_shape.layers
     if name not in NAMES:
         raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list, or layers by number.")
     if name in _ONE_LAYER_EACH and student > teacher:
@@ -124,7 +147,10 @@ def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
         )
     if name == "contribution":
         cosines = pairing.layer_cosines
-        return last(student, teacher) if cosines is None else contribution(student, cosines)
+        if cosines is None:
+            # Before the teacher is loaded, for a plan: `last` maps as many layers.
+            return last(student, teacher)
+        return contribution(student, cosines)
     return STRATEGIES[name](student, teacher)
 
 
@@ -140,7 +166,8 @@ def without_last(mapping: LayerMapping, student: int) -> LayerMapping:
     return {layer: targets for layer, targets in mapping.items() if layer != student}
 
 
-# MiniLMv2 section 3.2: the teacher layer that worked best, by depth and width of the teacher.
+# MiniLMv2 section 3.2: the teacher layer that worked best, of teachers of 24 layers.
+_LARGE_DEPTH = 24
 _BEST_LARGE_LAYER = {"bert": 21, "roberta": 19, "xlm-roberta": 19}
 
 
@@ -166,8 +193,12 @@ def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
     if choice == "last":
         return shape.layers
     if choice == "auto":
-        return _BEST_LARGE_LAYER.get(shape.model_type, shape.layers) if shape.layers == 24 else shape.layers
-    layer = choice + shape.layers + 1 if choice < 0 else choice
+        if shape.layers != _LARGE_DEPTH:
+            return shape.layers
+        return _BEST_LARGE_LAYER.get(shape.model_type, shape.layers)
+    layer = choice
+    if choice < 0:
+        layer = shape.layers + 1 + choice
     if not 1 <= layer <= shape.layers:
         raise RecipeError(
             f"{owner}_layer {choice} does not exist: this {owner} has {shape.layers} layers; "
@@ -177,7 +208,9 @@ def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
 
 
 def stream_width(shape: Shape, kind: str) -> int:
-    """Width of a per-token stream: keys and values are narrower where query heads share them."""
+    """Return the width of a per-token stream: keys and values are narrower where query heads share them."""
     if kind in ("key", "value"):
         return shape.key_value_heads * shape.head_size
-    return shape.heads * shape.head_size if kind in ("query", "context") else shape.hidden
+    if kind in ("query", "context"):
+        return shape.heads * shape.head_size
+    return shape.hidden

@@ -32,7 +32,7 @@ ROWS = 64
 LENGTH = 32
 """Tokens of each row."""
 _BATCH = 16
-# Of the largest eigenvalue of a moment; smaller ones are as if they were that.
+# As a share of the largest eigenvalue of a moment; smaller eigenvalues are raised to it.
 _FLOOR = 1e-6
 
 
@@ -59,14 +59,14 @@ class BlockActivations:
 
 
 class _Moment:
-    """Sums x~ x~ᵀ."""
+    """The mean of x~ x~ᵀ over batches."""
 
     def __init__(self) -> None:
         self.total: Tensor | None = None
         self.count = 0
 
     def add(self, rows: Tensor) -> None:
-        """Take in `[..., T]`."""
+        """Add hidden states `[..., T]`."""
         rows = rows.detach().flatten(0, -2).double()
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], 1)
         product = rows.T @ rows
@@ -80,7 +80,7 @@ class _Moment:
 
 
 class _NeuronMoments:
-    """Sums neurons and their squares."""
+    """The mean and variance of neurons over batches."""
 
     def __init__(self) -> None:
         self.sum: Tensor | None = None
@@ -88,7 +88,7 @@ class _NeuronMoments:
         self.count = 0
 
     def add(self, rows: Tensor) -> None:
-        """Take in `[..., F]`."""
+        """Add activations `[..., F]`."""
         rows = rows.detach().flatten(0, -2).double()
         total = rows.sum(0)
         squares = rows.square().sum(0)
@@ -178,7 +178,8 @@ def measure(source: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[i
     measured = {layer: observer.activations() for layer, observer in observers.items()}
     for layer, activations in measured.items():
         moments = (activations.inputs, *activations.norms.values())
-        if not all(moment.isfinite().all() and moment[:-1, :-1].trace() > 0 for moment in moments):
+        has_signal = all(moment.isfinite().all() and moment[:-1, :-1].trace() > 0 for moment in moments)
+        if not has_signal:
             raise ModelError(
                 f"The teacher's layer {layer} gives zeros or numbers that are not finite on random tokens, so nothing "
                 "can be told by its activations; set narrow_by: weights."
@@ -210,17 +211,26 @@ def leading_directions(blocks: Iterable[BlockActivations], first: BlockActivatio
         An orthonormal basis `[T, width]`, the most important direction first and the largest entry of each positive,
         and the share of the mean square that it keeps, 0..1.
     """
-    states = [first.inputs, *([*block.norms.values()][-1] for block in blocks)]
-    squares = sum(moment[:-1, :-1] / moment[:-1, :-1].trace() for moment in states)
-    assert isinstance(squares, Tensor)
-    basis = fix_signs(torch.linalg.eigh(squares).eigenvectors.flip(1)[:, :width])
-    return basis, float((basis.T @ squares @ basis).trace() / squares.trace())
+    moments = [first.inputs]
+    for block in blocks:
+        # The last norm of a block gives its output.
+        last_norm = [*block.norms.values()][-1]
+        moments.append(last_norm)
+    # Each layer counts alike: without the row and column of the ones, and at trace 1.
+    layer_squares = [moment[:-1, :-1] / moment[:-1, :-1].trace() for moment in moments]
+    squares = sum(layer_squares[1:], start=layer_squares[0])
+    # Eigenvalues come in rising order.
+    directions = torch.linalg.eigh(squares).eigenvectors.flip(1)
+    basis = fix_signs(directions[:, :width])
+    share = (basis.T @ squares @ basis).trace() / squares.trace()
+    return basis, float(share)
 
 
 def fix_signs(basis: Tensor) -> Tensor:
     """Turn the columns of `[T, S]` so that the largest entry of each is positive: the same rows give the same basis."""
-    largest = basis.abs().argmax(0, keepdim=True)
-    return (basis * basis.gather(0, largest).sign()).contiguous()
+    row_of_largest = basis.abs().argmax(0, keepdim=True)
+    signs = basis.gather(0, row_of_largest).sign()
+    return (basis * signs).contiguous()
 
 
 def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Tensor]:
@@ -232,10 +242,12 @@ def narrow_norm(norm: nn.Module, outputs: Tensor, basis: Tensor) -> dict[str, Te
         basis: `[T, S]`.
     """
     shift = norm.get_parameter("bias").double()
-    centre = torch.cat([torch.eye(len(shift)).to(shift), -shift[:, None]], 1)  # Takes the shift off.
-    squares = basis.T @ centre @ outputs @ centre.T @ basis
-    scale = squares.trace().div(basis.shape[1]).sqrt()
-    return {"weight": scale.expand(basis.shape[1]), "bias": basis.T @ shift}
+    width = basis.shape[1]
+    # [T, T + 1]: times an output with a one behind it, this is the output without the shift.
+    without_shift = torch.cat([torch.eye(len(shift)).to(shift), -shift[:, None]], 1)
+    squares = basis.T @ without_shift @ outputs @ without_shift.T @ basis
+    scale = squares.trace().div(width).sqrt()
+    return {"weight": scale.expand(width), "bias": basis.T @ shift}
 
 
 class Heads:
@@ -264,21 +276,25 @@ class Heads:
         self._inverse = vectors * values.rsqrt() @ vectors.T
 
     def strength(self) -> Tensor:
-        """Return the mean square of what each head writes, up to its probabilities, `[A]`."""
-        return (self.output @ (self.value @ self._root)).square().sum((1, 2))
+        """Return the mean square of each head's output, up to its probabilities, `[A]`."""
+        written = self.output @ (self.value @ self._root)
+        return written.square().sum((1, 2))
 
     def narrow(self, heads: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the four maps of some heads with `size` dimensions each, as they were given."""
+        """Return the query, key, value and output maps of some heads, with `size` dimensions each."""
         query, key = self._factor(self.query[heads], self.key[heads], size)
-        gain = math.sqrt(size / self.query.shape[1])  # Scores are divided by √size now.
+        # The student divides scores by √size instead of √d; query and key share the factor that makes up for it.
+        gain = math.sqrt(size / self.query.shape[1])
+        factor = math.sqrt(gain)
         value = self.value[heads]
         output = self.output[heads]
         if size < value.shape[1]:
             output, right = best_factors(output, (value @ self._root).mT, size)
             value = right.mT @ self._inverse
-        return query * math.sqrt(gain), key * math.sqrt(gain), value, output
+        return query * factor, key * factor, value, output
 
     def _factor(self, query: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """Return a query and a key map of `size` dimensions whose product is nearest to that of the given ones."""
         if size == query.shape[1]:
             return query, key
         left, right = best_factors((query @ self._root).mT, (key @ self._root).mT, size)

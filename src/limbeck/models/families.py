@@ -122,15 +122,21 @@ def embedding_tables(model: PreTrainedModel) -> dict[str, Table]:
     """Return the tables in which a model looks up its `tokens`, `positions` and `segments`, as far as it has them."""
     from torch import nn
 
-    base, family = base_model(model), family_of(model.config)
-    found = {"tokens": base.get_input_embeddings()}
-    found |= {
-        kind: base.get_submodule(path)
-        for kind, path in (("positions", family.positions), ("segments", family.segments))
-        if path is not None
-    }
+    base = base_model(model)
+    family = family_of(model.config)
+    modules: dict[str, nn.Module] = {"tokens": base.get_input_embeddings()}
+    if family.positions is not None:
+        modules["positions"] = base.get_submodule(family.positions)
+    if family.segments is not None:
+        modules["segments"] = base.get_submodule(family.segments)
+
     names = {module: name for name, module in model.named_modules()}
-    return {kind: Table(names[table], table) for kind, table in found.items() if isinstance(table, nn.Embedding)}
+    tables = {}
+    for key, module in modules.items():
+        # Positions may be computed instead of looked up.
+        if isinstance(module, nn.Embedding):
+            tables[key] = Table(names[module], module)
+    return tables
 
 
 def depth(config: PreTrainedConfig) -> int:
@@ -146,11 +152,20 @@ def shape_of(config: PreTrainedConfig) -> Shape:
     """
     family = family_of(config)
     fields = family.fields
-    hidden, heads = int(getattr(config, fields.hidden)), int(getattr(config, fields.heads))
-    ffn = getattr(config, fields.ffn, None)
+    hidden = int(getattr(config, fields.hidden))
+    heads = int(getattr(config, fields.heads))
     head_size = getattr(config, "head_dim", None)
+    if head_size is None:
+        head_size = hidden // heads
+    ffn = getattr(config, fields.ffn, None)
+    if ffn is None:
+        ffn = 4 * hidden  # GPT-2's `n_inner` may be unset.
+    embedding = None
+    if fields.embedding is not None:
+        embedding = getattr(config, fields.embedding)
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and family.padded_positions:
+        # The rows of the table up to that of the padding serve no token.
         positions -= (config.pad_token_id or 0) + 1
     return Shape(
         model_type=family.model_type,
@@ -158,12 +173,13 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         hidden=hidden,
         heads=heads,
         key_value_heads=int(getattr(config, "num_key_value_heads", None) or heads),
-        head_size=int(head_size) if head_size is not None else hidden // heads,
-        ffn=int(ffn) if ffn is not None else 4 * hidden,  # GPT-2's `n_inner` may be unset.
+        head_size=int(head_size),
+        ffn=int(ffn),
         vocabulary=int(config.vocab_size),
-        embedding=int((getattr(config, fields.embedding) if fields.embedding else None) or hidden),
+        embedding=int(embedding or hidden),
         positions=positions,
-        causal=family.causal and getattr(config, "is_causal", True) is not False,  # What transformers' masks ask.
+        # The masks of transformers read `is_causal` in the same way.
+        causal=family.causal and getattr(config, "is_causal", True) is not False,
     )
 
 

@@ -17,6 +17,7 @@ from limbeck.models.sentence_heads import SentenceHead
 
 LEAST_FOUND = 0.5
 """Of the sample texts that find themselves, where no record says that the student was taught by the teacher."""
+# Two similarities this near are equal.
 _TIE = 1e-6
 
 
@@ -39,14 +40,14 @@ class Pair(LoadedModel):
 
 
 def pair_of(source: LoadedModel) -> Pair:
-    """Return a pair, given it as the format's source."""
+    """Return a source that a format receives as the pair that it is."""
     assert isinstance(source, Pair)
     return source
 
 
 @dataclass(frozen=True)
 class Taught:
-    """What the record of a run says of the vectors of its student.
+    """The facts in the record of a run about the vectors of its student.
 
     Attributes:
         method: The last stage's method, for messages.
@@ -64,7 +65,7 @@ class Taught:
 
 
 def find_taught(student: Path) -> Taught | None:
-    """Read from the record of its run what a student's vectors were taught by; None without a run.
+    """Read from the record of a student's run which teacher its vectors learned from; None without a run.
 
     Args:
         student: The student's folder, in the run's folder or in that of a stage.
@@ -76,26 +77,47 @@ def find_taught(student: Path) -> Taught | None:
     if run.is_empty:
         return None
     stages = _stages_of(student, folder, run)
-    method = run.stages[stages[-1]].method if stages else ""
-    aligned = [index for index in stages if any(link.aligns_vectors for link in run.stages[index].layers)]
-    if not aligned:
+    method = ""
+    if stages:
+        method = run.stages[stages[-1]].method
+    aligning_stages = [index for index in stages if _aligns_vectors(run, index)]
+    if not aligning_stages:
         return Taught(method, is_aligned=False)
 
     # The last stage that aligned vectors says which teacher it was.
-    last = aligned[-1]
-    planned = run.recipe.stages[last] if last < len(run.recipe.stages) else records.PlannedStage()
+    last = aligning_stages[-1]
+    planned = records.PlannedStage()
+    if last < len(run.recipe.stages):
+        planned = run.recipe.stages[last]
     if planned.teacher is None:
         teacher = run.recipe.teacher
-        return Taught(method, True, teacher.model, teacher.revision, run.teacher.weights)
+        return Taught(
+            method, is_aligned=True, teacher=teacher.model, revision=teacher.revision, weights=run.teacher.weights
+        )
     if planned.teacher.stage is not None:
-        place = next(folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}"), None)
-        return Taught(method, True, None if place is None else str(place))
+        # The teacher is the student of an earlier stage, whose folder may have been removed.
+        places = folder.glob(f"{paths.STAGES}/*-{planned.teacher.stage}/{paths.STUDENT}")
+        place = next(places, None)
+        return Taught(method, is_aligned=True, teacher=None if place is None else str(place))
     weights = run.stage_teachers.get(run.stages[last].name)
-    return Taught(method, True, planned.teacher.model, planned.teacher.revision, weights)
+    return Taught(
+        method,
+        is_aligned=True,
+        teacher=planned.teacher.model,
+        revision=planned.teacher.revision,
+        weights=weights,
+    )
+
+
+def _aligns_vectors(run: records.Run, stage: int) -> bool:
+    return any(link.aligns_vectors for link in run.stages[stage].layers)
 
 
 def _stages_of(student: Path, folder: Path, run: records.Run) -> list[int]:
-    """Return the places of the stages that trained a student: its own stage, or all that trained the run's."""
+    """Return the indices of the stages that trained a student.
+
+    They are its own stage for the student of a stage, and all that trained the run's student for that.
+    """
     parent = student.resolve().parent
     if parent == folder.resolve():
         return [index for index, stage in enumerate(run.stages) if stage.student is None]
@@ -124,24 +146,34 @@ def open_pair(name: str, documents: str | None) -> Pair:
         )
     student = open_model(name)
     teacher = _open_documents(name, documents, taught)
-    widths = []
-    for each in (student, teacher):
-        if each.sentence is None:
-            raise ModelError(
-                f"'{each.name}' does not say how it makes sentence vectors (it has no {MODULES}), but a router is "
-                "made of models that do; save it once with sentence-transformers, including its pooling."
-            )
-        widths.append(SentenceHead(each.sentence).width(shape_of(each.model.config).hidden))
-    if widths[0] != widths[1]:
+    student_width = _vector_width(student)
+    teacher_width = _vector_width(teacher)
+    if student_width != teacher_width:
         raise ModelError(
-            f"The vectors of '{student.name}' have width {widths[0]} and those of '{teacher.name}' have "
-            f"{widths[1]}, but an index holds one width; distil a student by aligned_embedding, which learns a map "
+            f"The vectors of '{student.name}' have width {student_width} and those of '{teacher.name}' have "
+            f"{teacher_width}, but an index holds one width; distil a student by aligned_embedding, which learns a map "
             "to its teacher's width."
         )
-    known = None if taught is None else taught.weights
-    is_taught = known is not None and fingerprint_beside(known, teacher.name, teacher.revision) == known
-    shared = {field.name: getattr(student, field.name) for field in fields(LoadedModel)}
-    return Pair(**shared, documents=teacher, is_taught=is_taught)
+    is_taught = False
+    if taught is not None and taught.weights is not None:
+        is_taught = fingerprint_beside(taught.weights, teacher.name, teacher.revision) == taught.weights
+    student_fields = {field.name: getattr(student, field.name) for field in fields(LoadedModel)}
+    return Pair(**student_fields, documents=teacher, is_taught=is_taught)
+
+
+def _vector_width(model: LoadedModel) -> int:
+    """Return the width of a model's sentence vectors.
+
+    Raises:
+        ModelError: for a model that makes none.
+    """
+    if model.sentence is None:
+        raise ModelError(
+            f"'{model.name}' does not say how it makes sentence vectors (it has no {MODULES}), but a router is "
+            "made of models that do; save it once with sentence-transformers, including its pooling."
+        )
+    hidden = shape_of(model.model.config).hidden
+    return SentenceHead(model.sentence).width(hidden)
 
 
 def _open_documents(name: str, documents: str | None, taught: Taught | None) -> LoadedModel:
@@ -171,6 +203,7 @@ def share_of_own_documents(pair: Pair, texts: Sequence[str]) -> float:
     for role, model in pair.by_role.items():
         roles_and_texts = [(text, role) for text in texts]
         vectors[role] = F.normalize(vector_check.own_vectors(model, roles_and_texts), dim=-1)
+    # [queries, documents]; a text's own document is on the diagonal.
     scores = vectors["query"] @ vectors["document"].T
     # Texts that are cut to the same tokens have the same vector.
     is_nearest = scores.diagonal() >= scores.amax(1) - _TIE

@@ -180,32 +180,40 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
         A head without a decoder has scored all tokens: `picked` are those that are wanted.
         """
-        made, last = {}, StreamKey("hidden", self.depth)
+        made = {}
+        last = StreamKey("hidden", self.depth)
         for key in keys:
             if key.kind == "logits":
                 made[key] = _logits(output, valid) if picked is None else output.logits[picked]
             elif key.kind == "vector":
                 made[key] = self._vectors(found[last], valid, skipped)
             elif key.kind == "cls":
-                made[key] = pool(found[last if key.layer == self.depth else _recorded(key)], valid, "cls")
+                source = last if key.layer == self.depth else _recorded(key)
+                made[key] = pool(found[source], valid, "cls")
             elif key.kind == "pooled":
                 made[key] = pool(found[last], valid, self.sentence_head.sentence.pooling, skipped)
         return made
 
     def _vectors(self, hidden: Tensor, valid: Tensor, skipped: Tensor | None) -> Tensor:
-        """Finished sentence vectors, in float32: the head's weights are no part of the model, nor of its precision."""
+        """Return finished sentence vectors, in float32: the head has neither the model's weights nor its precision."""
         with torch.autocast(device_type=hidden.device.type, enabled=False):
             vectors: Tensor = self.sentence_head.to(hidden.device)(hidden, valid, skipped)
         return vectors
 
     def _packed(self, inputs: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
-        """The inputs of one row of real tokens; the recorder knows the lengths of its samples."""
-        packed = {name: packing.pack(x) if x.shape[:2] == packing.shape else x for name, x in inputs.items()}
+        """Return the inputs as one row of real tokens; the recorder knows the lengths of its samples."""
+        packed: dict[str, Tensor | None] = {}
+        for name, values in inputs.items():
+            is_by_token = values.shape[:2] == packing.shape
+            packed[name] = packing.pack(values) if is_by_token else values
         if "position_ids" not in inputs:
-            counted = family_of(self.model.config).padded_positions
-            positions = padded_batch_positions(inputs["input_ids"], self.base.config.pad_token_id if counted else None)
+            padding = None
+            if family_of(self.model.config).padded_positions:
+                padding = self.base.config.pad_token_id
+            positions = padded_batch_positions(inputs["input_ids"], padding)
             packed["position_ids"] = packing.pack(positions)
-        return {**packed, "attention_mask": None}
+        packed["attention_mask"] = None
+        return packed
 
     def close(self) -> None:
         """Take the tap off again; blocks that were dropped stay dropped."""
@@ -255,22 +263,25 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         first token for query and key, which a rotary embedding does not turn there, and for context among those that
         they are given.
         """
-        shape, name = shape_of(self.model.config), self.model.config.model_type
+        head_size = shape_of(self.model.config).head_size
+        name = self.model.config.model_type
         with evaluation_mode(self.model):
             try:
                 found = self(whole.input_ids, torch.ones_like(whole.input_ids))
             except KeyError as error:
                 raise self._no_interface() from error
             except (RuntimeError, TypeError, ValueError) as error:
+                kinds = ", ".join(sorted({key.kind for key in self.keys}))
                 raise ModelError(
-                    f"'{name}' does not run with a tap on {', '.join(sorted({key.kind for key in self.keys}))} "
+                    f"'{name}' does not run with a tap on {kinds} "
                     f"({shorten_error(error)}); use a method on hidden states or sentence vectors."
                 ) from error
         for key in sorted(self.keys):
             if key.kind in ("embedding", "hidden", "cls"):
-                wanted = whole.hidden_states[key.layer]
-                wanted = wanted[:, 0] if key.kind == "cls" else wanted
-                if not _agree(found[key], wanted):
+                expected = whole.hidden_states[key.layer]
+                if key.kind == "cls":
+                    expected = expected[:, 0]
+                if not _agree(found[key], expected):
                     raise ModelError(
                         f"Layer {key.layer} of '{name}' gives hidden states that differ from its output_hidden_states, "
                         "since the model changes them between its blocks; choose other layers."
@@ -278,7 +289,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             elif key.kind in ATTENTION_KINDS:
                 vectors = whole.given if key.kind == "context" else whole.returned
                 tokens = 1 if key.kind in ("query", "key") else len(whole.input_ids[0])
-                if not _are_among(found[key][0, :tokens], vectors[key.layer - 1], shape.head_size):
+                first_row = found[key][0, :tokens]
+                if not _are_among(first_row, vectors[key.layer - 1], head_size):
                     raise ModelError(
                         f"The {key.kind} of layer {key.layer} of '{name}' is not the output of any map of that "
                         "block, so relations of it would mean something else; use a method on hidden states."
@@ -293,12 +305,18 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
     def _before_decoder(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Give the map onto the vocabulary, the costliest of a model, only the tokens that are scored, if any."""
-        hidden = args[0] if self._scored is None else args[0][self._scored]
+        hidden = args[0]
+        if self._scored is not None:
+            hidden = hidden[self._scored]
         if self.leaves_unmade(hidden.shape[:-1].numel()):
             assert isinstance(decoder, nn.Linear)
             dtype = _dtype_of_maps(hidden)
             parts = {"pre_logits": hidden, "output_weight": decoder.weight, "output_bias": decoder.bias}
-            self._unmade = {StreamKey(n, self.depth): x.to(dtype) for n, x in parts.items() if x is not None}
+            self._unmade = {}
+            for name, tensor in parts.items():
+                if tensor is not None:
+                    self._unmade[StreamKey(name, self.depth)] = tensor.to(dtype)
+            # The decoder then maps no token at all.
             hidden = hidden[..., :0, :]
         return (hidden, *args[1:])
 
@@ -326,8 +344,10 @@ class StreamTap(AbstractContextManager["StreamTap"]):
 
 def _dtype_of_maps(of: PreTrainedModel | Tensor) -> torch.dtype:
     """Return the dtype in which linear maps of a model, or of its hidden states, are computed."""
-    kind = of.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else of.dtype
+    device_type = of.device.type
+    if torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return of.dtype
 
 
 class _WholeRun(NamedTuple):
@@ -354,12 +374,12 @@ def _run_whole(base: PreTrainedModel) -> _WholeRun:
             if isinstance(tensor, Tensor) and tensor.dim() > 2:
                 tensors[block].append(tensor[0])
 
-    handles = [
-        module.register_forward_hook(partial(note, number))
-        for number, block in enumerate(blocks(base))
-        for module in block.modules()
-        if module._parameters and not module._modules
-    ]
+    handles = []
+    for number, block in enumerate(blocks(base)):
+        for module in block.modules():
+            is_map = module._parameters and not module._modules
+            if is_map:
+                handles.append(module.register_forward_hook(partial(note, number)))
     with evaluation_mode(base):
         output = base(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
     for handle in handles:
@@ -385,8 +405,8 @@ def evaluation_mode(model: nn.Module, dtype: torch.dtype | None = None) -> Itera
     Yields:
         The model, or its cast copy, in eval mode.
     """
-    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    if dtype is not None and dtype != own:
+    model_dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    if dtype is not None and dtype != model_dtype:
         yield copy.deepcopy(model).to(dtype).eval()
         return
     modes = [(module, module.training) for module in model.modules()]
@@ -400,13 +420,17 @@ def evaluation_mode(model: nn.Module, dtype: torch.dtype | None = None) -> Itera
 
 
 def _tolerance(dtype: torch.dtype) -> float:
-    """The share of a tensor's largest number within which two ways of computing it agree."""
+    """Return the share of a tensor's largest number within which two ways of computing it agree."""
     return 1e-4 if dtype in (torch.float32, torch.float64) else 0.05
 
 
-def _agree(found: Tensor, wanted: Tensor) -> bool:
-    same = found.shape == wanted.shape
-    return same and bool((found - wanted).abs().max() <= _tolerance(found.dtype) * wanted.abs().max())
+def _agree(stream: Tensor, expected: Tensor) -> bool:
+    """Whether two ways of computing a tensor agree."""
+    if stream.shape != expected.shape:
+        return False
+    largest_error = (stream - expected).abs().max()
+    allowed_error = _tolerance(stream.dtype) * expected.abs().max()
+    return bool(largest_error <= allowed_error)
 
 
 def _are_among(stream: Tensor, tensors: list[Tensor], width: int) -> bool:
@@ -416,39 +440,49 @@ def _are_among(stream: Tensor, tensors: list[Tensor], width: int) -> bool:
     rows = [tensor.double().reshape(-1, width) for tensor in tensors if tensor.numel() % width == 0]
     if not rows:
         return False
-    ours, theirs = (F.normalize(each, dim=-1) for each in (stream.double().reshape(-1, width), torch.cat(rows)))
-    return bool(torch.cdist(ours, theirs).amin(1).max() <= 10 * _tolerance(stream.dtype))
+    stream_directions = F.normalize(stream.double().reshape(-1, width), dim=-1)
+    directions = F.normalize(torch.cat(rows), dim=-1)
+    # For each head's vector the distance to the nearest vector; directions of length 1 allow for more rounding.
+    distances = torch.cdist(stream_directions, directions).amin(1)
+    return bool(distances.max() <= 10 * _tolerance(stream.dtype))
 
 
 def _recorded(key: StreamKey) -> StreamKey:
-    """The stream that hooks record for a key: a CLS vector is taken from its layer's output."""
+    """Return the stream that hooks record for a key: a CLS vector is taken from its layer's output."""
     if key.kind != "cls":
         return key
-    return StreamKey("embedding" if key.layer == 0 else "hidden", key.layer)
+    if key.layer == 0:
+        return StreamKey("embedding", 0)
+    return StreamKey("hidden", key.layer)
 
 
 def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
+    """Whether a stream is made of the last hidden state of a model of so many layers."""
     return key.kind in SENTENCE_KINDS or (key.kind in ("hidden", "cls") and key.layer == layers)
 
 
 def _logits(output: Any, valid: Tensor) -> Tensor:
-    """The head's scores; for question answering start and end in one tensor, so that a padding is never an answer."""
+    """Return the head's scores; of question answering `[B, 2, L]`, where a padding is never an answer."""
     if "start_logits" not in output:
         logits: Tensor = output.logits
         return logits
-    both = torch.stack([output.start_logits, output.end_logits], dim=1)
-    return both.masked_fill(~valid.unsqueeze(1), float("-inf"))
+    start_and_end = torch.stack([output.start_logits, output.end_logits], dim=1)
+    return start_and_end.masked_fill(~valid.unsqueeze(1), float("-inf"))
 
 
 def _check_key(key: StreamKey, layers: int) -> None:
     """Refuse a stream that a model of this depth does not have."""
     if key.kind not in STREAM_KINDS:
         raise ModelError(f"Unknown stream '{key.kind}'.{suggestion(key.kind, STREAM_KINDS)}")
-    lowest, highest = {
-        "embedding": (0, 0),
-        "cls": (0, layers),
-        **dict.fromkeys(OF_OUTPUT, (layers, layers)),
-    }.get(key.kind, (1, layers))
+    lowest = 1
+    highest = layers
+    if key.kind == "embedding":
+        lowest = 0
+        highest = 0
+    elif key.kind == "cls":
+        lowest = 0
+    elif key.kind in OF_OUTPUT:
+        lowest = layers
     if not lowest <= key.layer <= highest:
         allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
         raise ModelError(f"Layer {key.layer} has no stream '{key.kind}': this model's are at {allowed}.")
@@ -456,14 +490,19 @@ def _check_key(key: StreamKey, layers: int) -> None:
 
 def _enter_block(recorder: Recorder, layer: int | None, module: nn.Module, args: Any, kwargs: Any) -> None:
     """Note which layer runs now, and keep the first block's input as the embedding output."""
-    recorder.layer = recorder.layer + 1 if layer is None else layer
+    if layer is None:
+        recorder.layer += 1
+    else:
+        recorder.layer = layer
     if recorder.layer == 1:
-        recorder.record("embedding", 0, args[0] if args else kwargs["hidden_states"])
+        hidden_states = args[0] if args else kwargs["hidden_states"]
+        recorder.record("embedding", 0, hidden_states)
 
 
 def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) -> None:
     """Keep a block's output."""
-    recorder.record("hidden", recorder.layer, output[0] if isinstance(output, tuple) else output)
+    hidden_states = output[0] if isinstance(output, tuple) else output
+    recorder.record("hidden", recorder.layer, hidden_states)
 
 
 def _run_needed_part(block: nn.Module, recorder: Recorder, returned: int, *args: Any, **kwargs: Any) -> Any:
@@ -472,7 +511,10 @@ def _run_needed_part(block: nn.Module, recorder: Recorder, returned: int, *args:
     The early exit is caught here, inside the module that DDP, FSDP or a compiler sees.
     """
     hidden_states = args[0] if args else kwargs["hidden_states"]
-    unused = (hidden_states, *[None] * (returned - 1)) if returned else hidden_states
+    unused = hidden_states
+    if returned:
+        # The family's blocks return a tuple of this length.
+        unused = (hidden_states, *[None] * (returned - 1))
     if recorder.layer > recorder.last_layer:
         return unused
     try:

@@ -55,7 +55,8 @@ def hidden_distances(
     student_rows = [x.reshape(-1, width) for x in student]
     teacher_rows = [x.reshape(-1, width) for x in teacher]
     total = sum_accumulator(student[0].device).repeat(len(student), len(teacher))
-    step = max(1, _chunk(total) // max(1, total.numel() * width))
+    differences_of_a_token = max(1, total.numel() * width)
+    step = max(1, _chunk(total) // differences_of_a_token)
     for start in range(0, len(student_rows[0]), step):
         rows = slice(start, start + step)
         valid = None if mask is None else mask.flatten()[rows]
@@ -86,35 +87,48 @@ def score_distances(
         `[M, N]` in `dtype`.
     """
     first = student[0][0]
-    batch, length, width = first.shape
-    if length >= SHORT * ((width + teacher[0][0].shape[-1]) // heads):
-        rows = []
-        for student_layer in student:
-            row = []
-            for teacher_layer in teacher:
-                term = relations.attention_score_mse(*student_layer, *teacher_layer, heads=heads, valid=mask)
-                row.append(term.total)
-            rows.append(torch.stack(row))
-        return torch.stack(rows).to(dtype)
+    batch, length, student_width = first.shape
+    teacher_width = teacher[0][0].shape[-1]
+    numbers_of_a_head = (student_width + teacher_width) // heads
+    if length >= SHORT * numbers_of_a_head:
+        return _score_distances_by_pair(student, teacher, heads, mask).to(dtype)
 
     # Scores of some heads and rows of one sample, of all layers of both models at once.
     total = sum_accumulator(first.device).repeat(len(student), len(teacher))
-    of_a_row = max(1, total.numel() * length)
-    row_step = max(1, min(length, _chunk(total) // of_a_row))
-    head_step = max(1, _chunk(total) // (of_a_row * row_step))
+    differences_of_a_row = max(1, total.numel() * length)
+    row_step = max(1, min(length, _chunk(total) // differences_of_a_row))
+    head_step = max(1, _chunk(total) // (differences_of_a_row * row_step))
     with autocast_off(first.device):
         for sample in range(batch):
             valid = None if mask is None else mask[sample]
-            q, k = _heads(student, sample, heads, valid, dtype)
+            student_q, student_k = _heads(student, sample, heads, valid, dtype)
             teacher_q, teacher_k = _heads(teacher, sample, heads, valid, dtype)
-            for head in range(0, heads, head_step):
-                some = slice(head, head + head_step)
-                for start in range(0, length, row_step):
-                    block = slice(start, start + row_step)
-                    scores = q[:, some, block] @ k[:, some].mT
-                    teacher_scores = teacher_q[:, some, block] @ teacher_k[:, some].mT
-                    total += _all_pairs(scores, teacher_scores)
+            for first_head in range(0, heads, head_step):
+                head_part = slice(first_head, first_head + head_step)
+                for first_row in range(0, length, row_step):
+                    rows = slice(first_row, first_row + row_step)
+                    # [layers, heads, rows, L].
+                    student_scores = student_q[:, head_part, rows] @ student_k[:, head_part].mT
+                    teacher_scores = teacher_q[:, head_part, rows] @ teacher_k[:, head_part].mT
+                    total += _all_pairs(student_scores, teacher_scores)
     return total.to(dtype)
+
+
+def _score_distances_by_pair(
+    student: Sequence[tuple[Tensor, Tensor]],
+    teacher: Sequence[tuple[Tensor, Tensor]],
+    heads: int,
+    mask: Tensor | None,
+) -> Tensor:
+    """Return the distances of `score_distances`, `[M, N]`, comparing one pair of layers after the other."""
+    rows = []
+    for student_layer in student:
+        row = []
+        for teacher_layer in teacher:
+            term = relations.attention_score_mse(*student_layer, *teacher_layer, heads=heads, valid=mask)
+            row.append(term.total)
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
 
 
 def _heads(
@@ -124,21 +138,25 @@ def _heads(
 
     Tokens that are not real become zeros, and so do all their scores, in both models.
     """
-    q, k = (
-        torch.stack([terms.zero_masked(layer[i][sample], real, dtype) for layer in layers])
-        .unflatten(-1, (heads, -1))
-        .transpose(1, 2)
-        for i in (0, 1)
-    )
+    q = _split_heads([terms.zero_masked(query[sample], real, dtype) for query, _ in layers], heads)
+    k = _split_heads([terms.zero_masked(key[sample], real, dtype) for _, key in layers], heads)
     return q / math.sqrt(q.shape[-1]), k
+
+
+def _split_heads(vectors: list[Tensor], heads: int) -> Tensor:
+    """Return the layers' vectors, each `[L, width]`, by head: `[layers, heads, L, d]`."""
+    return torch.stack(vectors).unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _all_pairs(student: Tensor, teacher: Tensor) -> Tensor:
     """Return the squared distances of the rows `[M, …]` and `[N, …]`, `[M, N]`."""
-    return (student.flatten(1)[:, None] - teacher.flatten(1)).square_().sum(-1)
+    # [M, 1, numbers] − [N, numbers] = [M, N, numbers].
+    differences = student.flatten(1)[:, None] - teacher.flatten(1)
+    return differences.square_().sum(-1)
 
 
 def _chunk(like: Tensor) -> int:
+    """Return how many differences are in work at once on a tensor's device."""
     return CPU_CHUNK if like.device.type == "cpu" else CHUNK
 
 
@@ -199,8 +217,10 @@ def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tens
     import ot
 
     # The solver's stopping rule is not free of scale: costs of 1e-30 would all count as 0.
-    scaled = costs / costs.amax().clamp(min=torch.finfo(costs.dtype).tiny)
-    return torch.from_numpy(ot.emd(student_weights.numpy(), teacher_weights.numpy(), scaled.numpy()))
+    highest = costs.amax().clamp(min=torch.finfo(costs.dtype).tiny)
+    scaled = costs / highest
+    flow = ot.emd(student_weights.numpy(), teacher_weights.numpy(), scaled.numpy())
+    return torch.from_numpy(flow)
 
 
 def cost_attention(
@@ -251,13 +271,17 @@ def cost_attention(
 
 
 def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
-    """Return the new weights of the layers along the first axis."""
-    moved = (flow * costs).sum(1) / weights.clamp(min=_LEAST_WEIGHT)
-    unit = torch.where(weights > _LEAST_WEIGHT, moved, costs.amin(1))
-    total = unit.sum()
-    if not (total > 0 and total.isfinite()):
+    """Return the new weights of the layers along the first axis; see `cost_attention`."""
+    moved_costs = (flow * costs).sum(1) / weights.clamp(min=_LEAST_WEIGHT)
+    # A layer that moves nothing counts its cheapest pair.
+    unit_costs = torch.where(weights > _LEAST_WEIGHT, moved_costs, costs.amin(1))
+    total = unit_costs.sum()
+    is_usable = total > 0 and total.isfinite()
+    if not is_usable:
         return weights
-    return torch.softmax(1.0 / (unit / total).clamp(min=_LEAST_SHARE) / temperature, 0)
+    shares = (unit_costs / total).clamp(min=_LEAST_SHARE)
+    inverse_ratios = 1.0 / shares
+    return torch.softmax(inverse_ratios / temperature, 0)
 
 
 def _checked(costs: Tensor, *weights: Tensor) -> list[Tensor]:
@@ -265,7 +289,8 @@ def _checked(costs: Tensor, *weights: Tensor) -> list[Tensor]:
     if costs.dim() != 2 or 0 in costs.shape:
         raise KernelError(f"costs has shape {list(costs.shape)}; it has to be [student layers, teacher layers].")
     checked = [costs.detach().cpu().double()]
-    for name, tensor, layers in zip(("student_weights", "teacher_weights"), weights, costs.shape, strict=True):
+    names = ("student_weights", "teacher_weights")
+    for name, tensor, layers in zip(names, weights, costs.shape, strict=True):
         if tensor.shape != (layers,):
             raise KernelError(f"{name} has shape {list(tensor.shape)}; it has to be [{layers}], one weight per layer.")
         shares = tensor.detach().cpu().double()
@@ -344,17 +369,22 @@ def layer_emd(
         tensor([[0.0000, 0.5000],
                 [0.5000, 0.0000]], dtype=torch.float64)
     """
-    inputs = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers), valid)
-    width, teacher = teacher_layers[0].shape[-1], [x.detach() for x in teacher_layers]
+    student_named = _named("student_layers", student_layers)
+    teacher_named = _named("teacher_layers", teacher_layers)
+    inputs = _check_layers(student_named, teacher_named, valid)
+    width = teacher_layers[0].shape[-1]
+    teacher = [layer.detach() for layer in teacher_layers]
     with autocast_off(inputs.first.device):
         mapped = [terms.project(inputs.masked(x), projection, width) for x in student_layers]
         totals = hidden_distances(mapped, teacher, inputs.mask, inputs.dtype)
 
         def distance(layer: int, shares: Sequence[float]) -> Tensor:
-            centre = sum(y.to(inputs.dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
-            return inputs.masked(mapped[layer] - centre).square().sum()
+            """Return Σ (S_i − b_i)² of a student layer and the barycentre of the teacher's layers."""
+            barycentre = sum(y.to(inputs.dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
+            return inputs.masked(mapped[layer] - barycentre).square().sum()
 
-        return _emd_term(totals, inputs.count(width), (student_weights, teacher_weights), across, distance)
+        weights = (student_weights, teacher_weights)
+        return _emd_term(totals, inputs.count(width), weights, across, distance)
 
 
 def _count_scores(work: registry.Workload) -> int:
@@ -406,29 +436,40 @@ def attention_layer_emd(
         >>> attention_layer_emd([layer], [layer, layer], heads=2).mean
         tensor(0.)
     """
-    student, teacher = _named_pairs("student_layers", student_layers), _named_pairs("teacher_layers", teacher_layers)
-    inputs = _check_layers(student, teacher, valid)
-    terms.check_heads(heads, {"student": inputs.first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]})
+    student_named = _named_pairs("student_layers", student_layers)
+    teacher_named = _named_pairs("teacher_layers", teacher_layers)
+    inputs = _check_layers(student_named, teacher_named, valid)
+    widths = {"student": inputs.first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]}
+    terms.check_heads(heads, widths)
     totals = score_distances(student_layers, teacher_layers, heads, inputs.mask, inputs.dtype)
 
     def distance(layer: int, shares: Sequence[float]) -> Tensor:
-        centre = _score_barycentre(teacher_layers, shares, heads, inputs.dtype)
-        score = relations.attention_score_mse(*student_layers[layer], *centre, heads=heads, valid=inputs.mask)
+        """Return Σ of squared score differences of a student layer and the barycentre of the teacher's layers."""
+        barycentre = _score_barycentre(teacher_layers, shares, heads, inputs.dtype)
+        score = relations.attention_score_mse(*student_layers[layer], *barycentre, heads=heads, valid=inputs.mask)
         return score.total.to(inputs.dtype)
 
-    return _emd_term(
-        totals, relations.count_pairs(inputs) * heads, (student_weights, teacher_weights), across, distance
-    )
+    count = relations.count_pairs(inputs) * heads
+    weights = (student_weights, teacher_weights)
+    return _emd_term(totals, count, weights, across, distance)
 
 
 def _score_barycentre(
     layers: Sequence[tuple[Tensor, Tensor]], shares: Sequence[float], heads: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return a query and a key whose scores are Σ_j share_j Q_j K_jᵀ/√d: those of the layers, head beside head."""
-    used = [(q, k, share) for (q, k), share in zip(layers, shares, strict=True) if share]
-    # The head is as many times wider, and its scores are divided by the root of its size.
-    queries = [q.detach().to(dtype).unflatten(-1, (heads, -1)) * (share * math.sqrt(len(used))) for q, _, share in used]
-    keys = [k.detach().to(dtype).unflatten(-1, (heads, -1)) for _, k, _ in used]
+    """Return a query and a key whose scores are Σ_j share_j Q_j K_jᵀ/√d: those of the layers, head beside head.
+
+    A head of n layers side by side is n times wider, so its scores are divided by √(n d); the queries take √n.
+    """
+    used = [(query, key, share) for (query, key), share in zip(layers, shares, strict=True) if share]
+    width_factor = math.sqrt(len(used))
+    queries = []
+    keys = []
+    for query, key, share in used:
+        query_heads = query.detach().to(dtype).unflatten(-1, (heads, -1))
+        queries.append(query_heads * (share * width_factor))
+        keys.append(key.detach().to(dtype).unflatten(-1, (heads, -1)))
+    # [B, L, heads, n · d] -> [B, L, heads · n · d].
     return torch.cat(queries, -1).flatten(-2), torch.cat(keys, -1).flatten(-2)
 
 
@@ -457,36 +498,38 @@ def _emd_term(
 
     # Costs are those of the whole batch, whichever processes share it.
     all_totals = totals
-    all_counted = count
+    all_count = count
     if across is not None:
         summed = across(torch.cat([totals.flatten(), count.reshape(1)]))
         all_totals = summed[:-1].reshape(totals.shape)
-        all_counted = summed[-1]
-    costs = (all_totals / all_counted.clamp(min=1)).cpu().double()
+        all_count = summed[-1]
+    costs = (all_totals / all_count.clamp(min=1)).cpu().double()
     flow = transport_flow(costs, student_weights, teacher_weights)
 
-    # The loss by barycentres, which carry the gradient, has the value of the moved costs.
-    near: list[Tensor] = []
-    for layer, row in enumerate(flow.tolist()):
-        weight = math.fsum(row)
+    # The loss by barycentres carries the gradient; its value is replaced by that of the moved costs.
+    layer_losses: list[Tensor] = []
+    for layer, moved in enumerate(flow.tolist()):
+        weight = math.fsum(moved)
         # A layer that moves nothing stays in the graph, with gradient 0: which layers get one is not up to the batch.
-        shares = [1.0] + [0.0] * (len(row) - 1)
+        shares = [1.0] + [0.0] * (len(moved) - 1)
         if weight:
-            shares = [x / weight for x in row]
-        near.append(weight * distance(layer, shares))
-    carrier = torch.stack(near).sum()
+            shares = [part / weight for part in moved]
+        layer_losses.append(weight * distance(layer, shares))
+    carrier = torch.stack(layer_losses).sum()
     value = (flow.to(totals.device, totals.dtype) * totals).sum()
-    return EmdTerm(carrier + (value - carrier).detach(), count, costs, flow)
+    correction = (value - carrier).detach()
+    return EmdTerm(carrier + correction, count, costs, flow)
 
 
 def _named(name: str, layers: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of one model's layers under names for messages."""
+    """Return the tensors of a model's layers under names for messages."""
     if not layers:
         raise KernelError(f"{name} is empty; give at least one layer of each model.")
     return {f"{name}[{i}]": x for i, x in enumerate(layers)}
 
 
 def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    """Return the queries and keys of a model's layers under names for messages."""
     for i, layer in enumerate(layers):
         if len(layer) != 2:
             raise KernelError(f"{name}[{i}] holds {len(layer)} tensors; it has to be a pair (query, key).")
@@ -497,7 +540,7 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
 
 
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid: Tensor | None) -> terms.Inputs:
-    """Check the vectors of both models."""
+    """Check the vectors of both models, which have the same width in all layers of a model."""
     inputs = terms.check_inputs("[B, L, width]", {**student, **teacher}, 2, valid=valid)
     for layers in (student, teacher):
         (first_name, first), *rest = layers.items()

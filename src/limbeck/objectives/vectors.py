@@ -47,9 +47,11 @@ def hidden_mse(
     inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     with autocast_off(student.device):
         # Blank rows are wiped before a map, whose gradient sums over all, and after it, since a bias moves them.
-        own = student.to(inputs.dtype) if projection is None else inputs.masked(student)
-        error = project(own, projection, teacher.shape[-1]) - teacher.detach().to(inputs.dtype)
-        return inputs.term(inputs.masked(error).square().sum(), teacher.shape[-1])
+        vectors = student.to(inputs.dtype) if projection is None else inputs.masked(student)
+        teacher_width = teacher.shape[-1]
+        error = project(vectors, projection, teacher_width) - teacher.detach().to(inputs.dtype)
+        total = inputs.masked(error).square().sum()
+        return inputs.term(total, teacher_width)
 
 
 @register_as_objective(unit="token", by_token=True)
@@ -98,9 +100,12 @@ def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
     Returns:
         `[...]`, between 0 and 2.
     """
-    unit_x, unit_y = F.normalize(x, dim=-1), F.normalize(y, dim=-1)
-    without_direction = (x == 0).all(-1).to(x.dtype) + (y == 0).all(-1).to(x.dtype)
-    return 0.5 * ((unit_x - unit_y).square().sum(-1) + torch.as_tensor(without_direction))
+    squared_distance = (F.normalize(x, dim=-1) - F.normalize(y, dim=-1)).square().sum(-1)
+    # A zero vector stays 0, at a squared distance of 1 to a unit vector; each zero vector adds the 1 that is missing.
+    x_is_zero = (x == 0).all(-1).to(x.dtype)
+    y_is_zero = (y == 0).all(-1).to(x.dtype)
+    zero_vectors = torch.as_tensor(x_is_zero + y_is_zero)
+    return 0.5 * (squared_distance + zero_vectors)
 
 
 @register_as_objective(unit="sample")
@@ -137,7 +142,9 @@ def pooled_cosine(
     _check_prefix(prefix, teacher.shape[-1])
     with autocast_off(student.device):
         mapped = project(inputs.masked(student), projection, teacher.shape[-1])
-        return inputs.term(cosine_distance(mapped[:, :prefix], inputs.masked(teacher.detach())[:, :prefix]).sum())
+        wanted = inputs.masked(teacher.detach())
+        distance = cosine_distance(mapped[:, :prefix], wanted[:, :prefix])
+        return inputs.term(distance.sum())
 
 
 @register_as_objective(unit="sample")
@@ -184,13 +191,15 @@ def pooled_distance(
     _check_prefix(prefix, teacher.shape[-1])
     with autocast_off(student.device):
         mapped = project(inputs.masked(student), projection, teacher.shape[-1])
-        other = inputs.masked(teacher.detach())
+        wanted = inputs.masked(teacher.detach())
         if prefix is not None:
-            mapped, other = (F.normalize(vectors[:, :prefix], dim=-1) for vectors in (mapped, other))
-        error = mapped - other
+            mapped = F.normalize(mapped[:, :prefix], dim=-1)
+            wanted = F.normalize(wanted[:, :prefix], dim=-1)
+        error = mapped - wanted
+        if squared:
+            return inputs.term(error.square().sum(-1).sum())
         # The gradient of the norm at 0 is 0.
-        distance = error.square().sum(-1) if squared else torch.linalg.vector_norm(error, dim=-1)
-        return inputs.term(distance.sum())
+        return inputs.term(torch.linalg.vector_norm(error, dim=-1).sum())
 
 
 def _check_prefix(prefix: int | None, width: int) -> None:
@@ -226,8 +235,10 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
     project(student_cls, None, teacher_cls.shape[-1])
     with autocast_off(student_cls.device):
-        student, teacher = (F.normalize(inputs.masked(x), dim=-1) for x in (student_cls, teacher_cls.detach()))
-        return inputs.term((student - teacher).square().sum())
+        student = F.normalize(inputs.masked(student_cls), dim=-1)
+        teacher = F.normalize(inputs.masked(teacher_cls.detach()), dim=-1)
+        squared_distances = (student - teacher).square()
+        return inputs.term(squared_distances.sum())
 
 
 @register_as_objective(unit="sample", batch_coupled=True)
@@ -300,11 +311,15 @@ def sample_contrastive(
     check_labels(labels, student_projected.shape[:1])
     check_temperature(temperature)
     with autocast_off(student_projected.device):
+        # [2 B, width_T], the student's rows before the teacher's.
         h = torch.cat([inputs.masked(student_projected), inputs.masked(teacher.detach())])
-        itself = torch.eye(len(h), dtype=torch.bool, device=h.device)
-        # Finite, so that 0 · (what stands on the diagonal) is 0.
-        scores = (h @ h.T / temperature).masked_fill(itself, torch.finfo(h.dtype).min / 4).log_softmax(-1)
+        is_itself = torch.eye(len(h), dtype=torch.bool, device=h.device)
+        # Finite, so that 0 · (the number on the diagonal) is 0.
+        lowest = torch.finfo(h.dtype).min / 4
+        log_shares = (h @ h.T / temperature).masked_fill(is_itself, lowest).log_softmax(-1)
         classes = torch.cat([labels, labels]).to(h.device)
-        positive = ((classes[:, None] == classes[None]) & ~itself).to(h.dtype)
-        total = -(positive * scores / positive.sum(-1, keepdim=True)).sum()
-        return inputs.term(total, 2)
+        has_same_label = classes[:, None] == classes[None]
+        positive = (has_same_label & ~is_itself).to(h.dtype)
+        total = -(positive * log_shares / positive.sum(-1, keepdim=True)).sum()
+        rows_of_a_sample = 2
+        return inputs.term(total, rows_of_a_sample)
