@@ -41,7 +41,7 @@ def _corpus(scene: Scene, folder: Path, what: str, name: str, content: bytes, ki
     labels = ("no", "yes") if kind == "classification" else ()
     settings = LabelledSettings(kind=kind, sources=str(path), length=24, labels=labels, stride=4)
     act = partial(
-        build_labelled_corpus, settings, scene.tokenizer, KINDS[settings.task], cache_dir=folder / "cache", workers=1
+        build_labelled_corpus, settings, scene.tokenizer, KINDS[settings.kind], cache_dir=folder / "cache", workers=1
     )
     return Trial(f"{kind} {name}: {what}", act, (name,), _counted)
 

@@ -158,7 +158,7 @@ def output_that_is_none(random: Random, scene: Scene, folder: Path) -> Trial:
     options = random.choice([{}, {"overwrite": True}, {"resume": True}, {"resume": True, "overwrite": True}])
     recipe = {**scene.recipe(folder), "output": str(output)}
     act = partial(distill, recipe, console=Console(quiet=True), **options)
-    return Trial(f"output {str(output)[-30:]!r} {sorted(options)}", act, ("utput", "--resume", "output"))
+    return Trial(f"output {str(output)[-30:]!r} {sorted(options)}", act, ("utput", "resume=True"))
 
 
 def folder_of_a_comparison(random: Random, scene: Scene, folder: Path) -> Trial:

@@ -40,7 +40,7 @@ def run(inputs: Path, folder: Path) -> None:
     store.SHARD_CHARACTERS = 60_000
     store._BATCH_ITEMS = 50
     sources = [str(inputs / "a"), str(inputs / "b.parquet"), f"installed-docs:{inputs / 'packages'}"]
-    settings = CorpusSettings(sources, length=48, held_out=0.05)
+    settings = CorpusSettings(sources=sources, length=48, held_out=0.05)
     build_corpus(settings, tokenizer(), cache_dir=folder, workers=_WORKERS)
 
 
