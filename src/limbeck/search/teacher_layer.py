@@ -91,7 +91,12 @@ def survivors(losses: Mapping[Candidate, float], count: int) -> list[Candidate]:
 
     Candidates of equal loss keep the order they are given in.
     """
-    return sorted(losses, key=lambda one: math.inf if math.isnan(losses[one]) else losses[one])[:count]
+
+    def order(candidate: Candidate) -> float:
+        loss = losses[candidate]
+        return math.inf if math.isnan(loss) else loss
+
+    return sorted(losses, key=order)[:count]
 
 
 def rounds_of_training(candidates: int, steps: int, factor: int) -> list[tuple[int, int]]:
@@ -163,19 +168,22 @@ class TeacherLayerSearch(engine.Search):
         _check_stages(recipe)
         plan = plan_run(recipe)
         check_text_only(plan)
-        student = plan.student.layers
-        teacher = plan.teacher.layers
-        if student > teacher:
-            raise RecipeError(
-                f"The student has {student} layers and its teacher {teacher}; give student.shape at most "
-                f"{teacher} layers."
-            )
+        _check_depth(plan)
+
         self.layers = choose_layers(request.layers, plan)
         self.rounds = self._rounds(plan)
-        if self.rounds:
-            recipe = replace(request.proxy, steps=self.rounds[-1][1]).proxy_recipe
-        self.plans = {layer: plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers}
+        self.plans = self._plan_candidates()
+        # Candidates differ in the teacher layer alone, so any of them stands for all.
         self.plan = self.plans[self.layers[0]]
+
+    def _plan_candidates(self) -> dict[int, RunPlan]:
+        """Plan the run of each candidate, which is as long as the last round where there are rounds."""
+        candidates = self.request.proxy
+        if self.rounds:
+            _, last_step = self.rounds[-1]
+            candidates = replace(candidates, steps=last_step)
+        recipe = candidates.proxy_recipe
+        return {layer: plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers}
 
     def _rounds(self, plan: RunPlan) -> list[tuple[int, int]]:
         """Return candidates and last step of each round; none where all are trained as long as the recipe says."""
@@ -366,6 +374,17 @@ def _check_stages(recipe: Recipe) -> None:
         raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")
 
 
+def _check_depth(plan: RunPlan) -> None:
+    """Refuse a student that is deeper than its teacher."""
+    student_layers = plan.student.layers
+    teacher_layers = plan.teacher.layers
+    if student_layers > teacher_layers:
+        raise RecipeError(
+            f"The student has {student_layers} layers and its teacher {teacher_layers}; give student.shape at most "
+            f"{teacher_layers} layers."
+        )
+
+
 def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...]:
     """Return the candidates in order.
 
@@ -377,12 +396,14 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
         RecipeError: for a layer that the teacher does not have, or fewer than two.
     """
     depth = plan.teacher.layers
-    found = tuple(sorted(set(range(1, depth + 1) if layers is None else layers)))
-    for layer in found:
+    if layers is None:
+        layers = range(1, depth + 1)
+    candidates = tuple(sorted(set(layers)))
+    for layer in candidates:
         if not 1 <= layer <= depth:
             raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
-    if len(found) < 2:
+    if len(candidates) < 2:
         raise RecipeError(
-            f"A search needs two candidates or more, not {len(found)}; give --layers two or more of 1 to {depth}."
+            f"A search needs two candidates or more, not {len(candidates)}; give --layers two or more of 1 to {depth}."
         )
-    return found
+    return candidates
