@@ -324,18 +324,6 @@ def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
     assert not packed_maps(module)
 
 
-def test_linear_maps_of_the_student_have_the_kernel_until_the_end():
-    module = make_module()
-    own, other = (
-        [part for part in model.modules() if type(part) is torch.nn.Linear]
-        for model in (module.student, module.teaching.teacher)
-    )
-    assert own and all("forward" in part.__dict__ for part in own)
-    assert other and not any("forward" in part.__dict__ for part in other)
-    module.close()
-    assert not any("forward" in part.__dict__ for part in own)
-
-
 def packed_maps(module):
     return [part for part in module.teaching.teacher.modules() if isinstance(part, PackedLinear)]
 
