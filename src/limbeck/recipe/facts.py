@@ -59,10 +59,6 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
         loaded = check_document(document)
     with mistakes.of():
         _check_parts(_readable_parts(document) if loaded is None else _parts_of(loaded))
-    if mistakes.are_there:
-        # They need torch, which takes seconds to import. The plan checks those of a recipe without mistakes.
-        with mistakes.of():
-            _check_training(document)
     mistakes.tell()
     assert loaded is not None
     return loaded
@@ -115,23 +111,6 @@ def _check_parts(recipe: _Parts) -> None:
     if recipe.evaluation is not None:
         with mistakes.of("evaluation.data"):
             check_data(_folder(recipe.evaluation.data))
-    mistakes.tell()
-
-
-def _check_training(document: Mapping[str, Any]) -> None:
-    """Check the training arguments of a recipe's stages, as far as they can be read."""
-    stages = document.get("stages")
-    if not isinstance(stages, list):
-        return
-    mistakes = Mistakes()
-    for index, stage in enumerate(stages):
-        training = stage.get("training") if isinstance(stage, dict) else None
-        if not training or not isinstance(training, dict) or not all(isinstance(name, str) for name in training):
-            continue
-        from limbeck.recipe.training_arguments import check_training  # It imports torch.
-
-        with mistakes.of():
-            check_training(training, f"stages.{index}.training")
     mistakes.tell()
 
 

@@ -37,11 +37,6 @@ class Mistakes:
             lines = error.mistakes or (str(error),)
             self._errors += [type(error)(f"{place}: {line}") for line in lines]
 
-    @property
-    def are_there(self) -> bool:
-        """Whether any check has raised an error."""
-        return bool(self._errors)
-
     def tell(self) -> None:
         """Raise the errors that were gathered as one.
 
