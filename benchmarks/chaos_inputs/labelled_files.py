@@ -39,7 +39,8 @@ def _corpus(scene: Scene, folder: Path, what: str, name: str, content: bytes, ki
     path = folder / name
     path.write_bytes(content)
     labels = ("no", "yes") if kind == "classification" else ()
-    settings = LabelledSettings(kind=kind, sources=str(path), length=24, labels=labels, stride=4)
+    stride = {"stride": 4} if kind == "question_answering" else {}
+    settings = LabelledSettings(kind=kind, sources=str(path), length=24, labels=labels, **stride)
     act = partial(
         build_labelled_corpus, settings, scene.tokenizer, KINDS[settings.kind], cache_dir=folder / "cache", workers=1
     )
