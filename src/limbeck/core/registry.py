@@ -233,6 +233,8 @@ class Registry(Generic[T]):
         if own and name not in self._items:
             return self.register(name, cast(T, item))  # Tests check the package's own, which would take time here.
         checked = self._plugins.check(self.kind, name, item)
+        # The package's own names are taken, whoever reads the registry first.
+        self._register_source()
         self._discover()
         held = self._items.get(name)
         if isinstance(held, EntryPoint) and _package(held.module) == _package_of(self._plugins.code(checked)):
@@ -290,13 +292,18 @@ class Registry(Generic[T]):
         self._items[name] = checked
         return checked
 
+    def _register_source(self) -> None:
+        """Register the package's own items that its source gives, once."""
+        if self._source is None:
+            return
+        source = self._source
+        self._source = None
+        for name, item in source():
+            self.register(name, item)
+
     def _read_plugins(self) -> None:
         """Take up what is in files or outside, before the first answer."""
-        if self._source is not None:
-            source = self._source
-            self._source = None
-            for name, item in source():
-                self.register(name, item)
+        self._register_source()
         if self._plugins is not None:
             self._discover()
             load_plugins()

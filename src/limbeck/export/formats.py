@@ -2,13 +2,14 @@
 
 Example:
     ```python
-    @register_as_format
+    @register_as_format()
     class Weights(Safetensors):
         name = "weights"
         title = "weights alone"
     ```
 """
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from limbeck.core.registry import PluginPoint, Registry
@@ -41,11 +42,18 @@ FORMATS: Registry[Format] = Registry(
 FormatType = TypeVar("FormatType", bound=type[Format])
 
 
-def register_as_format(cls: FormatType) -> FormatType:
-    """Add a format of exports; a decorator of a class.
+def register_as_format(*, replace: bool = False) -> Callable[[FormatType], FormatType]:
+    """Return a decorator that adds a format of exports, and returns its class as it is.
+
+    Args:
+        replace: Take the place of one that was registered before, as when a notebook's cell runs again.
 
     Raises:
-        PluginError: for a name that is taken.
+        PluginError: one line, if the name is taken.
     """
-    FORMATS.add(cls.name, cls(), replace=True)
-    return cls
+
+    def register(cls: FormatType) -> FormatType:
+        FORMATS.add(cls.name, cls(), replace=replace)
+        return cls
+
+    return register

@@ -54,12 +54,15 @@ STARTS: Registry[StartStep] = Registry(
 StepType = TypeVar("StepType", bound=type[StartStep])
 
 
-def register_as_start(step: StepType) -> StepType:
-    """Add a step of students' starts; a decorator of a class.
+def register_as_start(*, replace: bool = False) -> Callable[[StepType], StepType]:
+    """Return a decorator that adds a step of students' starts, and returns its class as it is.
+
+    Args:
+        replace: Take the place of one that was registered before, as when a notebook's cell runs again.
 
     Example:
         ```python
-        @register_as_start
+        @register_as_start()
         class Scaled(StartStep):
             name = "scaled"
             place = "fit"
@@ -72,8 +75,12 @@ def register_as_start(step: StepType) -> StepType:
     Raises:
         PluginError: for a name that is taken, or a place that does not exist.
     """
-    STARTS.add(step.name, step(), replace=True)
-    return step
+
+    def register(step: StepType) -> StepType:
+        STARTS.add(step.name, step(), replace=replace)
+        return step
+
+    return register
 
 
 def steps_of(settings: StartSettings) -> list[StartStep]:
