@@ -181,5 +181,5 @@ def nearest(value: str, choices: Iterable[str]) -> str:
     # The comparison takes quadratic time, and no name is longer.
     near = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=_NEAR)
     words = [name for name in known if value.lower() in re.split("[-_]", name)]
-    found = near or (words if len(words) == 1 else [])
-    return f" Did you mean '{found[0]}'?" if found else ""
+    matches = near or (words if len(words) == 1 else [])
+    return f" Did you mean '{matches[0]}'?" if matches else ""

@@ -79,7 +79,7 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     objects = Objects(request.output)
     folder = Path(request.output).expanduser()
     preset = request.preset or ("mlkd_bert" if request.as_is else "minilmv2")
-    asked = EvaluationRequest(
+    evaluation_request = EvaluationRequest(
         models=tuple(objects.models(request.models)),
         tasks=with_commas(request.tasks),
         output=Path(request.output),
@@ -95,11 +95,11 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
         keep_weights=request.keep_weights,
     )
     check_device(request.device)
-    has_scores = bool(asked.tasks) or not request.speed
+    has_scores = bool(evaluation_request.tasks) or not request.speed
     if has_scores:
-        asked.task_names()  # Without tasks there is nothing to measure.
-    titles = asked.titles(as_list(request.names))
-    asked.check()
+        evaluation_request.task_names()  # Without tasks there is nothing to measure.
+    titles = evaluation_request.titles(as_list(request.names))
+    evaluation_request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.evaluation.grid import run_evaluation
     from limbeck.evaluation.output_folder import prepare_folder
@@ -110,14 +110,14 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     submissions: tuple[Path, ...] = ()
     if has_scores:
         with ProgressBar(console, at_once=True) as bar:
-            outcome = run_evaluation(asked, bar)
+            outcome = run_evaluation(evaluation_request, bar)
         evaluation = outcome.summary
         for model in evaluation.models:
             model.title = titles[model.name]
         failed = outcome.failed
         submissions = outcome.submissions
     else:
-        prepare_folder(folder, preset=preset, overrides=sorted(asked.overrides), as_is=request.as_is)
+        prepare_folder(folder, preset=preset, overrides=sorted(evaluation_request.overrides), as_is=request.as_is)
         nothing: dict[str, Any] = {"columns": [], "models": [], "published": [], "notes": []}
         evaluation = studies.Evaluation.read({"preset": preset, **nothing})
 

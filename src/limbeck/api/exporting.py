@@ -90,7 +90,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         from limbeck.corpus.small_files import read_texts
 
         texts = read_texts(Path(texts), MOST_TEXTS)
-    asked = ExportRequest(
+    export_request = ExportRequest(
         student,
         request.format,
         output=None if request.output is None else Path(request.output),
@@ -103,7 +103,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         read_pickled=request.read_pickled,
         documents=None if request.documents is None else objects.model(request.documents, "documents"),
     )
-    asked.check()
+    export_request.check()
     # Torch is imported from here on, which takes seconds.
     from limbeck.export.exporting import export_model
     from limbeck.report.export_card import card_writer, run_problem
@@ -113,7 +113,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
         print_plain(console, problem, "yellow")
     finish = card_writer(student, None if request.evaluation is None else Path(request.evaluation))
     with ProgressBar(console) as bar:
-        exported = export_model(asked, finish=finish, report=line_by_line(bar, console))
+        exported = export_model(export_request, finish=finish, report=line_by_line(bar, console))
     result = ExportResult(exported.folder, exported.files, exports.Export.read(exported.record))
     if request.push is None:
         return result

@@ -80,7 +80,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     """
     console = progress_console(request.console)
     folder = Path(request.output).expanduser()
-    asked = EvaluationRequest(
+    evaluation_request = EvaluationRequest(
         models=(Objects(folder).model(request.model),),
         tasks=str(request.task),
         output=folder,
@@ -91,7 +91,7 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
         overrides=tuple(request.overrides),
         keep_weights="best",
     )
-    task = fine_tuned_task(asked)
+    task = fine_tuned_task(evaluation_request)
     # Torch is imported from here on, which takes seconds.
     from limbeck.evaluation.grid import run_evaluation
     from limbeck.evaluation.kept_weights import place_model
@@ -100,9 +100,9 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
 
-    check_fine_tuned(asked.models, task)
+    check_fine_tuned(evaluation_request.models, task)
     with ProgressBar(console, at_once=True) as bar:
-        outcome = run_evaluation(asked, bar)
+        outcome = run_evaluation(evaluation_request, bar)
     choice = next(iter(outcome.choices.values()), None)
     if choice is None:
         errors = [cell.error for cell in ResultsFile(folder).read() if cell.status == FAILED]

@@ -61,20 +61,20 @@ def request_command(
     names = (*options.split(), *messages)
 
     def add(function: Command) -> Command:
-        own = inspect.signature(function, eval_str=True).parameters
+        own_parameters = inspect.signature(function, eval_str=True).parameters
 
         def call(**values: Any) -> None:
-            own_values = {name: value for name, value in values.items() if name in own}
-            asked = {name: value for name, value in values.items() if name in declared and value is not None}
+            own_values = {name: value for name, value in values.items() if name in own_parameters}
+            set_values = {name: value for name, value in values.items() if name in declared and value is not None}
             as_messages = Messages(**{name: values[name] for name in messages})
-            function(make_request(request, (), asked), as_messages, **own_values)
+            function(make_request(request, (), set_values), as_messages, **own_values)
 
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
         parameters = []
         for name in names:
-            if name in own:
-                parameters.append(own[name])
+            if name in own_parameters:
+                parameters.append(own_parameters[name])
             elif name in _STANDARD:
                 annotation, default = _STANDARD[name]
                 parameters.append(_parameter(name, annotation, default))

@@ -42,16 +42,18 @@ def doctor(
     console = Messages(quiet, verbose).console()
     if teacher is not None and not is_local(teacher):
         resolve_model(teacher)  # A name that the Hub does not have is a finding.
-    found: list[tuple[str, Finding]] = []
+    findings_by_part: list[tuple[str, Finding]] = []
     for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim"), teacher):
         if not as_json:
-            _show(part if not found or found[-1][0] != part else None, finding)
-        found.append((part, finding))
-    status = worst(finding for _, finding in found)
+            _show(part if not findings_by_part or findings_by_part[-1][0] != part else None, finding)
+        findings_by_part.append((part, finding))
+    status = worst(finding for _, finding in findings_by_part)
     if as_json:
-        print_json({"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in found]})
+        print_json(
+            {"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in findings_by_part]}
+        )
     else:
-        only_teacher = worst(finding for part, finding in found if part != "teacher") != "failed"
+        only_teacher = worst(finding for part, finding in findings_by_part if part != "teacher") != "failed"
         print_line(_END_OF_TEACHER if status == "failed" and only_teacher else _ENDS[status], style=_STYLES[status])
     if status == "failed":
         raise typer.Exit(1)

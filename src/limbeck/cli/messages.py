@@ -78,9 +78,11 @@ class Messages:
 def _say_machine(logger: logging.Logger) -> None:
     from limbeck.core.machine import hardware, versions
 
-    found = hardware()
+    machine = hardware()
     logger.info(", ".join(f"{name} {version}" for name, version in versions().items()))
-    logger.info(f"device {found['device']}, {found['threads']} threads on {found['cores']} cores of {found['cpu']}")
+    logger.info(
+        f"device {machine['device']}, {machine['threads']} threads on {machine['cores']} cores of {machine['cpu']}"
+    )
 
 
 def result_console() -> Console:

@@ -44,14 +44,14 @@ def status(
     if portable:
         _print_needs(find_runs(folders), as_json)
         return
-    found = [status_of(folder) for folder in find_runs(folders)]
+    statuses = [status_of(folder) for folder in find_runs(folders)]
     if as_json:
-        print_json([{**asdict(run), "well": not run.needs_attention} for run in found])
-    elif len(found) == 1:
-        _print_lines(found[0])
+        print_json([{**asdict(run), "well": not run.needs_attention} for run in statuses])
+    elif len(statuses) == 1:
+        _print_lines(statuses[0])
     else:
-        _print_table(found)
-    if any(run.needs_attention for run in found):
+        _print_table(statuses)
+    if any(run.needs_attention for run in statuses):
         raise typer.Exit(1)
 
 

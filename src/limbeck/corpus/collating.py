@@ -113,17 +113,17 @@ class PadCollator:
     ) -> NDArray[Any]:
         if not all("labels" in feature for feature in features):
             raise CorpusError(f"A row has no labels, but this batch needs labels of the kind '{self.labels}'.")
-        given = [feature["labels"] for feature in features]
+        labels_by_row = [feature["labels"] for feature in features]
         if self.labels == "token":
-            rows = [np.asarray(labels, dtype=np.int64) for labels in given]
+            rows = [np.asarray(labels, dtype=np.int64) for labels in labels_by_row]
             if [len(row) for row in rows] != lengths[:, 0].tolist():
                 raise CorpusError(
                     "A row has different numbers of labels and tokens: with labels='token' every token has a label."
                 )
             return _fill(rows, valid, IGNORED_LABEL)
         if self.labels in ("value", "classes", "relevance"):
-            return np.asarray(given, dtype=np.float32)
-        labels = np.asarray(given, dtype=np.int64)
+            return np.asarray(labels_by_row, dtype=np.float32)
+        labels = np.asarray(labels_by_row, dtype=np.int64)
         if self.labels == "span" and self.side == "left":
             labels = np.where(labels == IGNORED_LABEL, labels, labels + valid.shape[1] - lengths)
         return labels

@@ -54,31 +54,31 @@ def read_first_rows(
     """
     kind, read = KINDS[settings.task], row_kind.reader(settings)
     labels: Counter[Any] = Counter()
-    asked: set[str] = set()
-    found, is_single, is_whole = 0, queries, True
+    texts_seen: set[str] = set()
+    row_count, is_single, is_whole = 0, queries, True
     most_labels = len(settings.labels) if kind.label == "class" else 2
     most = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
     for name in settings.sources:
-        files, report, before = local_files([name]), SourceReport(), found
+        files, report, before = local_files([name]), SourceReport(), row_count
         is_whole &= bool(files)
         for file in files:
             if suffix_of(file) == ".json":
-                is_whole, found = False, found + 1
+                is_whole, row_count = False, row_count + 1
                 continue
             for row in read_rows(file, report, of_words=row_kind.rows_of_words, header=settings.header):
                 for example in read(row, report):
-                    found += 1
-                    own: Any = example.label
+                    row_count += 1
+                    label: Any = example.label
                     if classes:
-                        labels.update(own if row_kind.rows_of_words else [own])
-                    is_single &= example.text not in asked
-                    asked.update([example.text] if is_single else ())
+                        labels.update(label if row_kind.rows_of_words else [label])
+                    is_single &= example.text not in texts_seen
+                    texts_seen.update([example.text] if is_single else ())
                 wants_more = is_single or (classes and len(labels) < most_labels)
-                if found > before and (found >= most or not wants_more):
+                if row_count > before and (row_count >= most or not wants_more):
                     break
-        if files and found == before:
+        if files and row_count == before:
             raise CorpusError(no_text_in(name, "labelled row", report))
-    if not is_whole or found >= _PROBED_ROWS:
+    if not is_whole or row_count >= _PROBED_ROWS:
         return FirstRows()
     counts = count_classes([*labels.elements()], settings.labels, kind.label) if classes else None
     if counts is None or counts.has_one or kind.label != "class":

@@ -102,19 +102,19 @@ def _beginnings(
 ) -> Iterator[Document]:
     """Iterate over the first documents of each source."""
     for (name, source, _), digest in zip(sources, content, strict=True):
-        own = SourceReport()
+        source_report = SourceReport()
         read = characters = 0
-        for document in source.documents(own, store.bind_progress(progress, f"looking into {name}")):
+        for document in source.documents(source_report, store.bind_progress(progress, f"looking into {name}")):
             yield document
             digest.update(document.key.to_bytes(8, "little"))
             read += 1
             characters += len(document.text)
             if read >= _BEGINNING_DOCUMENTS // len(sources) or characters >= _BEGINNING_CHARACTERS // len(sources):
                 break
-        report.merge(own)
+        report.merge(source_report)
         per_source[name] = per_source.get(name, 0) + read
         if read == 0:
-            raise CorpusError(store.no_text_in(name, "text", own))
+            raise CorpusError(store.no_text_in(name, "text", source_report))
 
 
 def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:

@@ -63,7 +63,7 @@ class TokenEncoder:
         A marked id is negative, so that the marks stay with their tokens however the text is cut and joined.
         """
         sentences = [UNITS["sentence"](text) for text in texts]
-        encoded = self.encode([sentence for own in sentences for sentence in own])
+        encoded = self.encode([sentence for pieces in sentences for sentence in pieces])
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         ids = np.concatenate([*encoded, np.zeros(0, np.int32)])
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -84,8 +84,8 @@ class TokenEncoder:
         return hashlib.blake2b((content + special).encode(), digest_size=16).hexdigest()
 
     def _ids(self, texts: list[str]) -> list[NDArray[np.int32]]:
-        found = None if self._words is None else self._words.encode(texts)
-        return [np.array(ids, np.int32) for ids in self._encode(texts)] if found is None else found
+        ids_by_words = None if self._words is None else self._words.encode(texts)
+        return [np.array(ids, np.int32) for ids in self._encode(texts)] if ids_by_words is None else ids_by_words
 
     def _encode(self, texts: list[str], special_tokens: bool = False) -> list[list[int]]:
         if self._backend is not None:

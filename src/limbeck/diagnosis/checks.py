@@ -51,8 +51,8 @@ class Finding:
 
 def worst(findings: Iterable[Finding]) -> Status:
     """Return the most severe status; `"ok"` of nothing, and what is only absent is well too."""
-    found = max((_BY_SEVERITY.index(finding.status) for finding in findings), default=0)
-    return "ok" if _BY_SEVERITY[found] == "absent" else _BY_SEVERITY[found]
+    severity = max((_BY_SEVERITY.index(finding.status) for finding in findings), default=0)
+    return "ok" if _BY_SEVERITY[severity] == "absent" else _BY_SEVERITY[severity]
 
 
 def gigabytes(count: int) -> str:
@@ -227,24 +227,24 @@ def find_cache() -> Finding:
 
     cache = default_cache_dir()
     named = "LIMBECK_CACHE" in os.environ
-    found = find_folder("corpus cache", cache, "set LIMBECK_CACHE to a folder that can be written")
+    finding = find_folder("corpus cache", cache, "set LIMBECK_CACHE to a folder that can be written")
     if not cache.is_dir():
-        return found
+        return finding
     files = [path for path in cache.rglob("*") if path.is_file()]
     size, corpora = sum(path.stat().st_size for path in files), sum(path.name == MANIFEST for path in files)
-    text = f"{found.text}; {gigabytes(size)} in {corpora} finished folders"
-    facts = {**found.facts, "bytes": size, "finished": corpora, "from_environment": named}
-    return replace(found, text=text, facts=facts)
+    text = f"{finding.text}; {gigabytes(size)} in {corpora} finished folders"
+    facts = {**finding.facts, "bytes": size, "finished": corpora, "from_environment": named}
+    return replace(finding, text=text, facts=facts)
 
 
 def find_hub() -> Finding:
     """Look at the folder that models of the Hub are fetched into."""
     from huggingface_hub import constants
 
-    found = find_folder("Hugging Face home", Path(constants.HF_HOME), "set HF_HOME to a folder that can be written")
-    text = f"{found.text}; offline: nothing is fetched" if constants.HF_HUB_OFFLINE else found.text
-    status: Status = "warning" if found.status == "failed" else found.status  # Models in folders do without it.
-    return replace(found, status=status, text=text, facts={**found.facts, "offline": constants.HF_HUB_OFFLINE})
+    finding = find_folder("Hugging Face home", Path(constants.HF_HOME), "set HF_HOME to a folder that can be written")
+    text = f"{finding.text}; offline: nothing is fetched" if constants.HF_HUB_OFFLINE else finding.text
+    status: Status = "warning" if finding.status == "failed" else finding.status  # Models in folders do without it.
+    return replace(finding, status=status, text=text, facts={**finding.facts, "offline": constants.HF_HUB_OFFLINE})
 
 
 def find_folder(name: str, folder: Path, way_out: str) -> Finding:

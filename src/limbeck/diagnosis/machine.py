@@ -28,12 +28,12 @@ def find_devices() -> Iterator[Finding]:
 
 def find_processor() -> Finding:
     """Describe the processor, its threads and the memory; more threads than cores slow each other down."""
-    found, memory = hardware(), psutil.virtual_memory()
-    cores, threads = found["cores"], found["threads"]
-    facts = {"name": found["cpu"], "cores": cores, "threads": threads}
+    machine, memory = hardware(), psutil.virtual_memory()
+    cores, threads = machine["cores"], machine["threads"]
+    facts = {"name": machine["cpu"], "cores": cores, "threads": threads}
     facts |= {"memory_bytes": memory.total, "available_bytes": memory.available}
     text = (
-        f"{found['cpu']}: {threads} threads on {cores} cores, {gigabytes(memory.total)} of memory, "
+        f"{machine['cpu']}: {threads} threads on {cores} cores, {gigabytes(memory.total)} of memory, "
         f"{gigabytes(memory.available)} free"
     )
     if threads > cores:
@@ -105,8 +105,8 @@ def find_kernels() -> Iterator[Finding]:
 
 def find_attention() -> Finding:
     """Say what computes attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
-    found = cpu_attention.kernel()
-    obstacle = found if isinstance(found, str) else None
+    kernel = cpu_attention.kernel()
+    obstacle = kernel if isinstance(kernel, str) else None
     name, facts = "attention on cpu", {"device": "cpu", "backend": "pytorch" if obstacle else "compiled"}
     if obstacle is None:
         return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)

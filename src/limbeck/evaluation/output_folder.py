@@ -32,12 +32,12 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str], as_is: bo
         OutputError: if it is a file, holds something else or an evaluation by other settings, or cannot be written.
     """
     folder = folder.expanduser()
-    asked = studies.EvaluationRequest(preset=preset, set=overrides)
+    request = studies.EvaluationRequest(preset=preset, set=overrides)
     if as_is:
-        asked.as_is = True
-    folders.claim(folder, _EVALUATION, asked.to_dict())
+        request.as_is = True
+    folders.claim(folder, _EVALUATION, request.to_dict())
     with folders.writing(folder):
-        records.save(asked, folder)
+        records.save(request, folder)
     return folder
 
 

@@ -146,8 +146,8 @@ def session_runner(session: InferenceSession) -> Runner:
     outputs = [found.name for found in session.get_outputs()]
 
     def run(batch: Batch) -> dict[str, Tensor]:
-        found = session.run(outputs, {name: batch.inputs[name].numpy() for name in inputs})
-        return {name: torch.from_numpy(value) for name, value in zip(outputs, found, strict=True)}
+        values = session.run(outputs, {name: batch.inputs[name].numpy() for name in inputs})
+        return {name: torch.from_numpy(value) for name, value in zip(outputs, values, strict=True)}
 
     return run
 
@@ -175,8 +175,8 @@ class SessionModule(nn.Module):
             input_ids: `[B, L]`.
             attention_mask: `[B, L]`.
         """
-        given = {"input_ids": input_ids, "attention_mask": attention_mask}
-        feed = {name: given.get(name, torch.zeros_like(input_ids)).numpy() for name in self._others}
+        tensors = {"input_ids": input_ids, "attention_mask": attention_mask}
+        feed = {name: tensors.get(name, torch.zeros_like(input_ids)).numpy() for name in self._others}
         return self._session.run(None, feed)
 
 

@@ -50,8 +50,8 @@ def safe_copy(name: str, beside: Path) -> Iterator[str]:
     root, modules = sentence_modules(str(folder)) if is_local(resolve_model(name)) else (folder, [])
     place = next(parent for parent in beside.absolute().parents if parent.is_dir())
     with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=place) as scratch:
-        found = (file for pattern in SMALL_FILES for file in folder.glob(pattern))
-        small = {file for file in found if file.name != MODULES and not file.name.endswith(".index.json")}
+        small_files = (file for pattern in SMALL_FILES for file in folder.glob(pattern))
+        small = {file for file in small_files if file.name != MODULES and not file.name.endswith(".index.json")}
         small |= {file for file in (root / MODULES, root / LIBRARY_CONFIG) if modules and file.is_file()}
         for kind, path in modules:
             inside = folder_inside(root, path, MODULES)
@@ -135,11 +135,11 @@ class OutputModule(nn.Module):
             One tensor for each of `self.outputs`.
         """
         named = dict(zip(self.inputs, inputs, strict=True))
-        found = self.model(**named, return_dict=True)
-        made = {name: found[name].float() for name in self.outputs if name != SENTENCE}
+        output = self.model(**named, return_dict=True)
+        streams = {name: output[name].float() for name in self.outputs if name != SENTENCE}
         if self.sentence is not None:
-            made[SENTENCE] = self.sentence(made[HIDDEN], named["attention_mask"].bool())
-        return tuple(made[name] for name in self.outputs)
+            streams[SENTENCE] = self.sentence(streams[HIDDEN], named["attention_mask"].bool())
+        return tuple(streams[name] for name in self.outputs)
 
 
 def module_runner(module: OutputModule) -> Runner:

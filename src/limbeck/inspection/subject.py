@@ -124,10 +124,10 @@ def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *limits: 
     limit = min(limit for limit in limits if limit is not None)
     whole: list[list[int]] = tokenizers.encode_texts(tokenizer, texts)["input_ids"]
     rows = tokenizers.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
-    kept = [row for row in rows if row]
-    if not kept:
+    filled_rows = [row for row in rows if row]
+    if not filled_rows:
         raise CorpusError("The texts hold no tokens; give a file with one sentence or paragraph per line.")
-    return TokenRows(kept, sum(len(row) > limit for row in whole))
+    return TokenRows(filled_rows, sum(len(row) > limit for row in whole))
 
 
 _FILE = Path(__file__).with_name("sentences.yaml")

@@ -170,10 +170,10 @@ class MultiLabel(Kind):
 
     def held_out_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float | None:
         """Return the F1 of all decisions together; None where no class is given and none is there."""
-        given = predicted.astype(bool)
+        chosen = predicted.astype(bool)
         wanted = labels.astype(bool)
-        count = int(given.sum()) + int(wanted.sum())
-        return 2 * int((given & wanted).sum()) / count if count else None
+        count = int(chosen.sum()) + int(wanted.sum())
+        return 2 * int((chosen & wanted).sum()) / count if count else None
 
     def hard_label(self) -> LabelTerm | None:
         """Return the binary cross entropy with the labels."""

@@ -24,8 +24,8 @@ def recall(model: str) -> str | None:
         model: A folder or `package:NAME`; of a Hub name nothing is remembered.
     """
     place = _place(model)
-    found = None if place is None else read_json(place).get("result")
-    return found if isinstance(found, str) else None
+    result = None if place is None else read_json(place).get("result")
+    return result if isinstance(result, str) else None
 
 
 def remember(model: str, result: str) -> None:

@@ -32,13 +32,13 @@ def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, r
     Raises:
         ModelError: for a file that cannot be read.
     """
-    said = getattr(config, "sentence_transformers", None)
-    found = dict(said) if isinstance(said, dict) else {}
+    declared = getattr(config, "sentence_transformers", None)
+    settings = dict(declared) if isinstance(declared, dict) else {}
     folder = fetch(name_or_path, revision, [MODULES, LIBRARY_CONFIG])
-    own = read_json(folder / LIBRARY_CONFIG, {}) if (folder / MODULES).is_file() else {}
+    library_config = read_json(folder / LIBRARY_CONFIG, {}) if (folder / MODULES).is_file() else {}
     older = getattr(config, "sbert_ce_default_activation_function", None)
-    activation = own.get("activation_fn") or found.get("activation_fn") or older
-    return {**found, "activation_fn": activation} if isinstance(activation, str) else found
+    activation = library_config.get("activation_fn") or settings.get("activation_fn") or older
+    return {**settings, "activation_fn": activation} if isinstance(activation, str) else settings
 
 
 def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> None:

@@ -83,13 +83,13 @@ def block_list(model: PreTrainedModel) -> nn.ModuleList:
 
     path = family_of(model.config).blocks
     try:
-        found = base_model(model).get_submodule(path)
+        module = base_model(model).get_submodule(path)
     except AttributeError as error:
         raise ModelError(
             f"{type(model).__name__} has no '{path}', where its family keeps blocks; load it with AutoModel."
         ) from error
-    assert isinstance(found, nn.ModuleList)
-    return found
+    assert isinstance(module, nn.ModuleList)
+    return module
 
 
 def blocks(model: PreTrainedModel) -> list[nn.Module]:
@@ -98,12 +98,12 @@ def blocks(model: PreTrainedModel) -> list[nn.Module]:
     The length is the depth, unless blocks were dropped. Where the family shares blocks (ALBERT) the same
     module appears several times.
     """
-    found = list(block_list(model))
+    stored_blocks = list(block_list(model))
     if not family_of(model.config).shared_blocks:
-        return found
+        return stored_blocks
     # ALBERT spreads its groups evenly over the layers.
     layers = depth(model.config)
-    return [found[layer * len(found) // layers] for layer in range(layers)]
+    return [stored_blocks[layer * len(stored_blocks) // layers] for layer in range(layers)]
 
 
 def segment_count(config: PreTrainedConfig) -> int:

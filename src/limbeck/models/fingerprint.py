@@ -37,11 +37,11 @@ def fingerprint_beside(known: str | None, name: str, revision: str | None = None
     Raises:
         ModelError: if there is no such model.
     """
-    found = model_fingerprint(name, revision)
-    if known in (None, found):
-        return found
+    current = model_fingerprint(name, revision)
+    if known in (None, current):
+        return current
     earlier = model_fingerprint(name, revision, modules=False)
-    return earlier if known == earlier else found
+    return earlier if known == earlier else current
 
 
 def tokenizer_fingerprint(name: str) -> str:

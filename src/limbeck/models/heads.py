@@ -43,8 +43,8 @@ def model_class(config: PreTrainedConfig, head: Head | None = None) -> type[PreT
         ModelError: if the family has no such head.
     """
     check_family(config, head)
-    found = _mapping(head)[type(config)]
-    return found[0] if isinstance(found, (tuple, list)) else found
+    classes = _mapping(head)[type(config)]
+    return classes[0] if isinstance(classes, (tuple, list)) else classes
 
 
 def check_family(config: PreTrainedConfig, head: Head | None) -> None:
@@ -60,10 +60,10 @@ def check_family(config: PreTrainedConfig, head: Head | None) -> None:
 def _mapping(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
     """Return the classes of a head by the configurations of families; without a head those of the Transformer."""
     # Imported here: it brings what all models need, and configurations alone do without.
-    found: Mapping[type[PreTrainedConfig], Any] = getattr(
+    class_by_config: Mapping[type[PreTrainedConfig], Any] = getattr(
         transformers, "MODEL_MAPPING" if head is None else _BY_END[_SAVED_BY[head][0]]
     )
-    return found
+    return class_by_config
 
 
 def head_of(config: PreTrainedConfig) -> Head | None:
@@ -118,10 +118,10 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
     kind = kind_of(head)
     if kind.has_classes and config.num_labels < 2:
         raise ModelError(f"'{name}' has {config.num_labels} output, but {head} needs 2 or more; use regression.")
-    said = getattr(config, "problem_type", None)
-    if kind.has_classes and kind.problem_type is not None and said not in (None, kind.problem_type):
+    problem_type = getattr(config, "problem_type", None)
+    if kind.has_classes and kind.problem_type is not None and problem_type not in (None, kind.problem_type):
         raise ModelError(
-            f"'{name}' was fine-tuned for {_words(said)} (problem_type of its config.json), but the task is "
+            f"'{name}' was fine-tuned for {_words(problem_type)} (problem_type of its config.json), but the task is "
             f"{head}; choose the kind of task that it was fine-tuned for, or a model of problem_type "
             f"{kind.problem_type}."
         )

@@ -74,8 +74,8 @@ class RowStreams(Mapping[StreamKey, Tensor]):
     def changed(self, change: Callable[[Tensor], Tensor]) -> "RowStreams":
         """Return a copy in which `change` has replaced every tensor by one of its shape."""
         rows = {key: change(stream) for key, stream in self.rows.items()}
-        made = {key: change(stream) for key, stream in self._made.items()}
-        return RowStreams(self.packing, rows, made)
+        padded = {key: change(stream) for key, stream in self._made.items()}
+        return RowStreams(self.packing, rows, padded)
 
 
 def rows_of_tokens(student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:

@@ -16,7 +16,7 @@ def built_in_texts(*, pairs: bool) -> list[Text]:
         pairs: Add pairs of texts, which models of sentence vectors do not read.
     """
     path = Path(__file__).with_name("sample_texts.yaml")
-    found = read_document(path, f"'{path}'", "install limbeck again.")
-    paragraph = found["paragraph"] + " "
-    texts: list[Text] = [*found["sentences"], *(paragraph * times for times in (1, 3, 20))]
-    return [*texts, *map(tuple, found["pairs"]), (found["question"], paragraph)] if pairs else texts
+    document = read_document(path, f"'{path}'", "install limbeck again.")
+    paragraph = document["paragraph"] + " "
+    texts: list[Text] = [*document["sentences"], *(paragraph * times for times in (1, 3, 20))]
+    return [*texts, *map(tuple, document["pairs"]), (document["question"], paragraph)] if pairs else texts

@@ -119,8 +119,10 @@ class SentencePooling:
 
     def with_prompts(self, texts: Collection[str]) -> SentencePooling:
         """Return the same with those prompts alone whose text is among `texts`, for a model that learned no others."""
-        kept = {name: text for name, text in self.prompts.items() if text in texts}
-        return replace(self, prompts=kept, default_prompt=self.default_prompt if self.default_prompt in kept else None)
+        prompts = {name: text for name, text in self.prompts.items() if text in texts}
+        return replace(
+            self, prompts=prompts, default_prompt=self.default_prompt if self.default_prompt in prompts else None
+        )
 
     def __str__(self) -> str:
         """The pooling, and the modules behind it."""
@@ -151,8 +153,12 @@ def prompt_names(role: str | None) -> tuple[str, ...]:
 
 def trained_widths(config: PreTrainedConfig) -> tuple[int, ...]:
     """Return the widths to which a model's vectors were trained to be cut, if it names any; the widest first."""
-    said = getattr(config, TRAINED_WIDTHS, None)
-    widths = {width for width in said if type(width) is int and width > 0} if isinstance(said, list) else set()
+    named_widths = getattr(config, TRAINED_WIDTHS, None)
+    widths = (
+        {width for width in named_widths if type(width) is int and width > 0}
+        if isinstance(named_widths, list)
+        else set()
+    )
     return tuple(sorted(widths, reverse=True))
 
 
@@ -163,8 +169,8 @@ def finished_pooling(said: SentencePooling | None, pooling: str | None = None) -
         said: What its files say.
         pooling: Another pooling in front of the same modules; None keeps that.
     """
-    found = said or SentencePooling("mean", normalize=True, max_length=None)
-    return found if pooling is None else replace(found, pooling=pooling)
+    sentence = said or SentencePooling("mean", normalize=True, max_length=None)
+    return sentence if pooling is None else replace(sentence, pooling=pooling)
 
 
 def check_pooling(pooling: str) -> None:

@@ -186,11 +186,11 @@ def start_student(
 
 def _begin(student: PreTrainedModel, source: PreTrainedModel, settings: StartSettings) -> Start:
     """Check a start, and say what the options mean for these two models."""
-    own = shape_of(student.config)
-    whole = shape_of(source.config)
-    check_start(own, whole, settings)
-    layers = tuple(selected_layers(settings.layers, own.layers, whole.layers))
-    mode = embedding_mode(settings.embeddings, own, source_shape(whole, settings))
+    student_shape = shape_of(student.config)
+    shape_of_source = shape_of(source.config)
+    check_start(student_shape, shape_of_source, settings)
+    layers = tuple(selected_layers(settings.layers, student_shape.layers, shape_of_source.layers))
+    mode = embedding_mode(settings.embeddings, student_shape, source_shape(shape_of_source, settings))
     return Start(student, source, settings, layers, mode)
 
 

@@ -34,8 +34,8 @@ def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
         return False
     sizes = []
     with torch.device("meta"), quiet():
-        for one in (config, other):
-            model = model_class(one)(copy.deepcopy(one))
+        for each_config in (config, other):
+            model = model_class(each_config)(copy.deepcopy(each_config))
             sizes.append({name: tensor.shape for name, tensor in model.state_dict().items()})
     return sizes[0] == sizes[1]
 
@@ -70,14 +70,16 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
     target = base_model(student).state_dict()
     poolers = [name for name in target if name.startswith("pooler.")]
     source = load_model(name_or_path, head=head, pooler=bool(poolers))
-    given = base_model(source).state_dict()
-    target = {name: tensor for name, tensor in target.items() if name in given or name not in poolers}
-    lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]
+    source_tensors = base_model(source).state_dict()
+    target = {name: tensor for name, tensor in target.items() if name in source_tensors or name not in poolers}
+    lacking = [
+        name for name in target if name not in source_tensors or source_tensors[name].shape != target[name].shape
+    ]
     if lacking:
         raise ModelError(
             f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
             "all); derive the student's configuration from that of its start."
         )
     for name, tensor in target.items():
-        tensor.copy_(given[name])
+        tensor.copy_(source_tensors[name])
     return list(dict.fromkeys([*target, *copy_head(student, source)]))

@@ -366,11 +366,11 @@ class _WholeRun(NamedTuple):
 def _run_whole(base: PreTrainedModel) -> _WholeRun:
     """Run a model of a family outside of the table as it is, to compare what a tap reads of it."""
     ids = torch.arange(2 * _SHORT, device=base.device).view(2, _SHORT) * 7919 % shape_of(base.config).vocabulary
-    given: list[list[Tensor]] = [[] for _ in blocks(base)]
-    returned: list[list[Tensor]] = [[] for _ in given]
+    entering: list[list[Tensor]] = [[] for _ in blocks(base)]
+    returned: list[list[Tensor]] = [[] for _ in entering]
 
     def note(block: int, module: nn.Module, args: Any, output: Any) -> None:
-        for tensors, tensor in ((given, args[0] if args else None), (returned, output)):
+        for tensors, tensor in ((entering, args[0] if args else None), (returned, output)):
             if isinstance(tensor, Tensor) and tensor.dim() > 2:
                 tensors[block].append(tensor[0])
 
@@ -391,7 +391,7 @@ def _run_whole(base: PreTrainedModel) -> _WholeRun:
             "output_hidden_states, so its layers cannot be compared with them; choose another model."
         )
     states[-1] = output.last_hidden_state  # Some families norm it behind the last of them.
-    return _WholeRun(ids, states, given, returned)
+    return _WholeRun(ids, states, entering, returned)
 
 
 @contextmanager

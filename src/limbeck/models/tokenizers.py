@@ -56,12 +56,12 @@ def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> 
         try:
             # A file that is named by the settings is not read: the folder's own is.
             options = dict.fromkeys(named)
-            found = AutoTokenizer.from_pretrained(
+            loaded = AutoTokenizer.from_pretrained(
                 str(folder), config=config, local_files_only=True, trust_remote_code=False, **options
             )
         except Exception as error:  # Each wrong value has its own kind.
             raise ModelError(f"The tokenizer of '{name_or_path}' cannot be read: {shorten_error(error)}") from error
-    tokenizer: PreTrainedTokenizerBase = found
+    tokenizer: PreTrainedTokenizerBase = loaded
     for key in ("auto_map", *named):
         tokenizer.init_kwargs.pop(key, None)
     return tokenizer
@@ -79,8 +79,10 @@ def _check_tokenizer(name: str | Path, folder: Path, config: PreTrainedConfig) -
     kinds: list[Any] = [settings.get("tokenizer_class"), getattr(config, "tokenizer_class", None)]
     for kind in filter(None, map(str, kinds)):
         for spelling in (kind, kind.removesuffix("Fast"), f"{kind}Fast"):
-            found = getattr(transformers, spelling, PreTrainedTokenizerBase) if spelling.isidentifier() else None
-            if not (isinstance(found, type) and issubclass(found, PreTrainedTokenizerBase)):
+            tokenizer_class = (
+                getattr(transformers, spelling, PreTrainedTokenizerBase) if spelling.isidentifier() else None
+            )
+            if not (isinstance(tokenizer_class, type) and issubclass(tokenizer_class, PreTrainedTokenizerBase)):
                 raise ModelError(f"The tokenizer of '{name}' is declared as a '{kind[:80]}', which is not a tokenizer.")
     return [key for key in settings if key.endswith("_file")]
 

@@ -90,7 +90,7 @@ def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size
     documentation promises the one called `passage` or `corpus`; so the prompts that are there are named here.
     """
     calls = {None: model.encode, "query": model.encode_query, "document": model.encode_document}
-    found: dict[int, Tensor] = {}
+    vector_by_place: dict[int, Tensor] = {}
     for role, call in calls.items():
         places = [place for place, (_, used) in enumerate(texts) if used == role]
         prompt = next((name for name in prompt_names(role) if model.prompts.get(name)), None)
@@ -99,8 +99,8 @@ def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size
         chosen, options = [texts[place][0] for place in places], {"prompt_name": prompt} if prompt else {}
         with quiet(), warnings.catch_warnings(action="ignore"):
             vectors = call(chosen, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False, **options)
-        found |= dict(zip(places, vectors.float().cpu(), strict=True))
-    return torch.stack([found[place] for place in range(len(texts))])
+        vector_by_place |= dict(zip(places, vectors.float().cpu(), strict=True))
+    return torch.stack([vector_by_place[place] for place in range(len(texts))])
 
 
 def compare_with_sentence_transformers(
@@ -130,8 +130,8 @@ def compare_with_sentence_transformers(
     del source  # Two copies of a large model need not be there at once.
     try:
         model = load_in_library(folder)
-        theirs = library_vectors(model, texts)
-        difference = _difference(ours, theirs)
+        library_ones = library_vectors(model, texts)
+        difference = _difference(ours, library_ones)
         alone = None
         if pads_left and not difference <= LARGEST_DIFFERENCE:
             alone = _difference(ours, library_vectors(model, texts, batch_size=1))
@@ -183,14 +183,14 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
     Raises:
         ModelError: for a difference above `LARGEST_DIFFERENCE`.
     """
-    found: dict[str, float | None] = {}
+    differences: dict[str, float | None] = {}
     for title, spec in teachers.items():
         if not (fetch or _is_here(spec)):
             continue
         try:
             difference = compare_with_sentence_transformers(spec.model, revision=spec.revision)
         except NotLoadedError:  # Of limbeck's vectors that says nothing.
-            found[title] = None
+            differences[title] = None
             continue
         if difference is None:
             continue
@@ -200,8 +200,8 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
                 f"sentence-transformers, and {LARGEST_DIFFERENCE:g} is allowed: a student would learn "
                 "wrong vectors. Please report the model; its Transformer alone, without modules.json, can be distilled."
             )
-        found[title] = difference
-    return found
+        differences[title] = difference
+    return differences
 
 
 def _is_here(spec: ModelName) -> bool:

@@ -149,13 +149,13 @@ class StudentSpec(Strict):
     @model_validator(mode="wrap")
     @classmethod
     def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        given = shape_alone(value)
-        if not isinstance(given, Mapping) or (depth := depth_alone(given.get("shape"))) is None:
-            return validate(given)
-        start = given.get("initialise", {})
-        if isinstance(start, Mapping) and not names_start(given):
+        keys = shape_alone(value)
+        if not isinstance(keys, Mapping) or (depth := depth_alone(keys.get("shape"))) is None:
+            return validate(keys)
+        start = keys.get("initialise", {})
+        if isinstance(start, Mapping) and not names_start(keys):
             start = {**start, "layers": "ends"}
-        return validate({**given, "shape": depth, "initialise": start})
+        return validate({**keys, "shape": depth, "initialise": start})
 
 
 Student: TypeAlias = Annotated[

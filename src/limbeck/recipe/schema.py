@@ -45,12 +45,14 @@ class Recipe(Grown):
         if self.corpus is None and any(stage.corpus is None for stage in self.stages):
             raise ValueError("corpus is missing: stages need text, for example {sources: [installed-docs]}")
         titles = [stage.title for stage in self.stages]
-        own = [stage.title for stage in self.stages if stage.student is not None]
-        if own and len(own) == len(self.stages):
-            raise ValueError(f"no stage trains the recipe's student: stages {own} all have a student of their own")
+        with_own_student = [stage.title for stage in self.stages if stage.student is not None]
+        if with_own_student and len(with_own_student) == len(self.stages):
+            raise ValueError(
+                f"no stage trains the recipe's student: stages {with_own_student} all have a student of their own"
+            )
         for index, stage in enumerate(self.stages):
             named = stage.teacher.stage if stage.teacher is not None else None
-            earlier = [title for title in titles[:index] if title in own]
+            earlier = [title for title in titles[:index] if title in with_own_student]
             if named is not None and named not in earlier:
                 raise ValueError(
                     f"stages.{index}.teacher.stage '{named}' is not an earlier stage with a separate student; "

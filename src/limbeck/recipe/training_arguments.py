@@ -238,13 +238,13 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
     Raises:
         RecipeError: see `check_training`, and for values that TrainingArguments refuses.
     """
-    given = check_training(training, "training")
+    checked = check_training(training, "training")
     has_gpu = has_accelerator()
     # Pinned memory speeds up the way to an accelerator; without one torch only warns of it.
-    merged = {**DEFAULTS, "dataloader_pin_memory": has_gpu, "use_cpu": not has_gpu, **given}
-    if given.get("fp16") and merged["use_cpu"]:
+    merged = {**DEFAULTS, "dataloader_pin_memory": has_gpu, "use_cpu": not has_gpu, **checked}
+    if checked.get("fp16") and merged["use_cpu"]:
         raise RecipeError("training.fp16 needs a GPU, and this run trains on a CPU: use bf16, or leave fp16 out.")
-    if not {"bf16", "fp16"} & given.keys():
+    if not {"bf16", "fp16"} & checked.keys():
         merged["bf16"] = bf16_is_fast()
     if not evaluates:
         merged["eval_strategy"] = "no"
@@ -263,7 +263,7 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
         if arguments.n_gpu > 1:
             # Threads over several GPUs would copy the student without its taps; processes are for that.
             arguments._n_gpu = 1
-        check_optimizer(arguments, given)
+        check_optimizer(arguments, checked)
         return arguments
     except (ValueError, TypeError, ImportError, RuntimeError) as error:
         raise RecipeError(f"training: {str(error).splitlines()[0]}") from None

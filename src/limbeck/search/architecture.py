@@ -273,7 +273,7 @@ class ArchitectureSearch(engine.SharedSearch):
         missing = request.trials - len(trained_shapes(log)) - len(log.running)
         count = min(request.batch, missing)
         taken: list[ShapeCandidate] = []
-        asked = 0
+        trials_asked = 0
         repeats = 0
         while len(taken) < count:
             log = read_shapes(study)
@@ -281,11 +281,11 @@ class ArchitectureSearch(engine.SharedSearch):
             if not free:
                 break
             if repeats >= MOST_REPEATS:
-                random = np.random.default_rng([self.plan.recipe.seed, asked, len(log.done)])
+                random = np.random.default_rng([self.plan.recipe.seed, trials_asked, len(log.done)])
                 study.enqueue_trial(free[random.integers(len(free))]._asdict())
                 repeats = 0
             trial = ask()
-            asked += 1
+            trials_asked += 1
             point = self._suggest(trial)
             earlier = log.done[point].number if point in log.done else log.running.get(point)
             if earlier is not None:

@@ -41,9 +41,9 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
 
 def _stage(stage: dict[str, Any]) -> dict[str, Any]:
     """A stage with every default."""
-    given = dict(stage["method"])
-    name = given.pop("name")
-    options = METHODS[name].options.model_validate(given).deciding()
+    method_options = dict(stage["method"])
+    name = method_options.pop("name")
+    options = METHODS[name].options.model_validate(method_options).deciding()
     training = dict(stage["training"])
     if not {"bf16", "fp16"} & training.keys():
         training["bf16"] = bf16_is_fast()  # Machines that compute in another number format find other values.
@@ -52,5 +52,5 @@ def _stage(stage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_sources(corpus: Mapping[str, Any] | None) -> dict[str, Any]:
-    kept = without_places({"corpus": corpus or {}})["corpus"]
-    return {key: value for key, value in kept.items() if key != "sources"}
+    corpus_content = without_places({"corpus": corpus or {}})["corpus"]
+    return {key: value for key, value in corpus_content.items() if key != "sources"}

@@ -81,17 +81,17 @@ def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> Shape
         student: The same.
         seconds: For each attempt; `FEWEST_PASSES` of each are made whatever they take, and `MOST_PASSES` at most.
     """
-    both = {"teacher": teacher, "student": student}
-    passes: dict[str, list[PassTime]] = {name: [] for name in both}
+    runs_by_model = {"teacher": teacher, "student": student}
+    passes: dict[str, list[PassTime]] = {name: [] for name in runs_by_model}
     busy = True
     for _ in range(MOST_ATTEMPTS):
-        found = take_turns(both, seconds=seconds, warmup=WARM_UP, fewest=FEWEST_PASSES, most=MOST_PASSES)
-        passes = {name: passes[name] + found[name] for name in both}
+        new_passes = take_turns(runs_by_model, seconds=seconds, warmup=WARM_UP, fewest=FEWEST_PASSES, most=MOST_PASSES)
+        passes = {name: passes[name] + new_passes[name] for name in runs_by_model}
         busy = any(min(times, key=lambda one: one.wall).is_disturbed for times in passes.values())
         if not busy:
             break
     # Wall time counts for a pass too short for the processor's clock.
-    least = {name: min(one.cpu if busy and one.cpu else one.wall for one in passes[name]) for name in both}
+    least = {name: min(one.cpu if busy and one.cpu else one.wall for one in passes[name]) for name in runs_by_model}
     return ShapeLatency(
         share=least["student"] / least["teacher"],
         student_ms=1000 * least["student"],

@@ -152,10 +152,10 @@ class MappingSearch(Generations, engine.SharedSearch):
         if not rows:
             return 0.0, "generation 1", Count(0, CANDIDATES)
         last = rows[-1]
-        asked = self.generations
-        share = (len(rows) - 1 + len(last.members) / last.size) / asked
+        generations = self.generations
+        share = (len(rows) - 1 + len(last.members) / last.size) / generations
         best = max(row.maximum for row in rows)
-        what = f"generation {last.number} of {asked}: {len(last.members)} of {last.size}, best {best:.2f}"
+        what = f"generation {last.number} of {generations}: {len(last.members)} of {last.size}, best {best:.2f}"
         return min(share, 1.0), what, Count(sum(len(row.members) for row in rows), CANDIDATES)
 
     def results(self, study: Study) -> dict[str, Any]:

@@ -15,11 +15,11 @@ def searched_stages(recipe: Recipe, option: str, lack: str = "") -> list[int]:
     Raises:
         RecipeError: where there is none and `lack` says it of the methods.
     """
-    found = [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
-    if lack and not found:
+    stages = [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
+    if lack and not stages:
         used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
         raise RecipeError(f"{used} {lack}; methods that do are {', '.join(methods_with(option))}.")
-    return found
+    return stages
 
 
 def methods_with(option: str) -> list[str]:

@@ -131,10 +131,10 @@ def with_shape(recipe: Recipe, point: ShapePoint) -> Recipe:
     Raises:
         RecipeError: for sizes that no recipe can have.
     """
-    own = recipe.student.shape
+    recipe_shape = recipe.student.shape
     shape = {"layers": point.layers, "hidden": point.hidden, "heads": point.heads, "ffn": point.ffn_width}
-    if isinstance(own, ShapeSpec) and own.embedding is not None:
-        shape["embedding"] = own.embedding
+    if isinstance(recipe_shape, ShapeSpec) and recipe_shape.embedding is not None:
+        shape["embedding"] = recipe_shape.embedding
     return load_recipe(recipe, [f"student.shape={json.dumps(shape)}"])
 
 

@@ -368,9 +368,9 @@ def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
         raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
-    found = searched_stages(recipe, OPTION, "reads no teacher layer by number")
-    if len(found) > 1:
-        titles = ", ".join(recipe.stages[index].title for index in found)
+    stages = searched_stages(recipe, OPTION, "reads no teacher layer by number")
+    if len(stages) > 1:
+        titles = ", ".join(recipe.stages[index].title for index in stages)
         raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")
 
 

@@ -81,11 +81,11 @@ def work_on(
 
 def _work_once(study: Study, work: Work, worker: str) -> bool:
     """Take candidates and train them; return whether there was anything to do."""
-    asked: list[Trial] = []
+    trials: list[Trial] = []
 
     def ask() -> Trial:
         trial = study.ask()
-        asked.append(trial)
+        trials.append(trial)
         trial.set_user_attr(WORKER, worker)
         return trial
 
@@ -95,9 +95,9 @@ def _work_once(study: Study, work: Work, worker: str) -> bool:
         for candidate, outcome in zip(candidates, outcomes, strict=True):
             _tell(study, candidate.trial, outcome)
     except BaseException:
-        _fail_running(study, work, asked)
+        _fail_running(study, work, trials)
         raise
-    return bool(asked)
+    return bool(trials)
 
 
 def _fail_running(study: Study, work: Work, asked: Sequence[Trial]) -> None:

@@ -71,8 +71,8 @@ def all_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """List the checkpoints of a stage with their steps, the newest first, whole or not."""
     if not folder.is_dir():
         return []
-    found = [(int(match.group(1)), path) for path in folder.iterdir() if (match := _NAME.match(path.name))]
-    return sorted(found, reverse=True)
+    checkpoints = [(int(match.group(1)), path) for path in folder.iterdir() if (match := _NAME.match(path.name))]
+    return sorted(checkpoints, reverse=True)
 
 
 def newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
@@ -103,10 +103,10 @@ def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
         newest: Step of the checkpoint that was just written.
         limit: How many to keep; None for all.
     """
-    found = all_checkpoints(folder)
-    kept = [path for step, path in found if step <= newest][: limit or None]
-    for _, path in found:
-        if path not in kept:
+    checkpoints = all_checkpoints(folder)
+    kept_paths = [path for step, path in checkpoints if step <= newest][: limit or None]
+    for _, path in checkpoints:
+        if path not in kept_paths:
             discard(path)
 
 

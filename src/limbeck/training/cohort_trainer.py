@@ -74,14 +74,14 @@ class CohortTrainer(DistillationTrainer):
         self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Sum the losses of the students in training; see `DistillationTrainer.compute_loss`."""
-        found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        result = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if self.args.world_size == 1 or not model.training:
-            return found
+            return result
         # The reducer waits for every gradient that it was made for, also those of students that stopped.
-        loss = found[0] if return_outputs else found
+        loss = result[0] if return_outputs else result
         for parameter in self._stopped_parameters():
             loss = loss + torch.nan_to_num(parameter.flatten()[0]) * 0
-        return (loss, *found[1:]) if return_outputs else loss
+        return (loss, *result[1:]) if return_outputs else loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         return self._clip(self.args.max_grad_norm)

@@ -46,8 +46,8 @@ def prepare_rows(
         CorpusError: if they cannot be encoded.
     """
     stride = corpus.stride if KINDS[data.task.kind].has_windows else 0
-    own = [TokenEncoder(tokenizer).fingerprint(), tokenizer.padding_side, tokenizer.truncation_side]
-    keys = tokens.TokenKeys(hashing.fingerprint(own), data_fingerprint(data), "")
+    facts = [TokenEncoder(tokenizer).fingerprint(), tokenizer.padding_side, tokenizer.truncation_side]
+    keys = tokens.TokenKeys(hashing.fingerprint(facts), data_fingerprint(data), "")
     return tokens.prepare(
         data,
         tokenizer,
@@ -92,9 +92,9 @@ class DevelopmentScores(TrainerCallback):
         """Score and log, where it is time: before the step's checkpoint is written, which so has the line."""
         if self.log is None or not state.is_world_process_zero or not self._is_due(state):
             return
-        asked = control.should_log
+        was_due = control.should_log
         self.log({f"{LOGGED}{name}": value for name, value in self.scores().items()})
-        control.should_log = asked  # The loss of the step has its own line.
+        control.should_log = was_due  # The loss of the step has its own line.
 
     def _is_due(self, state: TrainerState) -> bool:
         epoch = state.epoch or 0.0
@@ -107,8 +107,8 @@ class DevelopmentScores(TrainerCallback):
         weights = self._student.state_dict()
         self._copy.to(self._student.device).load_state_dict(weights)
         prepared, (split,) = self._prepared, self._prepared.task.scored
-        found = head_outputs.predict(self._copy, self._tokenizer, prepared, split, classes=self._classes)
-        return score(prepared.task, split, prepared.rows[split], found)
+        predictions = head_outputs.predict(self._copy, self._tokenizer, prepared, split, classes=self._classes)
+        return score(prepared.task, split, prepared.rows[split], predictions)
 
 
 def scores_by_step(
@@ -161,21 +161,21 @@ def measure_tasks(
     choice, wanted = _wanted(plan)
     if choice is None:
         return []
-    found: list[records.DevelopmentFigures] = []
+    all_figures: list[records.DevelopmentFigures] = []
     for number, (name, load) in enumerate(wanted):
-        told = progress.part_of(report, number / len(wanted), (number + 1) / len(wanted))
+        report_part = progress.part_of(report, number / len(wanted), (number + 1) / len(wanted))
         try:
-            found += _measure(load(), choice, tokenizer, student, load_teacher, told)
+            all_figures += _measure(load(), choice, tokenizer, student, load_teacher, report_part)
         except LimbeckError as error:
-            found.append(records.DevelopmentFigures(task=name, unavailable=str(error)))
+            all_figures.append(records.DevelopmentFigures(task=name, unavailable=str(error)))
     named = plan.recipe.evaluation.tasks is not None
-    for figures in found:
+    for figures in all_figures:
         if not named:
             figures.stage = choice.spec.title
             figures.split = choice.development.title if choice.development is not None else ""
         if figures.teacher:
             figures.teacher_name = choice.teacher.title
-    return found
+    return all_figures
 
 
 def measures_tasks(plan: RunPlan) -> bool:
@@ -219,9 +219,9 @@ def _measure(
         classes = head_match.match_head(name, model.config, data.task, renamed, way_out=SCORE_LATER).classes
         outputs.append({})
         for split in data.task.scored:
-            told = progress.part_of(report, done / parts, (done + 1) / parts)
+            report_part = progress.part_of(report, done / parts, (done + 1) / parts)
             outputs[-1][split] = head_outputs.read_outputs(
-                model, tokenizer, prepared, split, classes=classes, report=told
+                model, tokenizer, prepared, split, classes=classes, report=report_part
             )
             done += 1
     for split in data.task.scored:

@@ -52,8 +52,8 @@ def learned_in(folder: Path, choice: StagePlan) -> Learned:
 def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:
     """Give a student its part of a stage's weights, and return whether they were all there."""
     prefix = STUDENT_WEIGHTS
-    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
-    missing, unexpected = student.load_state_dict(own, strict=False)
+    student_weights = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    missing, unexpected = student.load_state_dict(student_weights, strict=False)
     # Tied weights are stored once; anything else that is missing belongs to another student.
     tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
     return not unexpected and not set(missing) - tied

@@ -31,5 +31,5 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 
 
 def _shares_batches() -> bool:
-    found = torch.distributed
-    return found.is_available() and found.is_initialized() and found.get_world_size() > 1
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

@@ -36,12 +36,12 @@ class LayerWeights(nn.Module):
         """Move the weights after a batch."""
         if self.temperature is None or not distances:
             return
-        found = [
+        weights = [
             cost_attention(term.costs, term.flow, self.student, self.teacher, temperature=self.temperature)
             for term in distances
         ]
-        self.student.copy_(torch.stack([student for student, _ in found]).mean(0))
-        self.teacher.copy_(torch.stack([teacher for _, teacher in found]).mean(0))
+        self.student.copy_(torch.stack([student for student, _ in weights]).mean(0))
+        self.teacher.copy_(torch.stack([teacher for _, teacher in weights]).mean(0))
 
 
 def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:

@@ -301,14 +301,14 @@ def _keep_share(corpus: AnyCorpus, share: float, seed: int) -> None:
 
 def follow_proxy(plan: RunPlan, *, share: float) -> None:
     """Take part in what the main process does with a proxy; arguments as of `Proxy`."""
-    made: list[Proxy] = []
+    proxies: list[Proxy] = []
 
     def carry_out(candidates: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
         if candidates is None:
-            made.append(Proxy(plan, share=share, console=Console(quiet=True)))
+            proxies.append(Proxy(plan, share=share, console=Console(quiet=True)))
             return
         plans, cuts = candidates
-        made[-1].take_part(plans, {step: lambda _: [] for step in cuts})  # The main process alone is asked.
+        proxies[-1].take_part(plans, {step: lambda _: [] for step in cuts})  # The main process alone is asked.
 
     run_broadcast_tasks(carry_out)
 

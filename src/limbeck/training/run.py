@@ -120,8 +120,10 @@ class Run:
             self.record.set("running", stages=[_without_lists(record) for record in finished])
 
         # Stages with a separate student have saved it themselves.
-        own = [record for record, stage in zip(finished, plan.stages, strict=True) if stage.student is None]
-        return self._save(maker, student, own, self.student_folder)
+        records_of_student = [
+            record for record, stage in zip(finished, plan.stages, strict=True) if stage.student is None
+        ]
+        return self._save(maker, student, records_of_student, self.student_folder)
 
     def _check_teachers(self) -> TeacherHashes:
         """Hash the teachers, and refuse to go on with others than the run began with."""

@@ -62,9 +62,9 @@ def file_damage(path: Path, facts: Any) -> str | None:
     try:
         if path.exists() and not path.is_file():  # Of a pipe or a device there is no end.
             return f"'{path.name}' is not a file"
-        found = file_facts(path)
+        actual = file_facts(path)
     except (OSError, ValueError) as error:
         return f"{path.name!r:.80} cannot be read ({getattr(error, 'strerror', None) or error})"
-    if not isinstance(facts, dict) or found["bytes"] != facts.get("bytes"):
-        return f"'{path.name}' has {found['bytes']:,} bytes, not the number it was written with"
-    return None if found["sha256"] == facts.get("sha256") else f"'{path.name}' has changed since it was written (hash)"
+    if not isinstance(facts, dict) or actual["bytes"] != facts.get("bytes"):
+        return f"'{path.name}' has {actual['bytes']:,} bytes, not the number it was written with"
+    return None if actual["sha256"] == facts.get("sha256") else f"'{path.name}' has changed since it was written (hash)"

@@ -106,8 +106,8 @@ class StreamLoader:
     def begin_behind(self, earlier: StreamLoader) -> None:
         """Begin where the present window of another stream of the same sources began, cut otherwise."""
         for lane, state in earlier.states.items():
-            kept = ("pass", "cursor", "fruitful")
-            sources = [{name: source[name] for name in kept} for source in state["sources"]]
+            kept_names = ("pass", "cursor", "fruitful")
+            sources = [{name: source[name] for name in kept_names} for source in state["sources"]]
             begun = {"window": state["window"], "sources": sources, "taken": 0}
             self.states[lane] = {**begun, "drawn": [0] * len(sources), "report": {}}
 

@@ -97,5 +97,5 @@ def finished_head(sentence: SentencePooling, learned: Learned | None) -> Sentenc
     if learned is None:
         return SentenceHead(sentence)
     with TemporaryDirectory() as folder:
-        kept = write_kept_map(Path(folder), learned)
-        return SentenceHead(sentence if kept is None else replace(sentence, modules=(kept,)))
+        kept_module = write_kept_map(Path(folder), learned)
+        return SentenceHead(sentence if kept_module is None else replace(sentence, modules=(kept_module,)))

@@ -21,9 +21,9 @@ def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console
         ModelError: as `check_vectors`.
     """
     known = record.run.teacher_vectors
-    found = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
-    for title, difference in found.items():
-        said = f"Sentence vectors of {title}: {describe_difference(difference)}"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
-    if found:
-        record.set("running", teacher_vectors={**known, **found})
+    differences = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
+    for title, difference in differences.items():
+        line = f"Sentence vectors of {title}: {describe_difference(difference)}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if differences:
+        record.set("running", teacher_vectors={**known, **differences})
