@@ -62,14 +62,21 @@ class TokenEncoder:
 
         A marked id is negative, so that the marks stay with their tokens however the text is cut and joined.
         """
-        sentences = [UNITS["sentence"](text) for text in texts]
-        encoded = self.encode([sentence for pieces in sentences for sentence in pieces])
-        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        sentences: list[str] = []
+        # The number of the first sentence of each text, and behind the last the number of all.
+        first_sentences = [0]
+        for text in texts:
+            sentences += UNITS["sentence"](text)
+            first_sentences.append(len(sentences))
+
+        encoded = self.encode(sentences)
         ids = np.concatenate([*encoded, np.zeros(0, np.int32)])
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        first = ends[:-1][lengths > 0]
-        ids[first] = ~ids[first]
-        borders = ends[np.cumsum([0, *map(len, sentences)])].tolist()
+        lengths = np.array([len(tokens) for tokens in encoded], np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        # A sentence without tokens has no first one to mark.
+        first_tokens = starts[:-1][lengths > 0]
+        ids[first_tokens] = ~ids[first_tokens]
+        borders = starts[first_sentences].tolist()
         return [ids[start:end] for start, end in pairwise(borders)]
 
     def fingerprint(self) -> str:

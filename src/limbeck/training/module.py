@@ -225,17 +225,26 @@ class DistillationModule(nn.Module):
         """
         earlier_terms, weights = earlier
         term_before = {term.name: term for term in earlier_terms}
-        going_on = [term for term in self.terms if term.name in term_before and _goes_on(term_before[term.name], term)]
-        map_names = {term.map_name for term in going_on if term.learned_map is not None}
+        map_before = {term.map_name: term.learned_map for term in earlier_terms}
+        map_names = set()
+        names = []
+        for term in self.terms:
+            before = term_before.get(term.name)
+            if before is None or not _goes_on(before, term):
+                continue
+            if term.learned_map is not None:
+                map_names.add(term.map_name)
+            if OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None:
+                names = ["layer_weights.student", "layer_weights.teacher"]
 
         # A map that the student keeps is part of it, whatever is taught through it.
-        map_before = {term.map_name: term.learned_map for term in earlier_terms}
-        map_names |= {name for name, spec in kept_maps(self.terms).items() if map_before.get(name) == spec}
+        for name, spec in kept_maps(self.terms).items():
+            if map_before.get(name) == spec:
+                map_names.add(name)
         self.maps_to_start = [name for name in self.maps_to_start if name not in map_names]
 
-        names = [f"maps.{name}.{part}" for name in sorted(map_names) for part in ("weight", "bias")]
-        if any(OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None for term in going_on):
-            names += ["layer_weights.student", "layer_weights.teacher"]
+        for name in sorted(map_names):
+            names += [f"maps.{name}.weight", f"maps.{name}.bias"]
         self.load_state_dict({name: weights[name] for name in names if name in weights}, strict=False)
 
     @torch.no_grad()

@@ -151,7 +151,7 @@ def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -
 
 
 class CompiledPlan(NamedTuple):
-    """How attention is computed."""
+    """Attention by the kernel: how its work is divided, the scale of scores, and dropout."""
 
     kernel: Kernel
     division: _Division
