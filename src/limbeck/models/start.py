@@ -27,7 +27,7 @@ from limbeck.models.start_step import PLACES, ReadText, SourceText, Start, Start
 from limbeck.models.streams import StreamKey
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from limbeck.models.heads import Head
 
@@ -99,13 +99,6 @@ def source_shape(source: Shape, settings: StartSettings) -> Shape:
     for step in steps_of(settings):
         source = step.shape(source, settings)
     return source
-
-
-def student_tokenizer(tokenizer: PreTrainedTokenizerBase, settings: StartSettings) -> PreTrainedTokenizerBase:
-    """Return the student's tokenizer, given that of the source."""
-    for step in steps_of(settings):
-        tokenizer = step.tokenizer(tokenizer, settings)
-    return tokenizer
 
 
 def check_start(student: Shape, source: Shape, settings: StartSettings) -> None:

@@ -16,7 +16,7 @@ from limbeck.models.transfer import Transfer
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from limbeck.models.heads import Head
     from limbeck.models.streams import StreamKey, Streams
@@ -132,10 +132,6 @@ class StartStep(ABC):
     def shape(self, source: Shape, settings: StartSettings) -> Shape:
         """Return the source's shape as later steps and the student find it, such as with a smaller vocabulary."""
         return source
-
-    def tokenizer(self, tokenizer: PreTrainedTokenizerBase, settings: StartSettings) -> PreTrainedTokenizerBase:
-        """Return the student's tokenizer, given that of the source."""
-        return tokenizer
 
     def check(self, student: Shape, source: Shape, settings: StartSettings) -> None:  # noqa: B027 - optional
         """Refuse a student that cannot start so, before any weight is loaded.
