@@ -9,6 +9,7 @@ import pytest
 from transformers import AutoModel, AutoTokenizer
 
 import limbeck
+from limbeck import inspection
 from limbeck.errors import LimbeckError, RecipeError
 from tests.support import mapping_search
 from tests.support.models import make_teacher
@@ -108,6 +109,20 @@ def test_inspections_of_objects(folder, tmp_path, kind):
     )
     assert {path.suffix for path in found.files} == {".json", ".png"}
     assert len(found.to_pandas()) > 0 and "<pre" in found._repr_html_() and len(str(found)) > 50
+
+
+@pytest.mark.parametrize(("count", "most"), [(None, 600), (7, 7)])
+def test_an_inspection_reads_all_texts_of_a_list(folder, monkeypatch, count, most):
+    counts = []
+    measure = inspection.measure_contribution
+
+    def counting(subject, texts, **options):
+        counts.append(len(texts))
+        return measure(subject, texts, **options)
+
+    monkeypatch.setattr(inspection, "measure_contribution", counting)
+    limbeck.inspect("contribution", folder, texts=[f"Text {number}." for number in range(600)], count=count)
+    assert counts == [most]
 
 
 def test_benchmarks_take_lists_and_models(folder, tmp_path):

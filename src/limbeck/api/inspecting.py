@@ -89,7 +89,7 @@ def inspect(
             sentence-transformers. The student, with a teacher.
         teacher: A second model, put beside it.
         texts: Texts, or a file with one a line; None is sentences that come along.
-        count: Texts to read, spread over the file; None is 256 for attention, else 512.
+        count: Texts to read, spread over the file; None is 256 for attention, else 512, and all of a list.
         length: Longest text in tokens.
         output: A folder for picture and data, or one file: .png, .svg, .pdf or .json.
         device: `"auto"`, `"cpu"`, `"cuda"` …
@@ -110,6 +110,9 @@ def inspect(
     declared = options_of(request)
     call = f"limbeck.inspect('{kind}')"
     refuse_unknown(f"{call} has no option", options, declared)
+    if count is None and isinstance(texts, Sequence) and not isinstance(texts, str):
+        # Texts of the caller's own are all read.
+        count = max(1, len(texts))
     if count is not None:
         options["count"] = count
     options |= {"texts": texts, "length": length, "output": output, "device": device, "console": console}
