@@ -52,36 +52,76 @@ def read_first_rows(
         CorpusError: for a source without a row, a row without a column or a label, or a label that is none of the
             task's.
     """
-    kind, read = KINDS[settings.task], row_kind.reader(settings)
-    labels: Counter[Any] = Counter()
-    texts_seen: set[str] = set()
-    row_count, is_single, is_whole = 0, queries, True
-    most_labels = len(settings.labels) if kind.label == "class" else 2
-    most = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
+    seen = _SeenRows(settings, row_kind, classes=classes, queries=queries)
+    is_whole = True
     for name in settings.sources:
-        files, report, before = local_files([name]), SourceReport(), row_count
+        files = local_files([name])
+        report = SourceReport()
+        rows_before = seen.rows
         is_whole &= bool(files)
         for file in files:
+            # A `.json` file is read as a whole: that it has rows is taken as given, and nothing else is known of it.
             if suffix_of(file) == ".json":
-                is_whole, row_count = False, row_count + 1
+                is_whole = False
+                seen.rows += 1
                 continue
             for row in read_rows(file, report, of_words=row_kind.rows_of_words, header=settings.header):
-                for example in read(row, report):
-                    row_count += 1
-                    label: Any = example.label
-                    if classes:
-                        labels.update(label if row_kind.rows_of_words else [label])
-                    is_single &= example.text not in texts_seen
-                    texts_seen.update([example.text] if is_single else ())
-                wants_more = is_single or (classes and len(labels) < most_labels)
-                if row_count > before and (row_count >= most or not wants_more):
+                seen.add(row, report)
+                has_one_of_source = seen.rows > rows_before
+                if has_one_of_source and seen.is_enough:
                     break
-        if files and row_count == before:
+        if files and seen.rows == rows_before:
             raise CorpusError(no_text_in(name, "labelled row", report))
-    if not is_whole or row_count >= _PROBED_ROWS:
+
+    if not is_whole or seen.rows >= _PROBED_ROWS:
         return FirstRows()
-    counts = count_classes([*labels.elements()], settings.labels, kind.label) if classes else None
-    if counts is None or counts.has_one or kind.label != "class":
-        return FirstRows(counts if counts is not None and counts.has_one else None, is_single)
-    absent = tuple(name for name, count in zip(counts.names, counts.counts, strict=True) if not count)
-    return FirstRows(None, is_single, absent)
+    if not classes:
+        return FirstRows(are_single=seen.is_single)
+    label_kind = KINDS[settings.task].label
+    counts = count_classes([*seen.labels.elements()], settings.labels, label_kind)
+    if counts.has_one:
+        return FirstRows(alike=counts, are_single=seen.is_single)
+    if label_kind != "class":
+        return FirstRows(are_single=seen.is_single)
+    absent = tuple(name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0)
+    return FirstRows(are_single=seen.is_single, absent=absent)
+
+
+class _SeenRows:
+    """What the rows so far have shown.
+
+    Args:
+        settings: Of the rows.
+        row_kind: The kind of their task.
+        classes: Whether their classes are of interest.
+        queries: Whether it is of interest that each query has one document.
+    """
+
+    def __init__(self, settings: LabelledSettings, row_kind: RowKind, *, classes: bool, queries: bool) -> None:
+        self.rows = 0
+        self.labels: Counter[Any] = Counter()
+        self.is_single = queries
+        self._texts: set[str] = set()
+        self._has_tags = row_kind.rows_of_words
+        self._read = row_kind.reader(settings)
+        self._classes = classes
+        # Of other labels than classes two that differ tell enough.
+        self._most_labels = len(settings.labels) if KINDS[settings.task].label == "class" else 2
+        self._most_rows = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
+
+    def add(self, row: Any, report: SourceReport) -> None:
+        """Read a row of a file, which is one labelled row, several or none."""
+        for example in self._read(row, report):
+            self.rows += 1
+            label: Any = example.label
+            if self._classes:
+                self.labels.update(label if self._has_tags else [label])
+            if self.is_single:
+                self.is_single = example.text not in self._texts
+                self._texts.add(example.text)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether further rows would tell nothing, or enough of them were read."""
+        lacks_labels = self._classes and len(self.labels) < self._most_labels
+        return self.rows >= self._most_rows or not (self.is_single or lacks_labels)
