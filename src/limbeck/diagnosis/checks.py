@@ -147,7 +147,8 @@ def find_python() -> Finding:
 def find_limbeck() -> Finding:
     """Compare the running limbeck with the installed one."""
     place = str(Path(__file__).parents[1])
-    text, facts = f"limbeck {__version__} in {place}", {"version": __version__, "place": place}
+    text = f"limbeck {__version__} in {place}"
+    facts = {"version": __version__, "place": place}
     try:
         installed = metadata.version(NAME)
     except metadata.PackageNotFoundError:
@@ -231,7 +232,8 @@ def find_cache() -> Finding:
     if not cache.is_dir():
         return finding
     files = [path for path in cache.rglob("*") if path.is_file()]
-    size, corpora = sum(path.stat().st_size for path in files), sum(path.name == MANIFEST for path in files)
+    size = sum(path.stat().st_size for path in files)
+    corpora = sum(path.name == MANIFEST for path in files)
     text = f"{finding.text}; {gigabytes(size)} in {corpora} finished folders"
     facts = {**finding.facts, "bytes": size, "finished": corpora, "from_environment": named}
     return replace(finding, text=text, facts=facts)

@@ -28,8 +28,10 @@ def find_devices() -> Iterator[Finding]:
 
 def find_processor() -> Finding:
     """Describe the processor, its threads and the memory; more threads than cores slow each other down."""
-    machine, memory = hardware(), psutil.virtual_memory()
-    cores, threads = machine["cores"], machine["threads"]
+    machine = hardware()
+    memory = psutil.virtual_memory()
+    cores = machine["cores"]
+    threads = machine["threads"]
     facts = {"name": machine["cpu"], "cores": cores, "threads": threads}
     facts |= {"memory_bytes": memory.total, "available_bytes": memory.available}
     text = (
@@ -77,17 +79,22 @@ def accelerator_kind() -> str | None:
 
 
 def _without_accelerator() -> Finding:
-    driver, cuda, hidden = _nvidia_driver(), torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES")
+    driver = _nvidia_driver()
+    cuda = torch.version.cuda
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     facts = {"torch": torch.__version__, "torch_cuda": cuda, "driver": driver}
     if not driver:
         return Finding("accelerator", "absent", "none: limbeck computes on the processor", facts=facts)
     text = f"there is an NVIDIA driver, but torch {torch.__version__}"
     if cuda is None:
-        text, way_out = f"{text} was built without CUDA", "install a CUDA build of torch: https://pytorch.org"
+        text = f"{text} was built without CUDA"
+        way_out = "install a CUDA build of torch: https://pytorch.org"
     elif hidden is not None and not hidden.strip("- 1"):
-        text, way_out = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{hidden}'", "unset CUDA_VISIBLE_DEVICES"
+        text = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{hidden}'"
+        way_out = "unset CUDA_VISIBLE_DEVICES"
     else:
-        text, way_out = f"{text} for CUDA {cuda} finds no GPU", "see what `nvidia-smi` says; the driver may be too old"
+        text = f"{text} for CUDA {cuda} finds no GPU"
+        way_out = "see what `nvidia-smi` says; the driver may be too old"
     return Finding("accelerator", "warning", text, way_out, facts)
 
 
@@ -104,20 +111,24 @@ def find_kernels() -> Iterator[Finding]:
 
 
 def find_attention() -> Finding:
-    """Say what computes attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
+    """Name the computation of attention over packed samples in bfloat16: a compiled kernel, or PyTorch."""
+    name = "attention on cpu"
+    # The kernel, or the reason why there is none.
     kernel = cpu_attention.kernel()
-    obstacle = kernel if isinstance(kernel, str) else None
-    name, facts = "attention on cpu", {"device": "cpu", "backend": "pytorch" if obstacle else "compiled"}
-    if obstacle is None:
+    if not isinstance(kernel, str):
+        facts = {"device": "cpu", "backend": "compiled"}
         return Finding(name, "ok", "in bfloat16 by a compiled kernel", facts=facts)
+    facts = {"device": "cpu", "backend": "pytorch"}
     way_out = "install a C compiler (gcc), or name one in $CC"
-    return Finding(name, "warning", f"in bfloat16 by PyTorch, at half the speed: {obstacle}", way_out, facts)
+    return Finding(name, "warning", f"in bfloat16 by PyTorch, at half the speed: {kernel}", way_out, facts)
 
 
 def find_relation(kind: str) -> Finding:
-    """Ask what computes `relation_kl`; a GPU without Triton is slower than it could be."""
+    """Name the backend of `relation_kl`; a GPU without Triton is slower than it could be."""
     chosen = choose_relation_backend("auto", kind, torch.float32)
-    name, text, facts = f"relation_kl on {kind}", f"backend '{chosen}'", {"device": kind, "backend": chosen}
+    name = f"relation_kl on {kind}"
+    text = f"backend '{chosen}'"
+    facts = {"device": kind, "backend": chosen}
     if kind != "cuda" or chosen == "triton":
         return Finding(name, "ok", text, facts=facts)
     obstacle = triton_obstacle(kind, torch.float32)

@@ -80,10 +80,11 @@ def find_error(objective: str, kind: str) -> Finding:
     # Triton's interpreter is for tests alone.
     triton = kind == "cuda" and triton_obstacle(kind, torch.float32) is None
     runs = [name for name in backends if name != "triton" or triton]
-    errors = {name: max(found) for name, found in errors_of(case, runs).items()}
+    errors = {name: max(measured) for name, measured in errors_of(case, runs).items()}
     wrong = [name for name, error in errors.items() if not error <= TOLERANCE]
     shown = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
-    name, text = f"{objective} on {kind}", f"relative errors against float64: {shown}"
+    name = f"{objective} on {kind}"
+    text = f"relative errors against float64: {shown}"
     if wrong:
         return Finding(name, "failed", text, f"choose a backend other than {', '.join(wrong)}, and {_REPORT}", errors)
     return Finding(name, "ok", text, facts=errors)
