@@ -12,9 +12,9 @@ import limbeck
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.results_file import ResultsFile
 from limbeck.models import loading, tokenizers
+from limbeck.models.folder_files import MODULES
 from limbeck.models.heads import model_class
 from limbeck.models.inference import encode
-from limbeck.models.locating import MODULES
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
 from tests.support.models import make_teacher

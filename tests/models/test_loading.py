@@ -15,16 +15,18 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from limbeck.models import locating
+from limbeck.models import hub_files
 from limbeck.models.families import shape_of
+from limbeck.models.hub_files import check_there, hub_answers
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.locating import check_there, fetch_pickles, hub_answers, resolve_model
+from limbeck.models.locating import resolve_model
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer, save_tokenizer
 from limbeck.models.vocabularies import check_fits_model, check_same_vocabulary
+from limbeck.models.weight_files import fetch_pickles
 from tests.support import models as tiny
 
 
@@ -169,7 +171,7 @@ def test_a_model_of_the_hub_is_held_to_the_same_rules(hub, folder, refused):
     assert load_tokenizer(name)("a model")["input_ids"] == load_tokenizer(folder)("a model")["input_ids"]
     (hub / "model.safetensors").unlink()
     with pytest.MonkeyPatch.context() as online:
-        online.setattr(locating, "hub_answers", lambda: True)
+        online.setattr(hub_files, "hub_answers", lambda: True)
         online.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(hub))
         with refused("'someone/small' has no safetensors on the Hub; .*limbeck export someone/small .* --read-pickled"):
             load_model(name)
@@ -227,7 +229,7 @@ def test_a_name_that_is_nowhere_is_refused_and_the_hub_asked_for_one_that_its_ca
         check_there("nothing", "./gone")
     asked = []
     with pytest.MonkeyPatch.context() as online:
-        online.setattr(locating, "hub_answers", lambda: True)
+        online.setattr(hub_files, "hub_answers", lambda: True)
         online.setattr("huggingface_hub.snapshot_download", lambda name, **given: asked.append((name, given)) or hub)
         check_there("someone/small", "someone/other")
     assert [(name, given["allow_patterns"]) for name, given in asked] == [("someone/other", ["config.json"])]

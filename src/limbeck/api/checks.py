@@ -17,7 +17,7 @@ def check_models(*names: str | None, shapes: bool = False) -> None:
         ModelError: for the first.
     """
     from limbeck.models.blueprint import names_shape
-    from limbeck.models.locating import check_there
+    from limbeck.models.hub_files import check_there
 
     models = [name for name in names if name is not None]
     if shapes:

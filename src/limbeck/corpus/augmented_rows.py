@@ -39,8 +39,8 @@ from limbeck.corpus.splitting import TRAINED, Roles
 from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.corpus.word_vectors import WORD, ModelVectors, VectorFile, nearest_words
 from limbeck.errors import CorpusError
-from limbeck.models.locating import fetch_weights
 from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.weight_files import fetch_weights
 
 AUGMENTED_FORMAT = 1
 """Raise it when the same rows would give other copies: older caches are then built anew."""

@@ -16,7 +16,7 @@ from limbeck.evaluation.choices import Cells, Choices, best_run, choose, points_
 from limbeck.evaluation.planned_model import PlannedModel
 from limbeck.evaluation.planning import PlannedTask
 from limbeck.evaluation.points import TrainingPoint
-from limbeck.models import locating, tokenizers
+from limbeck.models import tokenizers, weight_files
 from limbeck.models.fingerprint import model_fingerprint
 from limbeck.models.quiet import quiet
 
@@ -176,7 +176,7 @@ def check_room(
     """
     needed = 0  # Bytes.
     for model in models:
-        size = sum(file.stat().st_size for file in locating.fetch_weights(model.name, None))
+        size = sum(file.stat().st_size for file in weight_files.fetch_weights(model.name, None))
         for task in tasks:
             trained = [
                 planned for planned in task.cells if planned.cell.model == model.name and is_trained(planned.cell)

@@ -17,7 +17,7 @@ from limbeck.evaluation.protocols import PROTOCOLS, Protocol
 from limbeck.evaluation.settings import FineTuning
 from limbeck.evaluation.tasks import check_data, evaluator_named, find_task, parse_tasks
 from limbeck.kinds.task import Task
-from limbeck.models.locating import check_there
+from limbeck.models.hub_files import check_there
 
 MOST_WORKERS = 1024
 MOST_SEEDS = 1000

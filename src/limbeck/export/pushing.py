@@ -7,7 +7,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from limbeck.errors import OutputError, shorten_error
-from limbeck.models.locating import hub_answers
+from limbeck.models.hub_files import hub_answers
 
 
 def check_repository(name: str) -> None:

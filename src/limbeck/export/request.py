@@ -14,7 +14,8 @@ from limbeck.core import exports
 from limbeck.errors import OutputError, RecipeError, suggestion
 from limbeck.export.format import Format, FormatOptions
 from limbeck.export.formats import FORMATS
-from limbeck.models.locating import PACKAGE_PREFIX, check_there, locate_model
+from limbeck.models.hub_files import check_there
+from limbeck.models.locating import PACKAGE_PREFIX, locate_model
 
 if TYPE_CHECKING:
     from limbeck.models.sample_texts import Text

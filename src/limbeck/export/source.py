@@ -16,21 +16,15 @@ from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
 from limbeck.errors import ModelError
 from limbeck.export.batches import Batch, Runner
+from limbeck.models.folder_files import MODULES, folder_inside, read_json
 from limbeck.models.heads import Head, has_head, model_class
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.locating import (
-    MODULES,
-    SMALL_FILES,
-    fetch_pickles,
-    folder_inside,
-    is_local,
-    read_json,
-    resolve_model,
-)
+from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentence_reader import sentence_modules
 from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
+from limbeck.models.weight_files import SMALL_FILES, fetch_pickles
 
 
 @contextmanager
@@ -42,7 +36,7 @@ def safe_copy(name: str, beside: Path) -> Iterator[str]:
         beside: A folder to be; the copy lies beside it, and is gone at the end.
 
     Raises:
-        ModelError: see `limbeck.core.pickles.convert_pickles` and `limbeck.models.locating.fetch_pickles`.
+        ModelError: see `limbeck.core.pickles.convert_pickles` and `limbeck.models.weight_files.fetch_pickles`.
     """
     pickles = fetch_pickles(name)
     folder = pickles[0].parent

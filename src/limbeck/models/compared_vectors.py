@@ -12,7 +12,8 @@ from typing import Any
 from limbeck.core.files import atomic_text, read_json
 from limbeck.core.hashing import fingerprint
 from limbeck.core.paths import default_cache_dir
-from limbeck.models.locating import is_local, resolve_model, weight_names
+from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.weight_files import weight_names
 
 _PACKAGES = ("limbeck", "sentence-transformers", "transformers", "torch")
 

@@ -16,7 +16,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from limbeck.core.registry import load_plugins
 from limbeck.errors import ModelError, nearest, shorten_error, suggestion
 from limbeck.models.family_table import Family, families
-from limbeck.models.locating import read_json
+from limbeck.models.folder_files import read_json
 from limbeck.models.structure import SUCH_AS, unlisted_family
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limbeck.errors import ModelError
-from limbeck.models.locating import MODULES, fetch, read_json
+from limbeck.models.folder_files import MODULES, read_json
+from limbeck.models.hub_files import fetch
 from limbeck.models.sentence_reader import read_prompts
 from limbeck.models.sentences import LIBRARY_CONFIG
 

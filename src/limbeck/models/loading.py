@@ -18,9 +18,10 @@ from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.models.configuration import DTYPES, read_config
 from limbeck.models.families import family_of, shape_of
 from limbeck.models.heads import Head, model_class
-from limbeck.models.locating import fetch, fetch_weights
+from limbeck.models.hub_files import fetch
 from limbeck.models.pooler import pooler_option
 from limbeck.models.quiet import quiet
+from limbeck.models.weight_files import fetch_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

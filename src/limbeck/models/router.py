@@ -11,8 +11,9 @@ from limbeck.errors import ModelError
 from limbeck.models import vector_check
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
+from limbeck.models.folder_files import MODULES
 from limbeck.models.loaded import LoadedModel, open_model
-from limbeck.models.locating import MODULES, locate_model
+from limbeck.models.locating import locate_model
 from limbeck.models.sentence_heads import SentenceHead
 
 LEAST_FOUND = 0.5

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.models.locating import MODULES, read_json
+from limbeck.models.folder_files import MODULES, read_json
 from limbeck.models.sentences import LIBRARY_CONFIG, SentenceModule, SentencePooling
 
 _ROUTER_CONFIG = "router_config.json"

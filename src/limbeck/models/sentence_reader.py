@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.locating import MODULES, fetch_modules, folder_inside, is_local, read_json, resolve_model
+from limbeck.models.folder_files import MODULES, folder_inside, read_json, read_modules
+from limbeck.models.hub_files import fetch
+from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.sentences import LIBRARY_CONFIG, POOLINGS, SentenceModule, SentencePooling
 
 _MOST_TOKENS = 100_000_000
@@ -155,6 +157,25 @@ def routes_of(name_or_path: str | Path) -> tuple[str, str] | None:
             "folders 'query' and 'document'; give the model of the queries, and that of the documents as --teacher."
         )
     return str(queries), str(documents)
+
+
+def fetch_modules(name: str | Path, revision: str | None) -> Path:
+    """Return the folder of a model's sentence-transformers files, fetched where it is on the Hub; it may have none.
+
+    Raises:
+        ModelError: see `fetch`.
+    """
+    files = ("sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json")
+    folder = fetch(name, revision, (MODULES, LIBRARY_CONFIG, *files))
+    places = [str(module.get("path") or "") for module in read_modules(folder)]
+    wanted = []
+    for place in places:
+        if place:
+            inside = folder_inside(folder, place, MODULES).relative_to(folder)
+            wanted += [f"{inside}/{file}" for file in ("config.json", *files, "model.safetensors")]
+    if not wanted:
+        return folder
+    return fetch(name, revision, wanted)
 
 
 def sentence_modules(resolved: str) -> tuple[Path, list[tuple[str, str]]]:

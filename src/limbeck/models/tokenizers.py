@@ -13,8 +13,9 @@ from transformers import AutoTokenizer, BatchEncoding, PreTrainedConfig, PreTrai
 from limbeck.errors import ModelError, shorten_error
 from limbeck.models.configuration import read_config
 from limbeck.models.families import shape_of
+from limbeck.models.folder_files import read_json
+from limbeck.models.hub_files import check_fetched
 from limbeck.models.loading import fetch_quietly
-from limbeck.models.locating import check_fetched, read_json
 from limbeck.models.quiet import quiet
 
 if TYPE_CHECKING:

@@ -13,12 +13,13 @@ from torch import Tensor
 from limbeck.errors import ModelError, describe_error
 from limbeck.models.inference import encode
 from limbeck.models.loaded import LoadedModel, open_model
-from limbeck.models.locating import fetch_modules, is_local, locate_model, resolve_model, weight_names
+from limbeck.models.locating import is_local, locate_model, resolve_model
 from limbeck.models.quiet import quiet
 from limbeck.models.sample_texts import built_in_texts
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.sentence_reader import sentence_modules, sentence_pooling
+from limbeck.models.sentence_reader import fetch_modules, sentence_modules, sentence_pooling
 from limbeck.models.sentences import prompt_names
+from limbeck.models.weight_files import weight_names
 
 PACKAGE = "sentence_transformers"
 LARGEST_DIFFERENCE = 1e-3

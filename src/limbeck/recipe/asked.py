@@ -190,7 +190,7 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
     """Choose the start of a student that names none; a document with mistakes is left to the check of all of it."""
     from pydantic import ValidationError
 
-    from limbeck.models.locating import check_not_pickled
+    from limbeck.models.weight_files import check_not_pickled
     from limbeck.recipe.facts import check_student
     from limbeck.recipe.models import StudentSpec, TeacherSpec, names_start
     from limbeck.recipe.stages import StageSpec

@@ -16,8 +16,10 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import check_depth, depth_alone, parse_blueprint
 from limbeck.models.family_table import families
+from limbeck.models.folder_files import read_json
 from limbeck.models.layer_selection import check_listed
-from limbeck.models.locating import check_not_pickled, is_local, read_json, resolve_model
+from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.weight_files import check_not_pickled
 from limbeck.recipe.corpus import expand_corpus
 from limbeck.recipe.evaluation import EvaluationSpec
 from limbeck.recipe.load import check_document, document_of

@@ -13,7 +13,6 @@ from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config
-from limbeck.models.locating import check_not_pickled
 from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.start import check_start, source_shape
@@ -23,6 +22,7 @@ from limbeck.models.students import student_config
 from limbeck.models.teaching_facts import TeachingFacts
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_same_vocabulary
+from limbeck.models.weight_files import check_not_pickled
 from limbeck.recipe.models import InitialiseSpec, ShapeSpec, StudentSpec, TeacherSpec
 
 

@@ -12,7 +12,7 @@ from limbeck.corpus.settings import Augmentation, CorpusSettings, LabelledSettin
 from limbeck.errors import ModelError, RecipeError
 from limbeck.models.heads import check_has_head
 from limbeck.models.loading import load_config
-from limbeck.models.locating import check_not_pickled
+from limbeck.models.weight_files import check_not_pickled
 
 _VECTOR_FILES = (".txt", ".vec", ".gz", ".xz", ".zst")
 

@@ -17,9 +17,9 @@ from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batch
 from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import Head
-from limbeck.models.locating import fetch_weights
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_fits_model
+from limbeck.models.weight_files import fetch_weights
 from limbeck.recipe.model_plans import StudentPlan
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan

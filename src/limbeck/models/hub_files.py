@@ -1,0 +1,129 @@
+"""Fetching a model's files from the Hub into its cache, from where they are read like those of any folder."""
+
+import os
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlparse
+
+from huggingface_hub import constants as hub_constants
+
+from limbeck.errors import ModelError
+from limbeck.models.locating import is_local, resolve_model
+
+_LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
+# Endings of the files that are read; links to others do no harm.
+_READ = (".json", ".txt", ".model", ".safetensors", ".jinja", ".bin")
+
+
+def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path:
+    """Return the folder of a model's files; those of a Hub name are fetched into the Hub's cache.
+
+    Files come from the revision itself: what the Hub's converting service offers in a pull request is not taken.
+
+    Args:
+        name: A folder, `package:NAME`, or a Hub name.
+        revision: A branch, tag or commit on the Hub; None is `main`.
+        wanted: Names of files, or patterns, of the top folder; or names of files in folders inside, alone. Not all
+            need be there.
+
+    Raises:
+        ModelError: for what `resolve_model` refuses, a Hub name that cannot be reached, and a link that leads outside.
+    """
+    resolved = resolve_model(name)
+    if is_local(resolved):
+        folder = Path(resolved)
+    else:
+        from huggingface_hub import snapshot_download  # Its clients of the network take longer than all else here.
+
+        # A pattern such as *.json also fits files in folders inside, which are left out unless they alone are wanted.
+        only_inside = all("/" in file for file in wanted)
+        try:
+            snapshot = snapshot_download(
+                resolved,
+                revision=revision,
+                allow_patterns=list(wanted),
+                ignore_patterns=None if only_inside else "*/*",
+                local_files_only=not hub_answers(),
+            )
+        except Exception as error:  # Of the network, the Hub, the cache: each has its own kind.
+            raise unreachable(name) from error
+        folder = Path(str(snapshot))
+    _check_links(folder)
+    return folder
+
+
+def check_there(*names: str | Path) -> None:
+    """Refuse names of models that are nowhere; transformers is not imported, and a folder is not looked into.
+
+    Of a Hub name that the Hub's cache does not have, the Hub is asked for `config.json`.
+
+    Raises:
+        ModelError: for the first, those that may be folders before those that the Hub is asked for.
+    """
+    resolved = [resolve_model(name) for name in names if not is_local(str(name))]
+    hub_names = [name for name in resolved if not is_local(name)]
+    for name in hub_names:
+        cached = Path(hub_constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+        if cached.is_dir():
+            continue
+        # Asked before the Hub's client, whose import takes longer than all else.
+        if not hub_answers():
+            raise unreachable(name)
+        fetch(name, None, ("config.json",))
+
+
+def check_fetched(name: str | Path) -> None:
+    """Refuse, for a model that lacks a file, a Hub name that the Hub's cache alone was asked for.
+
+    Raises:
+        ModelError: for such a name: the Hub may well have the file.
+    """
+    if not is_local(resolve_model(name)) and not hub_answers():
+        raise unreachable(name)
+
+
+def unreachable(name: str | Path) -> ModelError:
+    """Return the error for a name that neither the disk nor the Hub gave."""
+    shape = " A shape is written LAYERSxHIDDEN, such as 6x384." if _LIKE_A_SHAPE.fullmatch(str(name)) else ""
+    return ModelError(
+        f"Cannot get '{name}': there is no such folder, it is not in the Hub's cache, and the Hub does not have it or "
+        "cannot be reached; check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or "
+        f"give a local folder.{shape}"
+    )
+
+
+def hub_answers() -> bool:
+    """Return whether the Hub can be asked: not in offline mode, and its name resolves or a proxy is set.
+
+    Without this a machine without network waits some 20 seconds for retries before the error.
+    """
+    if hub_constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    host = urlparse(hub_constants.ENDPOINT).hostname or ""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse links to files outside, which a folder that was unpacked or cloned may hold: they would be copied on.
+
+    A link to a file of the same name is a user's way to save space, and the Hub's cache consists of links.
+    """
+    inside = folder.resolve()
+    for entry in folder.iterdir():
+        if entry.suffix not in _READ or not entry.is_symlink():
+            continue
+        target = entry.resolve()
+        if target.is_relative_to(inside) or target.name == entry.name:
+            continue
+        # The Hub's cache keeps the files of a snapshot as blobs in a folder above it.
+        cache_folders = [parent / "blobs" for parent in inside.parents]
+        if target.parent not in cache_folders:
+            raise ModelError(f"'{entry}' is a link to '{target}', another file elsewhere; put a copy there.")
