@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.corpus.labelled import LabelledRow
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.answer_scores import score_answers
 from limbeck.kinds.scoring import score
 from limbeck.kinds.task import AnswerPrediction

@@ -11,7 +11,7 @@ from benchmarks.chaos_inputs.scene import Scene
 from benchmarks.chaos_inputs.trial import EQUAL, SILENT, Trial
 
 from limbeck.api import validate
-from limbeck.evaluation.overrides import parse_overrides
+from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.recipe.plan import RunPlan
 
 

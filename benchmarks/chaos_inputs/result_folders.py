@@ -23,8 +23,8 @@ from limbeck.comparison.folder import COMPARISON
 from limbeck.comparison.load import load_plan
 from limbeck.core.folders import claim
 from limbeck.core.run_status import find_runs, status_of
-from limbeck.evaluation.output_folder import prepare_folder
-from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.run.output_folder import prepare_folder
+from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.search.storage import open_storage
 from limbeck.search.study import prepare_search_folder
 

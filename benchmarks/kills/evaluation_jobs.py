@@ -9,7 +9,7 @@ from typing import Any
 
 import limbeck.api
 from limbeck.core.studies.evaluation import FINISHED
-from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.run.results_file import ResultsFile
 
 from .inputs import documents, write_model, write_task, write_text
 from .job import Job, identity_of, names_below, weights_below, without_clocks

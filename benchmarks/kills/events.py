@@ -17,7 +17,7 @@ from transformers.trainer_callback import CallbackHandler
 from limbeck.core.studies.evaluation import FINISHED
 from limbeck.corpus.store import SourceReader
 from limbeck.corpus.token_encoder import TokenEncoder
-from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.training.heartbeat import Heartbeat
 
 

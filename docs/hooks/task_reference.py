@@ -14,8 +14,8 @@ import yaml
 
 from limbeck.core.kinds import KINDS
 from limbeck.core.strict import descriptions
-from limbeck.evaluation.task_definition import TaskDefinition
-from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
+from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
 from limbeck.kinds.task import Task
 
 PAGE = Path(__file__).parents[1] / "reference/tasks.md"

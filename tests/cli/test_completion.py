@@ -4,8 +4,8 @@ import pytest
 
 from limbeck.api.requests import completions
 from limbeck.benchmark.loss import measured_objectives
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
 from limbeck.export.format import FLOATS
 from limbeck.methods.cards import RECIPE_CARDS
 from limbeck.methods.registry import METHODS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import limbeck as package
-from limbeck.evaluation.fine_tuned import train_once
+from limbeck.evaluation.evaluators.fine_tuned import train_once
 from tests.fixtures.write_shipped import SHIPPED
 from tests.support.commands import assert_one_line_error
 from tests.support.models import make_teacher
@@ -48,7 +48,7 @@ def trained(monkeypatch):
         cells_run.extend(cell.cell for cell in cells)
         return train_once(cells, report)
 
-    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", train)
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.train_once", train)
     return cells_run, stops
 
 

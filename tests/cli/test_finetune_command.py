@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 import limbeck as package
-from limbeck.evaluation import fine_tuned
-from limbeck.evaluation.fine_tuned import train_once
+from limbeck.evaluation.evaluators import fine_tuned
+from limbeck.evaluation.evaluators.fine_tuned import train_once
 from tests.support.commands import assert_one_line_error
 from tests.support.models import make_teacher
 from tests.support.task_files import write_table, write_tasks
@@ -141,5 +141,5 @@ def test_a_family_without_the_head_and_a_folder_of_something_else(limbeck, model
     (tmp_path / "thesis.tex").write_text("x")
     assert_one_line_error(limbeck(*command), 2, "holds no evaluation")
     (tmp_path / "thesis.tex").unlink()
-    monkeypatch.setattr("limbeck.evaluation.planning.has_head", lambda *_: False)
+    monkeypatch.setattr("limbeck.evaluation.plan.planning.has_head", lambda *_: False)
     assert_one_line_error(limbeck(*command), 2, "The family bert of", "has no classification head")

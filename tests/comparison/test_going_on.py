@@ -13,7 +13,7 @@ import pytest
 
 import limbeck
 from limbeck.errors import Interrupted, OutputError, TrainingError
-from limbeck.evaluation import fine_tuned as attempt
+from limbeck.evaluation.evaluators import fine_tuned as attempt
 from limbeck.training.stage import StageTraining
 from tests.support.comparisons import tiny_plan
 from tests.support.corpora import write_text

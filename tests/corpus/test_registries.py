@@ -11,8 +11,8 @@ from limbeck.corpus.readers import FILE_KINDS
 from limbeck.corpus.source_kinds import SourceKind
 from limbeck.corpus.sources import SOURCES, check_source, open_rows
 from limbeck.errors import CorpusError
-from limbeck.evaluation.split_files import read_split_file
-from limbeck.evaluation.task_sources import FileSource
+from limbeck.evaluation.tasks.sources import FileSource
+from limbeck.evaluation.tasks.split_files import read_split_file
 from tests.support.models import tiny_tokenizer
 from tests.support.streams import build_rows, build_text, examples, read, stream, take
 

@@ -9,7 +9,7 @@ import pytest
 
 from limbeck.comparison.load import load_plan
 from limbeck.core.yaml import parse_yaml
-from limbeck.evaluation.tasks import read_own_task
+from limbeck.evaluation.tasks.registry import read_own_task
 from limbeck.recipe import load_recipe, plan_run
 from tests.docs import running
 from tests.docs.pages import PAGES, ROOT

@@ -20,11 +20,11 @@ from transformers import (
 )
 
 from limbeck.errors import ModelError, OutputError, RecipeError
-from limbeck.evaluation import head_outputs
-from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.head_match import match_head
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.evaluators import head_outputs
+from limbeck.evaluation.evaluators.head_match import match_head
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.run.evaluation import run_evaluation
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.quiet import quiet
 from tests.evaluation.metrics import naive
 from tests.support.models import make_teacher
@@ -204,7 +204,7 @@ def test_cells_as_they_are_in_the_same_tables(evaluate, data, classifier, model_
     assert plain["settings"]["classes"] == [0, 1]
     accuracy = rows[1]["scores"]["validation"]["accuracy"]
     assert plain["scores"]["validation"]["accuracy"] == pytest.approx(1 - accuracy) != accuracy
-    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", None)
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.train_once", None)
     again, same = evaluate(turned, teacher=classifier, tasks="mrpc")
     assert same == rows and again.summary == outcome.summary
     request = EvaluationRequest((turned,), "mrpc", tmp_path / "out", data=data, preset="mlkd_bert",

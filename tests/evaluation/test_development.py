@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.corpus.labelled import WORD_GAP, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
-from limbeck.evaluation.tokens import PreparedTask
+from limbeck.evaluation.evaluators.tokens import PreparedTask
 from tests.support.tasks import make_rows, make_task
 
 

@@ -8,18 +8,18 @@ import pytest
 from limbeck.core.paths import RESULTS
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
-from limbeck.evaluation.choices import choose
-from limbeck.evaluation.grid_summary import average
-from limbeck.evaluation.notes import gather_notes
-from limbeck.evaluation.output_folder import MANIFEST, prepare_folder
-from limbeck.evaluation.overrides import parse_overrides
-from limbeck.evaluation.planning import Planner
-from limbeck.evaluation.predictions import save_predictions
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.results_file import ResultsFile
-from limbeck.evaluation.submissions import write_submissions
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.overrides import parse_overrides
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.results.choices import choose
+from limbeck.evaluation.results.notes import gather_notes
+from limbeck.evaluation.results.predictions import save_predictions
+from limbeck.evaluation.results.submissions import write_submissions
+from limbeck.evaluation.results.summary import average
+from limbeck.evaluation.run.output_folder import MANIFEST, prepare_folder
+from limbeck.evaluation.run.results_file import ResultsFile
+from limbeck.evaluation.tasks.registry import TASKS
 
 
 def row(rate, seed, value, **scores):

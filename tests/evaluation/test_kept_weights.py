@@ -13,18 +13,19 @@ from limbeck.core.folders import folder_lock
 from limbeck.core.paths import KEPT_WEIGHTS, LOCK, RESULTS
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, OutputError, RecipeError
-from limbeck.evaluation import fine_tuned, grid, head_outputs, kept_weights
-from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask, ReadyCell
-from limbeck.evaluation.fine_tuned import train_once
-from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.kept_weights import candidates, find_weights, save_weights
-from limbeck.evaluation.planning import PlannedTask
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.results_file import ResultsFile
-from limbeck.evaluation.tasks import TASKS
-from limbeck.evaluation.tokens import TokenKeys
+from limbeck.evaluation.evaluators import fine_tuned, head_outputs
+from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask, ReadyCell
+from limbeck.evaluation.evaluators.fine_tuned import train_once
+from limbeck.evaluation.evaluators.tokens import TokenKeys
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.run import evaluation, kept_weights
+from limbeck.evaluation.run.evaluation import run_evaluation
+from limbeck.evaluation.run.kept_weights import candidates, find_weights, save_weights
+from limbeck.evaluation.run.results_file import ResultsFile
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.scoring import score
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.task_files import write_tasks
@@ -224,7 +225,7 @@ def test_what_may_still_be_the_best(values, pick, ids):
 
 
 def test_a_folder_in_use_is_left_alone(ask, everything, monkeypatch):
-    monkeypatch.setattr(grid.kept_weights, "check_room", lambda *_: pytest.fail("it goes on"))
+    monkeypatch.setattr(evaluation.kept_weights, "check_room", lambda *_: pytest.fail("it goes on"))
     with folder_lock(everything), pytest.raises(OutputError, match="in use by another run"):
         run_evaluation(ask(everything, "best"))
     assert (everything / LOCK).exists()

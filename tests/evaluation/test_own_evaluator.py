@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from limbeck.errors import PluginError, RecipeError
-from limbeck.evaluation.evaluators import EVALUATORS, Evaluator, register_as_evaluator
-from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.evaluators.evaluator import EVALUATORS, Evaluator, register_as_evaluator
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.run.evaluation import run_evaluation
+from limbeck.evaluation.run.results_file import ResultsFile
 from tests.support.plugins import forgetting
 from tests.support.tasks import tiny_folder
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import limbeck
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.models import loading, tokenizers
 from limbeck.models.folder_files import MODULES
 from limbeck.models.heads import model_class

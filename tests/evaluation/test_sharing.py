@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from limbeck.evaluation.fine_tuned import Trained
-from limbeck.evaluation.fine_tuning import FineTuner
-from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.planned_model import plan_models
-from limbeck.evaluation.planning import Planner
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.evaluators.fine_tuned import Trained
+from limbeck.evaluation.evaluators.fine_tuning import FineTuner
+from limbeck.evaluation.plan.planned_model import plan_models
+from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.run.evaluation import run_evaluation
+from limbeck.evaluation.tasks.registry import TASKS
 from tests.support.task_files import squad, write_table
 from tests.support.tasks import make_rows, tiny_folder
 

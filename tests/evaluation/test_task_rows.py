@@ -8,11 +8,11 @@ from limbeck.core.kinds import KINDS
 from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import RecipeError
-from limbeck.evaluation.planning import Planner
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.task_files import TRAIN, load_task
-from limbeck.evaluation.task_rows import TaskRows, hold_out_rows
-from limbeck.evaluation.tasks import DEFINITIONS
+from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.tasks.corpus_rows import TaskRows, hold_out_rows
+from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.evaluation.tasks.splits import TRAIN, load_task
 from tests.support.task_files import write_table
 
 TRAINED = [name for name, definition in DEFINITIONS.items() if not KINDS[definition.kind].of_vectors]

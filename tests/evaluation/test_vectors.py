@@ -14,9 +14,9 @@ from torch.nn import functional
 import limbeck
 from limbeck.corpus.labelled import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation.results_file import ResultsFile
-from limbeck.evaluation.search import Search
-from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.evaluators.search import Search
+from limbeck.evaluation.run.results_file import ResultsFile
+from limbeck.evaluation.tasks.splits import load_task
 from limbeck.kinds.registry import KINDS
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model

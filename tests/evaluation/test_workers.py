@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.evaluators import FINE_TUNED, CellResult, ReadyCell
-from limbeck.evaluation.running import Failure, SharedTraining, run_trainings
+from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, CellResult, ReadyCell
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.run.trainings import Failure, SharedTraining, run_trainings
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, prepare, tiny_folder
 from tests.support.training import interrupt
@@ -53,7 +53,7 @@ def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
     def fail(*_):
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", fail)
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.train_once", fail)
     failure = Failure("ValueError: two lines")
     assert collect(jobs[1:2])[0] == {"cell-2": failure, "cell-2b": failure}
 
@@ -75,7 +75,7 @@ def test_a_job_says_what_it_is_for(jobs):
 
 
 def test_ctrl_c_goes_through(jobs, monkeypatch):
-    monkeypatch.setattr("limbeck.evaluation.fine_tuned.train_once", interrupt)
+    monkeypatch.setattr("limbeck.evaluation.evaluators.fine_tuned.train_once", interrupt)
     with pytest.raises(KeyboardInterrupt):
         collect(jobs, 1)
 

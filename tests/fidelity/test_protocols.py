@@ -10,18 +10,18 @@ import pytest
 from limbeck.core.records import Run
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import RecipeError
-from limbeck.evaluation.cell import Cell, PlannedCell
-from limbeck.evaluation.choices import choose_all
-from limbeck.evaluation.columns import task_columns
-from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask
-from limbeck.evaluation.grid_summary import summarise
-from limbeck.evaluation.planned_model import PlannedModel, plan_models
-from limbeck.evaluation.planning import PlannedTask
-from limbeck.evaluation.points import training_points
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.published import PAPERS, matching_rows, read_rows
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask
+from limbeck.evaluation.plan.cell import Cell, PlannedCell
+from limbeck.evaluation.plan.columns import task_columns
+from limbeck.evaluation.plan.planned_model import PlannedModel, plan_models
+from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.points import training_points
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.protocols.published import PAPERS, matching_rows, read_rows
+from limbeck.evaluation.results.choices import choose_all
+from limbeck.evaluation.results.summary import summarise
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.answer_scores import THRESHOLD, best_threshold
 from limbeck.models.families import Shape
 from tests.support.models import save_folder, tiny_model

@@ -10,7 +10,7 @@ from recipes.generator.collection import all_recipes
 
 from limbeck.api.requests.fields import options_of
 from limbeck.api.requests.search import MappingRequest
-from limbeck.evaluation.published import read_rows
+from limbeck.evaluation.protocols.published import read_rows
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
 from tests.objectives import reference

@@ -22,8 +22,8 @@ from limbeck.core.hashing import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import OutputError
-from limbeck.evaluation.cell import data_fingerprint, training_set_fingerprint
-from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.plan.cell import data_fingerprint, training_set_fingerprint
+from limbeck.evaluation.tasks.splits import load_task
 from limbeck.kinds.registry import KINDS
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from tests.golden.snapshot import check

@@ -8,8 +8,8 @@ from pkgutil import resolve_name
 import pytest
 
 from limbeck.benchmark.loss import measured_objectives
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.tasks.registry import DEFINITIONS, TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
 from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.methods import METHODS

@@ -12,7 +12,7 @@ import limbeck
 import tests.support.alembic  # noqa: F401 - registers the family
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode
-from limbeck.evaluation.vectors import vectors_of as vectors_of_a_task
+from limbeck.evaluation.evaluators.vectors import vectors_of as vectors_of_a_task
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_config, load_model

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.evaluation.evaluators import EVALUATORS
+from limbeck.evaluation.evaluators.evaluator import EVALUATORS
 from limbeck.export.formats import FORMATS
 from limbeck.kinds.registry import KINDS
 from limbeck.models.start import STARTS

@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 
 from limbeck.core.studies import Costs, Evaluation, EvaluationCell
-from limbeck.evaluation.cell import Cell, PlannedCell
-from limbeck.evaluation.choices import choose_all
-from limbeck.evaluation.evaluators import FINE_TUNED, EvaluatedTask
-from limbeck.evaluation.grid_summary import summarise
-from limbeck.evaluation.planned_model import PlannedModel
-from limbeck.evaluation.planning import PlannedTask
-from limbeck.evaluation.points import training_points
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.evaluators.evaluator import FINE_TUNED, EvaluatedTask
+from limbeck.evaluation.plan.cell import Cell, PlannedCell
+from limbeck.evaluation.plan.planned_model import PlannedModel
+from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.plan.points import training_points
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.results.choices import choose_all
+from limbeck.evaluation.results.summary import summarise
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.families import Shape
 from limbeck.report import fine_tuned_card
 from limbeck.report.costs import cost_tables

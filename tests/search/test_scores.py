@@ -13,8 +13,8 @@ from limbeck.comparison.held_out import pair_agreement
 from limbeck.comparison.last_layers import LastLayers
 from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.evaluation.columns import task_columns
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.plan.columns import task_columns
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.taps import StreamTap
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run

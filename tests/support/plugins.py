@@ -9,7 +9,7 @@ import pytest
 
 from limbeck.core import kinds as kind_facts
 from limbeck.core import registry as plugins
-from limbeck.evaluation.evaluators import EVALUATORS
+from limbeck.evaluation.evaluators.evaluator import EVALUATORS
 from limbeck.export.formats import FORMATS
 from limbeck.kinds.registry import KINDS
 from limbeck.methods import METHODS, TEACHINGS

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.corpus.labelled import WORD_GAP, LabelledRow
-from limbeck.evaluation import tokens
-from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.evaluators import EVALUATORS, CellResult, ReadyCell
-from limbeck.evaluation.points import AsIsPoint, Point, SimilarityPoint, TrainingPoint
-from limbeck.evaluation.tokens import PreparedTask, TokenKeys, draw_splits, notes_of_draws
+from limbeck.evaluation.evaluators import tokens
+from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
+from limbeck.evaluation.evaluators.tokens import PreparedTask, TokenKeys, draw_splits, notes_of_draws
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.points import AsIsPoint, Point, SimilarityPoint, TrainingPoint
 from limbeck.kinds.task import SplitFacts, Task, TaskData
 from tests.support.models import make_teacher
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 import limbeck
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run

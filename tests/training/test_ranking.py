@@ -12,9 +12,9 @@ from transformers import AutoTokenizer
 
 import limbeck
 from limbeck.errors import Interrupted, LimbeckError, RecipeError
-from limbeck.evaluation.fine_tuning import load_task_model
-from limbeck.evaluation.kept_weights import save_weights
-from limbeck.evaluation.task_definition import TaskDefinition
+from limbeck.evaluation.evaluators.fine_tuning import load_task_model
+from limbeck.evaluation.run.kept_weights import save_weights
+from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.models.heads import head_of, kind_of_value
 from limbeck.models.loading import load_config
 from limbeck.models.tokenizers import load_tokenizer

@@ -15,7 +15,7 @@ from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.core.devices import check_device, choose_device
 from limbeck.core.progress import ProgressBar
-from limbeck.evaluation.request import EvaluationRequest
+from limbeck.evaluation.plan.request import EvaluationRequest
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,8 +101,8 @@ def carry_out_evaluation(request: EvaluateRequest) -> EvaluationResult:
     titles = evaluation_request.titles(as_list(request.names))
     evaluation_request.check()
     # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.grid import run_evaluation
-    from limbeck.evaluation.output_folder import prepare_folder
+    from limbeck.evaluation.run.evaluation import run_evaluation
+    from limbeck.evaluation.run.output_folder import prepare_folder
     from limbeck.report.evaluation import write_evaluation
 
     device = choose_device(request.device)

@@ -17,7 +17,7 @@ from limbeck.core.blocks import Block
 from limbeck.core.progress import ProgressBar
 from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError
-from limbeck.evaluation.request import EvaluationRequest, fine_tuned_task
+from limbeck.evaluation.plan.request import EvaluationRequest, fine_tuned_task
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,10 +93,10 @@ def carry_out_fine_tuning(request: FinetuneRequest) -> FineTuningResult:
     )
     task = fine_tuned_task(evaluation_request)
     # Torch is imported from here on, which takes seconds.
-    from limbeck.evaluation.grid import run_evaluation
-    from limbeck.evaluation.kept_weights import place_model
-    from limbeck.evaluation.planning import check_fine_tuned
-    from limbeck.evaluation.results_file import ResultsFile
+    from limbeck.evaluation.plan.planning import check_fine_tuned
+    from limbeck.evaluation.run.evaluation import run_evaluation
+    from limbeck.evaluation.run.kept_weights import place_model
+    from limbeck.evaluation.run.results_file import ResultsFile
     from limbeck.report.evaluation import write_evaluation
     from limbeck.report.fine_tuned_card import write_fine_tuned_card
 

@@ -8,7 +8,7 @@ import torch
 from limbeck.benchmark.model import measure_models, read_config
 from limbeck.benchmark.rows import Value, describe_machine
 from limbeck.core.progress import Report, no_progress
-from limbeck.evaluation import published
+from limbeck.evaluation.protocols import published
 from limbeck.models import families
 
 _SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",

@@ -9,7 +9,7 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core import folders, paths, studies
 from limbeck.errors import OutputError
 from limbeck.evaluation.measures import MeasuresSpec
-from limbeck.evaluation.request import EvaluationRequest
+from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.models.weight_files import check_not_pickled
 from limbeck.recipe.facts import check_corpus, check_student
 from limbeck.recipe.known_by_content import without_places

@@ -21,9 +21,9 @@ from limbeck.core import blocks, devices, folders, machine, paths, records, stud
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, describe_error
-from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.measures import MeasuresSpec
-from limbeck.evaluation.planning import PlannedTask, Planner
+from limbeck.evaluation.plan.planning import PlannedTask, Planner
+from limbeck.evaluation.run.evaluation import EvaluationOutcome, run_evaluation
 from limbeck.models.families import shape_of
 from limbeck.models.fingerprint import fingerprint_beside
 from limbeck.models.loading import load_config

@@ -6,7 +6,7 @@ from typing import TypeVar
 from limbeck.comparison.held_out import MEASURES
 from limbeck.core import studies
 from limbeck.core.intervals import is_greater
-from limbeck.evaluation.notes import failure_notes
+from limbeck.evaluation.results.notes import failure_notes
 
 T = TypeVar("T")
 _AVERAGES = {"without_cola": "average without CoLA", "average": "average"}

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from limbeck.evaluation.agreement import SentencePair, build_pairs, measure_agreement
     from limbeck.evaluation.compare import Amounts, Side, compare_models
     from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
-    from limbeck.evaluation.evaluators import EVALUATORS, CellResult, Evaluator, register_as_evaluator
+    from limbeck.evaluation.evaluators.evaluator import (
+        EVALUATORS,
+        CellResult,
+        Evaluator,
+        register_as_evaluator,
+    )
     from limbeck.evaluation.held_out_scores import measure_task
     from limbeck.evaluation.latency import measure_latency
     from limbeck.evaluation.retrieval import build_retrieval_pairs, measure_retrieval
@@ -24,7 +29,7 @@ __getattr__, __dir__ = import_when_used(
         "agreement": "SentencePair build_pairs measure_agreement",
         "compare": "Amounts Side compare_models",
         "costs": "ParameterCounts count_parameters tensors_megabytes weights_megabytes",
-        "evaluators": "CellResult EVALUATORS Evaluator register_as_evaluator",
+        "evaluators.evaluator": "CellResult EVALUATORS Evaluator register_as_evaluator",
         "held_out_scores": "measure_task",
         "similarities": "encode pair_similarities spearman_agreement",
         "latency": "measure_latency",

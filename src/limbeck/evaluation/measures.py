@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from limbeck.core.records import flat
 from limbeck.core.strict import Strict
-from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
 
 
 class HeldOutSpec(Strict):

@@ -10,7 +10,7 @@ from limbeck.core.machine import available_cores
 from limbeck.corpus.addresses import is_remote
 from limbeck.corpus.file_sources import find_files
 from limbeck.corpus.sources import SOURCES, source_kind
-from limbeck.evaluation.tasks import TASKS, is_own_task
+from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.recipe.chosen_models import ChosenModels, count_weights
 
 MINUTES = 30

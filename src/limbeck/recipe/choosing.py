@@ -14,7 +14,7 @@ from limbeck.core.mistakes import explain
 from limbeck.core.paths import RECIPE
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
-from limbeck.evaluation.tasks import find_task
+from limbeck.evaluation.tasks.registry import find_task
 from limbeck.methods.registry import METHODS
 from limbeck.models.families import family_of
 from limbeck.models.family_table import families

@@ -12,7 +12,7 @@ from limbeck.corpus.readers import read_rows
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import check_source, local_files
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.tasks import TASKS, is_own_task
+from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.models.heads import kind_of_value
 from limbeck.recipe.model_plans import TeacherInfo
 

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.settings import CorpusSpec
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.tasks import find_task
+from limbeck.evaluation.tasks.registry import find_task
 
 
 def sources_alone(value: Any) -> Any:

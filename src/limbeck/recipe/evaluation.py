@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from limbeck.core.fields import Count, Grown, Length, Name, Place
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.tasks import parse_tasks
+from limbeck.evaluation.tasks.registry import parse_tasks
 
 
 class EvaluationSpec(Grown):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from limbeck.core.strict import Strict
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.tasks import TASKS, check_data, is_own_task
+from limbeck.evaluation.tasks.registry import TASKS, check_data, is_own_task
 from limbeck.models.blueprint import check_depth, depth_alone, parse_blueprint
 from limbeck.models.family_table import families
 from limbeck.models.folder_files import read_json

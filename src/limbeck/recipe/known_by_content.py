@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from limbeck.core.fields import NONE
-from limbeck.evaluation.tasks import is_own_task
+from limbeck.evaluation.tasks.registry import is_own_task
 
 
 def without_places(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from limbeck.corpus.first_rows import FirstRows, read_first_rows
 from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
 from limbeck.corpus.sources import local_files
 from limbeck.errors import RecipeError
-from limbeck.evaluation.head_match import match_head
-from limbeck.evaluation.task_definition import TaskDefinition
-from limbeck.evaluation.task_files import TRAIN
-from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.evaluators.head_match import match_head
+from limbeck.evaluation.tasks.corpus_rows import TaskRows
+from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.columns import Columns
 from limbeck.kinds.registry import KINDS
 

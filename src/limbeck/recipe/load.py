@@ -10,7 +10,7 @@ from limbeck.core.beside import find_beside
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.yaml import dump_yaml, read_document
 from limbeck.errors import RecipeError, together
-from limbeck.evaluation.tasks import is_own_task
+from limbeck.evaluation.tasks.registry import is_own_task
 from limbeck.recipe.corpus import sources_alone
 from limbeck.recipe.models import model_alone
 from limbeck.recipe.overrides import apply_overrides

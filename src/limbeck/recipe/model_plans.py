@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from transformers import PreTrainedConfig
 
 from limbeck.errors import RecipeError
-from limbeck.evaluation.head_match import names_of_classes, rename_classes
+from limbeck.evaluation.evaluators.head_match import names_of_classes, rename_classes
 from limbeck.methods.teaching import Teaching, make_teaching
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.families import Shape, shape_of

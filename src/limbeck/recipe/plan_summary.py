@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, SourceUse
 from limbeck.corpus.sources import stored_size
-from limbeck.evaluation.head_match import match_head
-from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.evaluators.head_match import match_head
+from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.methods.term import Term
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
 from limbeck.recipe.row_copies import summarise_copies

@@ -9,7 +9,7 @@ from limbeck.core.kinds import kind_of
 from limbeck.corpus.classes import read_weights
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.errors import RecipeError
-from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.recipe.labelled_rows import with_classes_of
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stage_plan import StagePlan

@@ -10,7 +10,7 @@ from limbeck.core.kinds import kind_of
 from limbeck.corpus.classes import ClassCounts, ClassWeights
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.models.heads import Head

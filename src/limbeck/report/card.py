@@ -20,7 +20,7 @@ from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_
 from limbeck.core.kinds import kind_of
 from limbeck.core.paths import MODEL_CARD, short_model_name
 from limbeck.core.yaml import read_document
-from limbeck.evaluation.tasks import DEFINITIONS
+from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.usage import MASKED_LM, HeadUsage
 from limbeck.report.export_text import export_part

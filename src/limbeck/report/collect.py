@@ -21,7 +21,7 @@ from limbeck.core.paths import (
 from limbeck.core.records import PlannedStage, Run, Stage, load
 from limbeck.core.run_status import status_of
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.evaluation.results_file import ResultsFile
+from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.report.logs import StageLog, read_stage_log
 from limbeck.report.names import title_of
 from limbeck.report.statuses import LAST_UPDATE, last_update

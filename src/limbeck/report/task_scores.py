@@ -13,7 +13,7 @@ from limbeck.core.paths import EVALUATION_TABLE
 from limbeck.core.records import load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
 from limbeck.errors import RecipeError
-from limbeck.evaluation.tasks import DEFINITIONS, PUBLISHED
+from limbeck.evaluation.tasks.registry import DEFINITIONS, PUBLISHED
 from limbeck.report.card import HEADS, hub_metric
 from limbeck.report.names import metric_name
 from limbeck.report.scores import share_kept

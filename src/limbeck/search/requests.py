@@ -214,7 +214,7 @@ def task_measures(
         RecipeError: for an unknown protocol, no fine-tuning, settings that cannot be read, or those of no task.
     """
     from limbeck.evaluation.measures import MeasuresSpec
-    from limbeck.evaluation.protocols import PROTOCOLS
+    from limbeck.evaluation.protocols.protocol import PROTOCOLS
     from limbeck.recipe.overrides import apply_overrides
 
     if tasks is None:

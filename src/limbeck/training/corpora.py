@@ -14,7 +14,7 @@ from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.progress import CorpusProgress, StepListener
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
-from limbeck.evaluation.task_rows import TaskRows
+from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan

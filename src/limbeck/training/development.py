@@ -13,10 +13,10 @@ from limbeck.core.devices import choose_device
 from limbeck.corpus import LabelledSettings
 from limbeck.corpus.token_encoder import TokenEncoder
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import head_match, head_outputs, tokens
-from limbeck.evaluation.cell import data_fingerprint
 from limbeck.evaluation.development_scores import compare_outputs
-from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.evaluators import head_match, head_outputs, tokens
+from limbeck.evaluation.plan.cell import data_fingerprint
+from limbeck.evaluation.tasks.splits import load_task
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import score

@@ -21,9 +21,14 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 
 from limbeck.corpus.labelled import WORD_GAP
-from limbeck.evaluation.cell import Cell
-from limbeck.evaluation.fine_tuning import FineTuner, changed_keywords, load_task_model, training_arguments
-from limbeck.evaluation.head_outputs import EVALUATION_BATCH
+from limbeck.evaluation.evaluators.fine_tuning import (
+    FineTuner,
+    changed_keywords,
+    load_task_model,
+    training_arguments,
+)
+from limbeck.evaluation.evaluators.head_outputs import EVALUATION_BATCH
+from limbeck.evaluation.plan.cell import Cell
 from limbeck.kinds.scoring import score
 from limbeck.models.quiet import quiet
 from limbeck.models.tokenizers import load_tokenizer

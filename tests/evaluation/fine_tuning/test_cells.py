@@ -13,11 +13,11 @@ from scipy.stats import spearmanr
 
 from limbeck.corpus.collating import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
-from limbeck.evaluation.cell import Cell, data_fingerprint, identity
-from limbeck.evaluation.fine_tuning import BestEpoch, load_task_model
-from limbeck.evaluation.head_outputs import check_padding, read_outputs
-from limbeck.evaluation.points import SimilarityPoint
-from limbeck.evaluation.tokens import TaskCollator, open_columns
+from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, load_task_model
+from limbeck.evaluation.evaluators.head_outputs import check_padding, read_outputs
+from limbeck.evaluation.evaluators.tokens import TaskCollator, open_columns
+from limbeck.evaluation.plan.cell import Cell, data_fingerprint, identity
+from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.task import TaskData
 from limbeck.models.fingerprint import model_fingerprint, tokenizer_fingerprint
@@ -76,7 +76,7 @@ def test_a_model_of_the_hub_is_known_by_the_commit_of_its_revision(monkeypatch):
 def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     first = ready(folder, data, POINT, tmp_path)
-    again = "limbeck.evaluation.tokens.encode_rows"
+    again = "limbeck.evaluation.evaluators.tokens.encode_rows"
     monkeypatch.setattr(again, lambda *_, **__: pytest.fail("encoded again"))
     again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
     assert again.folder == first.folder

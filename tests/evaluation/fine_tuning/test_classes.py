@@ -10,15 +10,15 @@ import yaml
 
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation.cell import Cell, identity
-from limbeck.evaluation.overrides import parse_overrides
-from limbeck.evaluation.planning import Planner
-from limbeck.evaluation.points import settings_of, training_points
-from limbeck.evaluation.predictions import read_predictions, save_predictions
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.request import EvaluationRequest
-from limbeck.evaluation.submissions import write_submissions
-from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.plan.cell import Cell, identity
+from limbeck.evaluation.plan.planning import Planner
+from limbeck.evaluation.plan.points import settings_of, training_points
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.overrides import parse_overrides
+from limbeck.evaluation.protocols.protocol import PROTOCOLS
+from limbeck.evaluation.results.predictions import read_predictions, save_predictions
+from limbeck.evaluation.results.submissions import write_submissions
+from limbeck.evaluation.tasks.splits import load_task
 from limbeck.kinds.scoring import score
 from limbeck.kinds.task import SplitFacts, Submission
 from limbeck.kinds.thresholds import choose_thresholds

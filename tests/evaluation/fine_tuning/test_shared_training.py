@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from limbeck.evaluation.cell import Cell, data_fingerprint, training_identity, training_set_fingerprint
-from limbeck.evaluation.evaluators import ReadyCell
-from limbeck.evaluation.fine_tuned import train_once
-from limbeck.evaluation.fine_tuning import FineTuner
-from limbeck.evaluation.points import SimilarityPoint
-from limbeck.evaluation.tokens import TokenKeys
+from limbeck.evaluation.evaluators.evaluator import ReadyCell
+from limbeck.evaluation.evaluators.fine_tuned import train_once
+from limbeck.evaluation.evaluators.fine_tuning import FineTuner
+from limbeck.evaluation.evaluators.tokens import TokenKeys
+from limbeck.evaluation.plan.cell import Cell, data_fingerprint, training_identity, training_set_fingerprint
+from limbeck.evaluation.plan.points import SimilarityPoint
 from limbeck.kinds.task import TaskData
 from limbeck.models.tokenizers import load_tokenizer
 from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, prepare, run_cell, tiny_folder
@@ -57,7 +57,7 @@ def test_the_training_set_is_its_rows_and_classes():
 
 
 def test_tokens_to_train_on_are_made_once(tmp_path, monkeypatch):
-    from limbeck.evaluation import tokens as module
+    from limbeck.evaluation.evaluators import tokens as module
 
     encoded, original = [], module.encode_rows
 

@@ -12,7 +12,7 @@ from benchmarks import squad_figures
 
 from limbeck.corpus.labelled import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds import answer_rules
 from limbeck.kinds.answer_rules import compare_cmrc, normalise_answer_of
 from limbeck.kinds.answer_scores import best_threshold, score_answers

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from limbeck.corpus.labelled import LabelledRow
-from limbeck.evaluation.task_definition import TaskDefinition
+from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.kinds.ranking_scores import score_query
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import score

@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from limbeck.corpus.labelled import LabelledRow
 from limbeck.errors import CorpusError
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.scoring import score
 from limbeck.kinds.task import AnswerPrediction

@@ -6,10 +6,12 @@ from statistics import fmean
 import pytest
 import yaml
 
-from limbeck.evaluation import columns, protocols, published
-from limbeck.evaluation.cell import Cell, identity, training_identity
-from limbeck.evaluation.points import training_points
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.plan import columns
+from limbeck.evaluation.plan.cell import Cell, identity, training_identity
+from limbeck.evaluation.plan.points import training_points
+from limbeck.evaluation.protocols import protocol as protocols
+from limbeck.evaluation.protocols import published
+from limbeck.evaluation.tasks.registry import TASKS
 
 # (preset, task): rates, epochs, batch, length, runs, where settings of a kind, a group and a task meet. The golden
 # snapshots hold every number of every preset.

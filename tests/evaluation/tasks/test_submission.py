@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.evaluation.submissions import write_submission
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.results.submissions import write_submission
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.task import AnswerPrediction
 
 FILES = yaml.safe_load(Path(__file__).with_name("submissions.yaml").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from rich.console import Console
 from limbeck.api.requests import completions, values
 from limbeck.api.requests.fields import TRAINING, argument, option, request
 from limbeck.api.requests.shared import console_option
-from limbeck.evaluation.request import FINE_TUNING_PRESET
+from limbeck.evaluation.plan.request import FINE_TUNING_PRESET
 
 
 @request

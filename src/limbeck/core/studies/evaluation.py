@@ -182,7 +182,7 @@ class PublishedCost(Record):
     """Costs that a paper measured of a model of a shape.
 
     Attributes:
-        paper: One of `limbeck.evaluation.published.PAPERS`.
+        paper: One of `limbeck.evaluation.protocols.published.PAPERS`.
         table: Its number there.
         shape: Layers x hidden width.
         multilingual: Whether its vocabulary is.

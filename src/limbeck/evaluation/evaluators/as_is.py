@@ -1,0 +1,125 @@
+"""The evaluator of models as they are: each is scored by its own head, and nothing is trained."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from limbeck.core import paths
+from limbeck.core.progress import part_of
+from limbeck.evaluation.evaluators import head_match, head_outputs
+from limbeck.evaluation.evaluators.evaluator import (
+    AS_IS,
+    CellResult,
+    EvaluatedTask,
+    Evaluator,
+    PlannedCells,
+    ReadyCell,
+    Share,
+    register_as_evaluator,
+)
+from limbeck.evaluation.evaluators.fine_tuned import check_one_model, score_splits
+from limbeck.evaluation.evaluators.rows import plan_task, rows_of
+from limbeck.evaluation.evaluators.tokens import PreparedTask, TokenKeys, prepare
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.planned_model import PlannedModel
+from limbeck.evaluation.plan.points import AsIsPoint, stride_of
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.kinds.task import Predictions, Task
+from limbeck.models.cross_encoders import check_no_prompt
+from limbeck.models.loading import load_config
+from limbeck.models.tokenizers import load_tokenizer
+
+
+@register_as_evaluator()
+class AsIs(Evaluator):
+    """Scores models by their heads as they are; a cell a model and task."""
+
+    name = AS_IS
+
+    def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
+        """Refuse a model whose head does not fit the task."""
+        check_one_model(task, model)
+        check_no_prompt(model.queries)
+        head_match.match_head(model.name, load_config(model.queries), task, request.classes)
+
+    def task(self, name: str, request: EvaluationRequest) -> EvaluatedTask:
+        """Return a task with the rows that are scored or predicted, hashed."""
+        return plan_task(name, self.name, request, training=False)
+
+    def cells(
+        self, task: EvaluatedTask, model: PlannedModel, models: Sequence[PlannedModel], request: EvaluationRequest
+    ) -> PlannedCells:
+        """Return one cell, by default in float32."""
+        settings = task.settings
+        match = head_match.match_head(model.name, load_config(model.name), task.task, request.classes)
+        point = AsIsPoint(
+            length=settings.length,
+            stride=stride_of(task.task, settings),
+            bf16=bool(settings.bf16),
+            max_scored_rows=settings.max_scored_rows,
+            classes=match.classes,
+            predict=settings.predict and bool(task.task.scored),
+        )
+        return PlannedCells([Cell(model.name, task.name, point, 0)], match.notes)
+
+    def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> PreparedTask:
+        """Return the tokens of the rows that are scored or predicted."""
+        tokenizer: Any = load_tokenizer(model.queries)
+        head_outputs.check_padding(model.name, tokenizer)
+        point = _point_of(cell)
+        return prepare(
+            rows_of(task.name, request, training=False),
+            tokenizer,
+            keys=TokenKeys(model.tokenizer, task.data, task.training_set),
+            cache_dir=paths.default_cache_dir(),
+            length=point.length,
+            stride=point.stride,
+            max_scored_rows=point.max_scored_rows,
+            predicting=point.predict or not task.task.scored,
+        )
+
+    def run(self, ready: ReadyCell, trained: None, report: Share) -> CellResult:
+        """Score the cell by the model's head."""
+        started = time.monotonic()
+        with head_outputs.quiet_and_explain_oom():
+            result = _score(ready.cell, ready.prepared, report)
+        rows = {split: len(ready.prepared.rows[split]) for split in result.scores}
+        return replace(result, rows=rows, seconds=round(time.monotonic() - started, 3))
+
+
+def _point_of(cell: Cell) -> AsIsPoint:
+    assert isinstance(cell.point, AsIsPoint)
+    return cell.point
+
+
+def _score(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
+    """Predict every split of a task, and score those that are labelled.
+
+    Args:
+        cell: The cell.
+        prepared: Its task.
+        report: Receives the share of the rows that are done.
+    """
+    task = prepared.task
+    rows = prepared.rows
+    point = _point_of(cell)
+    tokenizer = load_tokenizer(cell.model)
+    model = head_outputs.load_head(cell.model, task, tokenizer, point.length)
+    splits = [*task.scored, *(split for split in task.predicted if split in rows)]
+    total = max(sum(len(rows[split]) for split in splits), 1)
+
+    predictions: dict[str, Predictions] = {}
+    done = 0
+    for split in splits:
+        end = done + len(rows[split])
+        part = part_of(lambda share, *_: report(share), done / total, end / total)
+        predictions[split] = head_outputs.predict(
+            model, tokenizer, prepared, split, bf16=point.bf16, classes=point.classes, report=part
+        )
+        done = end
+
+    scored = {split: predictions[split] for split in task.scored}
+    result = score_splits(dict.fromkeys(task.scored, task), prepared, scored)
+    unlabelled = {split: each for split, each in predictions.items() if split not in task.scored}
+    return replace(result, predictions=unlabelled)

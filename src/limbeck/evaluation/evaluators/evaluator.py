@@ -1,0 +1,327 @@
+"""`Evaluator`, which turns tasks and models into cells and runs them, and the registry of evaluators.
+
+`limbeck evaluate` asks the evaluator of each task for its cells, leaves out those that are finished, and has it run the
+others. limbeck's own are `fine_tuned`, `as_is` and `vectors`; the tasks of another evaluator are named `NAME:TASK`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TypeAlias, TypeVar
+
+from limbeck.core.registry import PluginPoint, Registry, is_own
+from limbeck.evaluation.plan.cell import Cell
+from limbeck.evaluation.plan.planned_model import PlannedModel
+from limbeck.evaluation.plan.points import VersionedPoint
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.tasks.registry import evaluator_named, find_task
+from limbeck.kinds.task import Predictions, SplitFacts, Task
+
+Share: TypeAlias = Callable[[float], None]
+"""Receives the share of a cell that is done, 0 to 1."""
+
+Scores: TypeAlias = dict[str, dict[str, float]]
+"""Split to metric to value, 0 to 1 (correlations -1 to 1)."""
+
+SPLIT = "test"
+"""The split of a task whose evaluator has only one score for it."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Scores and predictions of a cell, with their cost.
+
+    Attributes:
+        scores: Of every scored split, and of the select split.
+        predictions: Of the unlabelled splits.
+        epoch: Whose weights were scored; None where they are the last.
+        rows: Number of rows to train on, and of every scored split.
+        seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
+        training_seconds: Of the training alone; 0 where nothing is trained.
+        weights: Hash of the weights as they were kept; None where they are not.
+        thresholds: Of the classes, chosen on the select split for all others; None where none were.
+        intervals: Of scores over the rows of their split, by split and metric; None without any.
+        only_answer: By split, the one answer that all rows are given; None where all have several.
+    """
+
+    scores: Scores
+    predictions: Mapping[str, Predictions] = field(default_factory=dict)
+    epoch: float | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    training_seconds: float = 0.0
+    weights: str | None = None
+    thresholds: list[float] | None = None
+    intervals: dict[str, dict[str, list[float]]] | None = None
+    only_answer: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class EvaluatedTask:
+    """A task as its evaluator plans it; nothing is tokenised yet.
+
+    Attributes:
+        name: As the user named it.
+        evaluator: Name of its evaluator.
+        task: The task, with the splits that are there.
+        settings: Its settings.
+        data: Fingerprint of what it is scored by.
+        training_set: Fingerprint of the rows to train on.
+        notes: On its rows.
+    """
+
+    name: str
+    evaluator: str
+    task: Task
+    settings: FineTuning
+    data: str
+    training_set: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedCells:
+    """The cells of one model on a task.
+
+    Attributes:
+        cells: The cells, in the order of the grid.
+        notes: On scores that they cannot have.
+    """
+
+    cells: Sequence[Cell]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ReadyCell:
+    """A cell with what its evaluator prepared for it.
+
+    Attributes:
+        cell: The cell.
+        prepared: As `Evaluator.prepare` returned it.
+        keep: Keeps the weights that the cell was scored by, and returns their hash; None where they are not kept.
+    """
+
+    cell: Cell
+    prepared: Any
+    keep: Callable[[Any, Any], str] | None = None
+
+
+class Evaluator:
+    """Evaluates models on tasks.
+
+    Subclass it, give it a `name` and `metrics`, and write `score`; or override `task`, `cells` and `run` for settings,
+    several splits or trainings.
+
+    Attributes:
+        name: The evaluator's; its tasks are named `NAME:TASK`.
+        metrics: Names of its metrics, the main one first; scores are 0 to 1, or -1 to 1.
+        version: Raise it when the same model would get other scores: its cells then run anew.
+
+    Example:
+        >>> @register_as_evaluator()
+        ... class Layers(Evaluator):
+        ...     name = "layers"
+        ...     metrics = ("share_of_twelve",)
+        ...
+        ...     def score(self, model, task, report):
+        ...         return {"share_of_twelve": load_config(model).num_hidden_layers / 12}
+    """
+
+    name: str
+    metrics: tuple[str, ...] = ()
+    version: str = "1"
+
+    def check(self, task: Task, model: PlannedModel, request: EvaluationRequest) -> None:
+        """Refuse a model that does not fit a task, before any work is done.
+
+        Args:
+            task: As the request names it; its rows were not read.
+            model: One of the request's.
+            request: The request.
+
+        Raises:
+            ModelError: for a model that does not fit.
+        """
+
+    def task(self, name: str, request: EvaluationRequest) -> EvaluatedTask:
+        """Return a task, with all that its cells depend on; its rows are read, but no tokens made.
+
+        Args:
+            name: As the user named it; of an evaluator from outside the package `NAME:TASK`.
+            request: The request.
+
+        Raises:
+            LimbeckError: for a task that is not there, cannot be read, or has nothing to score.
+        """
+        task = self.facts(name)
+        return EvaluatedTask(name, self.name, task, request.settings(task), f"{name} {self.version}")
+
+    def facts(self, name: str) -> Task:
+        """Return the facts of a task: its metrics, and the splits that it is scored on.
+
+        Args:
+            name: `NAME:TASK`.
+        """
+        return Task(
+            name=name,
+            title=name.replace(":", " "),
+            group="own",
+            kind=self.name,
+            metrics=self.metrics,
+            train=None,
+            select=None,
+            scored=(SPLIT,),
+            splits={SPLIT: SplitFacts()},
+        )
+
+    def cells(
+        self, task: EvaluatedTask, model: PlannedModel, models: Sequence[PlannedModel], request: EvaluationRequest
+    ) -> PlannedCells:
+        """Return the cells of a model on a task.
+
+        Args:
+            task: As `task` returned it.
+            model: One of the models.
+            models: All models, the reference first.
+            request: The request.
+        """
+        return PlannedCells([Cell(model.name, task.name, VersionedPoint(self.version), 0)])
+
+    def prepare(self, task: EvaluatedTask, cell: Cell, model: PlannedModel, request: EvaluationRequest) -> Any:
+        """Return what `run` needs beside the cell, such as tokens; it may be sent to another process.
+
+        It is called once for each task and tokenizer, for those that have cells to run, before any is run.
+
+        Args:
+            task: As `task` returned it.
+            cell: One of its cells.
+            model: The model of the cell.
+            request: The request.
+        """
+        return None
+
+    def train(self, cells: Sequence[ReadyCell], report: Share) -> Any:
+        """Do the work that cells share, such as one training, and return what `run` needs of it.
+
+        Args:
+            cells: All cells with the same `training`; where nothing is trained, one.
+            report: Receives the progress.
+
+        Raises:
+            LimbeckError: one clear line.
+        """
+        return None
+
+    def run(self, ready: ReadyCell, trained: Any, report: Share) -> CellResult:
+        """Return the result of a cell.
+
+        Args:
+            ready: The cell, with what `prepare` returned.
+            trained: As `train` returned it.
+            report: Receives the progress.
+
+        Raises:
+            LimbeckError: one clear line.
+        """
+        started = time.monotonic()
+        _, _, task = ready.cell.task.partition(":")
+        scores = dict(self.score(ready.cell.model, task, report))
+        return CellResult({SPLIT: scores}, seconds=round(time.monotonic() - started, 3))
+
+    def score(self, model: str, task: str, report: Share) -> Mapping[str, float]:
+        """Return the scores of a model on a task, by metric.
+
+        Args:
+            model: A folder, `package:NAME` or a Hub name.
+            task: The task, without the name of the evaluator.
+            report: Receives the progress.
+        """
+        raise NotImplementedError
+
+
+E = TypeVar("E", bound=Evaluator)
+
+FINE_TUNED = "fine_tuned"
+AS_IS = "as_is"
+VECTORS = "vectors"
+_OWN = (FINE_TUNED, AS_IS, VECTORS)
+
+
+def _problem(evaluator: Evaluator) -> str | None:
+    """Return why an evaluator cannot be added, as the end of a sentence."""
+    if type(evaluator).score is not Evaluator.score and not evaluator.metrics:
+        return "it has no metrics; name those that its score returns, the main one first"
+    return None
+
+
+def _import_own() -> Iterable[tuple[str, Evaluator]]:
+    """Import the files of the package's evaluators, each of which registers its own."""
+    for name in _OWN:
+        import_module(f"limbeck.evaluation.evaluators.{name}")
+    return ()
+
+
+EVALUATORS: Registry[Evaluator] = Registry(
+    "evaluator",
+    plugins=PluginPoint("limbeck.evaluators", Evaluator, "register_as_evaluator()", _problem, type),
+    source=_import_own,
+)
+"""Name to evaluator."""
+
+
+def register_as_evaluator(*, replace: bool = False) -> Callable[[type[E]], type[E]]:
+    """Return a decorator that adds an evaluator, and returns its class as it is.
+
+    Args:
+        replace: Take the place of an evaluator that was registered before, as when a notebook's cell runs again; the
+            package's own are never replaced.
+
+    Raises:
+        PluginError: if the name is taken, or it has no metrics.
+    """
+
+    def register(evaluator_class: type[E]) -> type[E]:
+        evaluator = evaluator_class()
+        EVALUATORS.add(evaluator.name, evaluator, replace=replace, own=is_own(evaluator_class))
+        return evaluator_class
+
+    return register
+
+
+def evaluator_of(name: str, request: EvaluationRequest) -> Evaluator:
+    """Return the evaluator of a task.
+
+    Args:
+        name: Of the task, as the user named it.
+        request: Whether models are scored as they are.
+
+    Raises:
+        RecipeError: for an unknown task or evaluator.
+    """
+    prefix = evaluator_named(name)
+    if prefix is not None:
+        return EVALUATORS[prefix]
+    if not find_task(name).is_trained:
+        return EVALUATORS[VECTORS]
+    return EVALUATORS[AS_IS if request.as_is else FINE_TUNED]
+
+
+def facts_of(name: str) -> Task:
+    """Return the facts of a task, before its rows are read.
+
+    Args:
+        name: As the user named it.
+
+    Raises:
+        RecipeError: for an unknown task or evaluator.
+        CorpusError: for a task file that cannot be read.
+    """
+    prefix = evaluator_named(name)
+    if prefix is not None:
+        return EVALUATORS[prefix].facts(name)
+    return find_task(name).task

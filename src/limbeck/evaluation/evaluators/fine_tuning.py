@@ -1,0 +1,254 @@
+"""Fine-tuning by `transformers.Trainer`: the same weights as a plain script's, from the same seed and settings."""
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
+
+from limbeck.core.devices import has_accelerator
+from limbeck.corpus.classes import ClassWeights, balance, count_classes, labels_of
+from limbeck.errors import ModelError, TrainingError
+from limbeck.evaluation.evaluators import head_outputs
+from limbeck.evaluation.evaluators.evaluator import Share
+from limbeck.evaluation.evaluators.tokens import PreparedTask, TaskCollator, open_columns
+from limbeck.evaluation.plan.points import TrainingPoint
+from limbeck.evaluation.tasks import splits as task_files
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import Predictions, Task
+from limbeck.models import heads, loading
+from limbeck.models.cross_encoders import cross_encoder_settings
+
+IDENTITY = "torch.nn.modules.linear.Identity"
+TRAINING_SHARE = 0.95
+"""Share of a cell's progress that is training; the rest is scoring."""
+
+
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a model's weights, on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+class BestEpoch(TrainerCallback):
+    """Scores the model after every epoch and keeps a copy of its best weights; of equals, the first.
+
+    Scoring draws no random numbers that training would have drawn, so the weights of every epoch are those of a
+    training that is never scored.
+
+    Args:
+        score: Scores the model as it is; higher is better.
+
+    Attributes:
+        epoch: The best epoch so far.
+    """
+
+    def __init__(self, score: Callable[[], float]) -> None:
+        self._score = score
+        self._best = -math.inf
+        self._weights: dict[str, Tensor] = {}
+        self.epoch: float | None = None
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Score, and keep the weights if they are the best so far."""
+        model = kwargs["model"]
+        with torch.random.fork_rng():
+            value = self._score()
+        # A correlation of constant predictions is NaN: no better than anything, but better than no weights at all.
+        if value > self._best or not self._weights:
+            self._best = value if math.isfinite(value) else -math.inf
+            self._weights = copy_weights(model)
+            self.epoch = state.epoch
+
+    def restore(self, model: PreTrainedModel) -> None:
+        """Give a model the kept weights."""
+        model.load_state_dict(self._weights)
+
+
+def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
+    """Load a model for fine-tuning on a task, in float32, on the CPU.
+
+    All random states are seeded first, as a script does that calls `set_seed` and then `from_pretrained`: what the
+    checkpoint lacks of the head (and a pooler below it) is drawn from them.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        task: Decides the class of the model and the number of its outputs.
+        seed: Of the head.
+
+    Raises:
+        ModelError: for a model that cannot be loaded or is damaged, or whose family has no such head.
+    """
+    config = loading.load_config(name)
+    kind = KINDS[task.kind]
+    kind.set_up_head(config, task.labels)
+    if kind.facts.output is not None:
+        # The loss and the metrics read the scores themselves; sentence-transformers would take a sigmoid.
+        config.sentence_transformers = cross_encoder_settings(name, config, None) | {"activation_fn": IDENTITY}
+    loader = heads.model_class(config, cast(heads.Head, task.kind))
+    set_seed(seed)
+    model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
+    _check_encoder(name, model, info)
+    loading.check_finite(name, model)
+    return model
+
+
+def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """Refuse a checkpoint that lacks a part of the encoder, or holds it in another shape."""
+    prefix = f"{model.base_model_prefix}."
+    missing = [key for key in sorted(info["missing_keys"]) if key.startswith(prefix) and ".pooler." not in key]
+    if missing:
+        raise ModelError(
+            f"The weights of '{name}' lack {len(missing)} tensors of its encoder (first {missing[0]}); save the "
+            "whole model."
+        )
+    mismatched = [key for key, *_ in sorted(info["mismatched_keys"]) if key.startswith(prefix)]
+    if mismatched:
+        raise ModelError(
+            f"The weights of '{name}' do not fit its config.json (first {mismatched[0]}); copy the model again."
+        )
+
+
+class StepReporter(TrainerCallback):
+    """Reports the steps of the training that are done.
+
+    Args:
+        report: Receives the share.
+    """
+
+    def __init__(self, report: Share) -> None:
+        self._report = report
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Report the step."""
+        self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
+
+
+def training_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
+    """Return the arguments that decide the weights of a fine-tuning, by names of `transformers.TrainingArguments`.
+
+    Args:
+        point: The settings; what it lacks is left to `transformers`.
+        seed: Of the order of rows and of dropout.
+    """
+    return {
+        "seed": seed,
+        "learning_rate": point.learning_rate,
+        "num_train_epochs": point.epochs,
+        "per_device_train_batch_size": point.batch_size,
+        "warmup_steps": point.warmup,  # Below 1 it is a share of the steps.
+        "lr_scheduler_type": point.schedule,
+        "weight_decay": point.weight_decay,
+        "train_sampling_strategy": "group_by_length" if point.group_by_length else "random",
+        "bf16": point.bf16,
+    }
+
+
+def changed_keywords(point: TrainingPoint, seed: int) -> dict[str, Any]:
+    """Return the `training_keywords` that are not the defaults of `transformers`, for records."""
+    defaults = {field.name: field.default for field in fields(TrainingArguments)}
+    return {name: value for name, value in training_keywords(point, seed).items() if value != defaults[name]}
+
+
+def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
+    """Return the arguments of one fine-tuning, on this machine.
+
+    Args:
+        point: The settings.
+        seed: Of the order of rows and of dropout.
+    """
+    is_accelerated = has_accelerator()
+    return TrainingArguments(
+        **training_keywords(point, seed),
+        output_dir=tempfile.gettempdir(),  # The loop wants one that is there; nothing is written.
+        per_device_eval_batch_size=head_outputs.EVALUATION_BATCH,
+        use_cpu=not is_accelerated,
+        dataloader_pin_memory=is_accelerated,
+        remove_unused_columns=False,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+class FineTuner:
+    """One model being fine-tuned on the rows of one task, and predicting those of any task with the same head.
+
+    Args:
+        model: With the head of the task; trained in place.
+        tokenizer: Its tokenizer.
+        prepared: The task.
+        arguments: Of the training.
+        class_weights: Of the classes in the loss; None for none.
+
+    Attributes:
+        model: The model; see `settle`.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        CorpusError: for balanced weights of a class that no row has.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any,
+        prepared: PreparedTask,
+        arguments: TrainingArguments,
+        class_weights: ClassWeights | None = None,
+    ) -> None:
+        self._last: dict[str, Tensor] | None = None
+        self.model = model
+        self.tokenizer = tokenizer
+        task = prepared.task
+        kind = KINDS[task.kind]
+        rows = open_columns(prepared.tokens(task_files.TRAIN))
+        weights = None
+        if class_weights is not None:
+            weights = balance(class_weights, count_classes(labels_of(rows), task.labels, kind.facts.label))
+        self._trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=rows,
+            data_collator=TaskCollator(model, tokenizer, task.kind),
+            compute_loss_func=kind.loss(weights),
+        )
+        self._trainer.remove_callback(PrinterCallback)
+
+    def train(self, report: Share, best_epochs: Sequence[BestEpoch] = ()) -> None:
+        """Train to the end.
+
+        Args:
+            report: Receives the progress.
+            best_epochs: Score the model after every epoch, and keep a copy of its best weights.
+        """
+        for callback in (StepReporter(report), *best_epochs):
+            self._trainer.add_callback(callback)
+        self._trainer.train()
+        self._last = copy_weights(self._trainer.model) if best_epochs else None
+
+    def settle(self, best: BestEpoch | None) -> None:
+        """Give the model the weights of one of its best epochs, or its last ones.
+
+        Raises:
+            TrainingError: if a weight is not finite.
+        """
+        model = self._trainer.model
+        if best is not None:
+            best.restore(model)
+        elif self._last is not None:
+            model.load_state_dict(self._last)
+        if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+            raise TrainingError("A weight became infinite or NaN; use a lower learning rate, or --set bf16=false.")
+
+    def predict(self, prepared: PreparedTask, split: str) -> Predictions:
+        """Predict a split of a task: a class or a value per row, or an answer per row id."""
+        model = self._trainer.model
+        return head_outputs.predict(model, self.tokenizer, prepared, split, bf16=self._trainer.args.bf16)

@@ -1,0 +1,152 @@
+"""Outputs of a model's head over the rows of a task, and what model and tokenizer need for that."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from limbeck.core import progress
+from limbeck.core.devices import choose_device
+from limbeck.errors import ModelError, TrainingError
+from limbeck.evaluation.evaluators.tokens import PreparedTask, TaskCollator, open_columns
+from limbeck.kinds.kind import Outputs
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import Predictions, Task
+from limbeck.models import families, heads, inference, loading
+from limbeck.models.quiet import quiet
+from limbeck.models.vocabularies import check_fits_model
+
+EVALUATION_BATCH = 64
+_MODEL_COLUMNS = ("input_ids", "token_type_ids")
+
+
+def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedModel:
+    """Load a model with its own head for a task, in float32, on the device that is used.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        task: Decides the head.
+        tokenizer: Of the model.
+        length: Most tokens of a row.
+
+    Raises:
+        ModelError: if it cannot be loaded or has no such head, or takes fewer tokens.
+    """
+    model = loading.load_model(name, head=cast(heads.Head, task.kind))
+    check_inputs(name, model, tokenizer, length)
+    set_padding(model, tokenizer)
+    return model.to(choose_device("auto"))
+
+
+def set_padding(model: PreTrainedModel, tokenizer: Any) -> None:
+    """Name the padding token in a model's configuration: heads of decoders find the last token of each text by it."""
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+
+
+@torch.no_grad()
+def read_outputs(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    prepared: PreparedTask,
+    split: str,
+    *,
+    bf16: bool = False,
+    classes: Sequence[int] | None = None,
+    report: progress.Report = progress.no_progress,
+) -> Outputs:
+    """Run a model over the rows of a split, in their order; it draws no random number, and stays in its mode.
+
+    Args:
+        model: With the head of the task.
+        tokenizer: Its tokenizer.
+        prepared: The task.
+        split: One of its splits.
+        bf16: Compute in bfloat16.
+        classes: Which of its outputs each class of the task is, see `HeadMatch`; None takes them in their order.
+        report: Receives the progress.
+
+    Raises:
+        ModelError: for scores that are infinite or no number, of which any would come out as a class.
+    """
+    task = prepared.task
+    columns = open_columns(prepared.tokens(split))
+    rows = columns.select_columns([name for name in columns.column_names if name in _MODEL_COLUMNS])
+    collate = TaskCollator(model, tokenizer, task.kind)
+    names = KINDS[task.kind].output_names
+    outputs: list[list[NDArray[np.float32]]] = [[] for _ in names]
+    device = inference.device_of(model)
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(rows), EVALUATION_BATCH):
+        end = min(start + EVALUATION_BATCH, len(rows))
+        batch = collate([rows[index] for index in range(start, end)])
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            result = model(**{name: tensor.to(device) for name, tensor in batch.items()})
+        for name, values in zip(names, outputs, strict=True):
+            scores = result[name].float().cpu().numpy()
+            if not np.isfinite(scores).all():
+                raise ModelError(
+                    f"'{model.name_or_path}' gives rows of {task.title} scores that are not finite numbers: its "
+                    "weights are too large for their type, or damaged; copy the model again or retrain it."
+                )
+            values.extend(scores if classes is None else scores[..., list(classes)])
+        report(end / len(rows), f"rows of {task.title}", progress.Count(end, "rows"))
+    model.train(was_training)
+    return outputs
+
+
+def predict(model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, split: str, **options: Any) -> Predictions:
+    """Predict a split of a task by a model's head, see `read_outputs`, whose options it has, and `decode`."""
+    return prepared.decode(split, read_outputs(model, tokenizer, prepared, split, **options))
+
+
+def check_padding(name: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
+
+    Args:
+        name: The model, as the user named it.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        ModelError: if it has none.
+    """
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
+
+
+def check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
+    """Refuse tokens that the model has no embedding for, and rows that are longer than it takes.
+
+    Args:
+        name: The model, as the user named it.
+        model: The model.
+        tokenizer: Its tokenizer.
+        length: Most tokens of a row.
+
+    Raises:
+        ModelError: for either.
+    """
+    shape = families.shape_of(model.config)
+    check_padding(name, tokenizer)
+    check_fits_model(tokenizer, shape.vocabulary)
+    if shape.positions is not None and length > shape.positions:
+        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; give --set length={shape.positions}.")
+
+
+@contextmanager
+def quiet_and_explain_oom() -> Iterator[None]:
+    """Keep libraries quiet, and name the way out of a full device in one line.
+
+    Raises:
+        TrainingError: where the device is out of memory.
+    """
+    try:
+        with quiet():
+            yield
+    except torch.OutOfMemoryError:
+        raise TrainingError("The device is out of memory; lower batch_size or length by --set.") from None

@@ -1,0 +1,142 @@
+"""Tasks of rows as evaluators plan them: the rows are read, counted and hashed, and no tokens are made."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.core.devices import bf16_is_fast, has_accelerator
+from limbeck.corpus.classes import balance, count_classes
+from limbeck.errors import CorpusError, RecipeError
+from limbeck.evaluation.evaluators.evaluator import EvaluatedTask
+from limbeck.evaluation.plan import cell as grid_cell
+from limbeck.evaluation.plan.points import TrainingPoint, training_points
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.tasks.corpus_rows import hold_out_rows
+from limbeck.evaluation.tasks.registry import find_task
+from limbeck.evaluation.tasks.splits import TRAIN, load_task
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import Task, TaskData
+
+
+@lru_cache(maxsize=1)  # The rows of only one task are in memory.
+def load_rows(name: str, data: Path | None, *, training: bool) -> TaskData:
+    """Return the rows of a task, see `load_task`.
+
+    Args:
+        name: As the user named it.
+        data: Folder with the tasks' files; None for the Hub.
+        training: Whether the rows to train and to select on are needed too.
+    """
+    return load_task(name, data=data, training=training)
+
+
+def plan_task(name: str, evaluator: str, request: EvaluationRequest, *, training: bool) -> EvaluatedTask:
+    """Read the rows of a task, and plan its evaluation.
+
+    Args:
+        name: As the user named it.
+        evaluator: Name of its evaluator.
+        request: The request.
+        training: Whether models are fine-tuned.
+
+    Raises:
+        CorpusError: if its rows are not there or cannot be read, or it has nothing to score and nothing to predict.
+        RecipeError: for settings that cannot be.
+    """
+    data = rows_of(name, request, training=training)
+    task = data.task
+    settings = request.settings(task)
+    return EvaluatedTask(
+        name,
+        evaluator,
+        task,
+        settings,
+        grid_cell.data_fingerprint(data),
+        grid_cell.training_set_fingerprint(data),
+        tuple(dict.fromkeys([*data.notes, *_notes_on_classes(data, settings, training=training)])),
+    )
+
+
+def rows_of(name: str, request: EvaluationRequest, *, training: bool) -> TaskData:
+    """Return the rows of a task, with rows held out where something is chosen and no other rows are there.
+
+    The arguments and errors are those of `plan_task`.
+    """
+    # A request of fine-tunings may have tasks of vectors beside them, whose rows are the same.
+    data = load_rows(name, request.data, training=training)
+    task = data.task
+    if not (task.scored or task.predicted):
+        raise CorpusError(
+            f"{task.title} has no split to score or to predict: name one in its files, or give --data a folder "
+            "that has one."
+        )
+    settings = request.settings(task)
+    if settings.metric not in (None, *task.metrics):
+        names = ", ".join(task.metrics)
+        raise RecipeError(
+            f"{task.title} is not scored by '{settings.metric}'; set {task.name}.metric to one of {names} by --set."
+        )
+    if training and _needs_held_out_rows(name, data, settings, request):
+        return hold_out_rows(data)
+    return data
+
+
+def seeds_of(settings: FineTuning, request: EvaluationRequest) -> list[int]:
+    """Return the seeds of a task's runs, from 1 upwards."""
+    return list(range(1, (request.seeds or settings.seeds) + 1))
+
+
+def grid_of(task: Task, settings: FineTuning) -> list[TrainingPoint]:
+    """Return the grid points of a fine-tuning on this machine."""
+    return training_points(task, settings, bf16=has_accelerator() and bf16_is_fast())
+
+
+def _needs_held_out_rows(name: str, data: TaskData, settings: FineTuning, request: EvaluationRequest) -> bool:
+    """Whether something is chosen by scores, and the task has only a test split beside its rows to train on.
+
+    Raises:
+        CorpusError: if the best of several runs is to be kept, and no rows are labelled.
+    """
+    task = data.task
+    points = grid_of(task, settings)
+    runs = len(points) * len(seeds_of(settings, request))
+    if request.keep_weights == "best" and runs > 1 and not task.scored:
+        raise CorpusError(
+            f"{task.title} has no labelled rows by which to choose the best of {runs} runs; give --data a "
+            "folder that has its development rows, or ask for a single run: one grid point and --seeds 1."
+        )
+    picks_run = runs > 1 and "best" in (settings.pick, request.keep_weights)
+    picks_setting = len(points) > 1 or points[0].best_epoch_by is not None or points[0].choose_thresholds
+    has_development_rows = find_task(name).development is not None
+    return (picks_run or picks_setting) and not has_development_rows and bool(data.splits.get(TRAIN))
+
+
+def _notes_on_classes(data: TaskData, settings: FineTuning, *, training: bool) -> Iterator[str]:
+    """Yield where the classes of the rows to train on are uneven, and where no thresholds can be chosen.
+
+    Raises:
+        CorpusError: if these rows are all alike, or cannot be balanced.
+    """
+    task = data.task
+    facts = KINDS[task.kind].facts
+    rows = data.splits.get(TRAIN, ())
+    if not training or not rows or facts.label not in ("class", "classes"):
+        return
+    point = grid_of(task, settings)[0]
+    counts = count_classes(np.array([row.label for row in rows]), task.labels, facts.label)
+    if counts.has_one:
+        raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; add rows of other classes.")
+    if point.class_weights is not None:
+        balance(point.class_weights, counts)
+    uneven = counts.describe_rare()
+    if uneven is not None:
+        yield f"{task.title} {task.train}: {uneven[0].lower()}{uneven[1:]}"
+    if point.choose_thresholds and not {*task.scored} - {task.select}:
+        ends = " in the figures; leaderboard files have the chosen ones" if task.predicted else ""
+        yield (
+            f"{task.title}: thresholds stay 0.5{ends}, since {task.select}, on which they are chosen, is all that is "
+            "scored"
+        )

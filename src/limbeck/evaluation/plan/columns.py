@@ -1,0 +1,107 @@
+"""Columns of tables: of a task's splits, and of further scores of sentence vectors."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from limbeck.core.studies import Column
+from limbeck.kinds.task import Task
+
+_SUFFIXES = {"matched": "m", "mismatched": "mm"}
+"""Last word of a split of MNLI to the end of its column, as papers have it."""
+
+
+def task_columns(task: Task) -> list[Column]:
+    """Return the columns of a task, the main one first.
+
+    Splits in several languages, such as `test.de` and `test.en`, share a column of their mean, and have one each.
+    """
+    splits_by_stem: dict[str, list[str]] = {}
+    for split in task.scored:
+        stem, _, _ = split.partition(".")
+        splits_by_stem.setdefault(stem, []).append(split)
+
+    columns: list[Column] = []
+    for stem, splits in splits_by_stem.items():
+        key, title = _key_and_title(task, stem, is_first=not columns)
+        columns.append(Column(key=key, title=title, task=task.name, kind=task.kind, splits=splits, detail=False))
+        if len(splits) == 1:
+            continue
+        for split in splits:
+            languages = _languages(split)
+            columns.append(
+                Column(
+                    key=f"{key}.{languages}",
+                    title=f"{title} {languages}",
+                    task=task.name,
+                    kind=task.kind,
+                    splits=[split],
+                    detail=True,
+                )
+            )
+    return columns
+
+
+class Variant(NamedTuple):
+    """Further scores of sentence vectors; as text it is put behind the name of a split.
+
+    Attributes:
+        width: Components that the vectors are cut to; None leaves them whole.
+        asymmetric: Whether the documents are another model's.
+    """
+
+    width: int | None = None
+    asymmetric: bool = False
+
+    def __str__(self) -> str:
+        """Return the end of the names of split and column."""
+        width = "" if self.width is None else f"@{self.width}"
+        teacher = "@teacher" if self.asymmetric else ""
+        return width + teacher
+
+    def place(self) -> tuple[bool, int, bool]:
+        """Return the key by which variants are sorted: whole vectors first, then the wider ones."""
+        if self.width is None:
+            return False, 0, self.asymmetric
+        return True, -self.width, self.asymmetric
+
+    @property
+    def title(self) -> str:
+        """The end of the title of a column."""
+        width = "" if self.width is None else f", {self.width} components"
+        teacher = ", asymmetric" if self.asymmetric else ""
+        return width + teacher
+
+
+def variant_columns(columns: Sequence[Column], variants: Iterable[Variant]) -> Iterator[Column]:
+    """Iterate over the columns of further scores, see `limbeck.evaluation.plan.cell.SimilarityPoint`."""
+    for variant in variants:
+        for column in columns:
+            changes = {
+                "key": f"{column.key}{variant}",
+                "title": f"{column.title}{variant.title}",
+                "splits": [f"{split}{variant}" for split in column.splits],
+            }
+            yield column.model_copy(update=changes)
+
+
+def _key_and_title(task: Task, stem: str, *, is_first: bool) -> tuple[str, str]:
+    """Return the key and the title of a column.
+
+    Args:
+        task: The task.
+        stem: Name of its splits, without their languages.
+        is_first: Whether it is the task's first column, which is named as the task alone.
+    """
+    _, _, last_word = stem.rpartition("_")
+    suffix = _SUFFIXES.get(last_word)
+    if suffix is not None:
+        return f"{task.name}-{suffix}", f"{task.title}-{suffix}"
+    if is_first:
+        return task.name, task.title
+    return f"{task.name}:{stem}", f"{task.title} ({stem})"
+
+
+def _languages(split: str) -> str:
+    """Return the languages of a split: one where context and question agree."""
+    languages = split.split(".")[1:]
+    return "-".join(dict.fromkeys(languages))

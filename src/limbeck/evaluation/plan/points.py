@@ -1,0 +1,190 @@
+"""Grid points: the settings of one fine-tuning, of a score by sentence vectors, or of a score by a head as it is."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from limbeck.corpus.classes import ClassWeights, read_weights
+from limbeck.errors import RecipeError
+from limbeck.evaluation.plan.columns import Variant
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.task import Task
+
+
+@dataclass(frozen=True)
+class TrainingPoint:
+    """One point of a task's grid: the settings of one fine-tuning.
+
+    Attributes:
+        learning_rate: The peak.
+        epochs: Passes over the rows.
+        batch_size: Rows of a step.
+        length: Most tokens of a row or window.
+        stride: Tokens that neighbouring windows share; 0 where there are no windows.
+        warmup: Share of the steps in which the rate rises.
+        schedule: As `transformers` names it.
+        weight_decay: Of AdamW.
+        group_by_length: Whether batches are of rows of similar length.
+        best_epoch_by: The metric on the select split by which the weights of the best epoch are kept; None keeps the
+            last.
+        bf16: Whether it computes in bfloat16; the weights are float32 in any case.
+        max_train_rows: Rows drawn for training; None takes all.
+        max_scored_rows: Rows drawn of every other split; None takes all.
+        class_weights: Weights of the classes in the loss, or `"balanced"`; None for none.
+        choose_thresholds: Whether the thresholds of several classes a row are chosen on the select split.
+    """
+
+    learning_rate: float
+    epochs: float
+    batch_size: int
+    length: int
+    stride: int
+    warmup: float
+    schedule: str
+    weight_decay: float
+    group_by_length: bool
+    best_epoch_by: str | None
+    bf16: bool
+    max_train_rows: int | None
+    max_scored_rows: int | None
+    class_weights: ClassWeights | None = None
+    choose_thresholds: bool = False
+
+
+@dataclass(frozen=True)
+class SimilarityPoint:
+    """How sentence vectors are made, where nothing is trained.
+
+    Attributes:
+        length: Most tokens of a text.
+        pooling: `"mean"`, `"cls"`, or None for the pooling of the model's folder.
+        max_scored_rows: Rows drawn of every split, of a retrieval queries; None takes all.
+        widths: Components that the vectors are cut to, for further scores.
+        teacher: The model whose cosines are compared with.
+        asymmetric: Of a retrieval, whether queries look through the teacher's vectors of the documents too.
+        prompts: What is put before texts, of a retrieval before queries and before documents, and the same of the
+            teacher; empty where that is nothing.
+        dot: Of a retrieval, whether the model's folder says that its vectors are compared by their inner product.
+    """
+
+    length: int
+    pooling: str | None
+    max_scored_rows: int | None
+    widths: tuple[int, ...] = ()
+    teacher: str | None = None
+    asymmetric: bool = False
+    prompts: tuple[str, ...] = ()
+    dot: bool = False
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The scores of a split: first of whole vectors of the model alone, under the split's name."""
+        owners = (False, True) if self.asymmetric else (False,)
+        return tuple(Variant(width, asymmetric) for width in (None, *self.widths) for asymmetric in owners)
+
+
+@dataclass(frozen=True)
+class AsIsPoint:
+    """How a model is scored by its head as it is, where nothing is trained.
+
+    Attributes:
+        length: Most tokens of a row or window.
+        stride: Tokens that neighbouring windows share; 0 where there are no windows.
+        bf16: Whether it computes in bfloat16.
+        max_scored_rows: Rows drawn of every split; None takes all.
+        classes: Which of the model's outputs each class of the task is, in their order; None where there are none.
+        predict: Whether unlabelled splits are predicted although others are scored.
+    """
+
+    length: int
+    stride: int
+    bf16: bool
+    max_scored_rows: int | None
+    classes: tuple[int, ...] | None = None
+    predict: bool = False
+
+
+@dataclass(frozen=True)
+class VersionedPoint:
+    """The one point of an evaluator without settings.
+
+    Attributes:
+        version: Of the evaluator: another one runs its cells anew.
+    """
+
+    version: str
+
+
+Point = TrainingPoint | SimilarityPoint | AsIsPoint | VersionedPoint
+_ADDED: Mapping[str, Any] = {
+    "class_weights": None,
+    "choose_thresholds": False,
+    "widths": (),
+    "teacher": None,
+    "asymmetric": False,
+    "prompts": (),
+    "dot": False,
+    "predict": False,
+}
+"""Settings that came after a release, with their defaults: at these they leave identities as they were."""
+
+
+def settings_of(point: Point) -> dict[str, Any]:
+    """Return the settings of a point as records and identities have them."""
+    values = asdict(point)
+    return {name: value for name, value in values.items() if name not in _ADDED or value != _ADDED[name]}
+
+
+def stride_of(task: Task, settings: FineTuning) -> int:
+    """Return the tokens that neighbouring windows share; 0 where the task has no windows."""
+    return settings.stride if KINDS[task.kind].has_windows else 0
+
+
+def training_points(task: Task, settings: FineTuning, *, bf16: bool) -> list[TrainingPoint]:
+    """Return the grid points of a fine-tuning, rates innermost.
+
+    Args:
+        task: The task.
+        settings: Its settings.
+        bf16: Whether to fine-tune in bfloat16 where the settings leave it open.
+
+    Raises:
+        RecipeError: for weights or thresholds of classes that cannot be.
+    """
+    class_weights = None
+    if settings.class_weights is not None:
+        where = f"--set {task.name}.class_weights"
+        class_weights = read_weights(settings.class_weights, task.labels, where)
+    if settings.choose_thresholds and not KINDS[task.kind].chooses_thresholds:
+        raise RecipeError(
+            f"choose_thresholds is for rows that may have several classes, but {task.title} is a task of "
+            f"{task.kind}; leave it out, or set it for one task (--set TASK.choose_thresholds=true)."
+        )
+    best_epoch_by = None
+    if settings.keep == "best_epoch":
+        best_epoch_by = settings.metric or task.metrics[0]
+
+    points = []
+    for epochs, rate in itertools.product(settings.epochs, settings.learning_rates):
+        points.append(
+            TrainingPoint(
+                learning_rate=rate,
+                epochs=epochs,
+                batch_size=settings.batch_size,
+                length=settings.length,
+                stride=stride_of(task, settings),
+                warmup=settings.warmup,
+                schedule=settings.schedule,
+                weight_decay=settings.weight_decay,
+                group_by_length=settings.group_by_length,
+                best_epoch_by=best_epoch_by,
+                bf16=bf16 if settings.bf16 is None else settings.bf16,
+                max_train_rows=settings.max_train_rows,
+                max_scored_rows=settings.max_scored_rows,
+                class_weights=class_weights,
+                choose_thresholds=settings.choose_thresholds,
+            )
+        )
+    return points

@@ -1,0 +1,234 @@
+"""The request for an evaluation, and the checks of it that need no model and no row.
+
+Nothing heavy is imported, so that a mistake is reported at once; `limbeck.evaluation.plan.planning` plans a request.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from limbeck.core import folders, paths
+from limbeck.core.blocks import counted
+from limbeck.core.studies import EvaluationRequest as Manifest
+from limbeck.errors import RecipeError
+from limbeck.evaluation.protocols.overrides import parse_overrides
+from limbeck.evaluation.protocols.protocol import PROTOCOLS, Protocol
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.tasks.registry import check_data, evaluator_named, find_task, parse_tasks
+from limbeck.kinds.task import Task
+from limbeck.models.hub_files import check_there
+
+MOST_WORKERS = 1024
+MOST_SEEDS = 1000
+FINE_TUNING_PRESET = "comparative_study"
+"""The protocol of a fine-tuning for which none is named: one grid point, three seeds."""
+KEPT_WEIGHTS = ("best", "all")
+"""Of which cells weights may be kept."""
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """A request for an evaluation, checked as far as possible without looking at any file.
+
+    Attributes:
+        models: Folders, `package:NAME` or Hub names.
+        tasks: Names of tasks and groups, and task files, by commas.
+        output: The folder of the evaluation; finished cells in it are not run again.
+        data: Folder with the tasks' files; None for the Hub.
+        preset: Name of a protocol.
+        average: Table of the preset's paper whose average is taken; None for the preset's usual one.
+        keep_weights: `"best"` keeps those of the best seed of each model's chosen grid point on each task, `"all"`
+            those of every cell; None keeps none.
+        seeds: Runs of every grid point; None leaves it to the protocol.
+        teacher: The reference, evaluated too; None for the first model.
+        workers: Processes that run cells.
+        overrides: `setting=value` or `task.setting=value` each.
+        as_is: Score the models by their heads as they are, without training.
+        classes: For `as_is`, names of a model's classes to the task's names of them.
+    """
+
+    models: tuple[str, ...]
+    tasks: str
+    output: Path
+    data: Path | None = None
+    preset: str = "minilmv2"
+    seeds: int | None = None
+    teacher: str | None = None
+    workers: int = 1
+    overrides: tuple[str, ...] = field(default=())
+    average: str | None = None
+    as_is: bool = False
+    classes: Mapping[str, str] = field(default_factory=dict)
+    keep_weights: str | None = None
+
+    @property
+    def protocol(self) -> Protocol:
+        """The preset, with the average that is asked for.
+
+        Raises:
+            RecipeError: if either is unknown.
+        """
+        return PROTOCOLS[self.preset].averaged_as(self.average)
+
+    def settings(self, task: Task) -> FineTuning:
+        """Return the settings of a task.
+
+        Raises:
+            RecipeError: for a setting that does not exist or cannot have its value.
+        """
+        names = []
+        for name in self.task_names():
+            # A task file is asked for by its path; overrides name the task in it.
+            if evaluator_named(name):
+                names.append(name)
+            else:
+                names.append(find_task(name).name)
+        return self.protocol.settings(task, parse_overrides(self.overrides, names, as_is=self.as_is))
+
+    def all_models(self) -> list[str]:
+        """Return every model that is evaluated, the reference first.
+
+        Raises:
+            RecipeError: if there is none.
+        """
+        if not self.models:
+            raise RecipeError("Name at least one model to evaluate: a folder, package:NAME or a Hub name.")
+        if self.teacher is None:
+            return list(self.models)
+        return [self.teacher, *(name for name in self.models if name != self.teacher)]
+
+    def titles(self, given: Sequence[str] = ()) -> dict[str, str]:
+        """Return the name of every model in tables: the one that the user gives, else the last part of its own.
+
+        Args:
+            given: In the order of the models, that of the teacher last.
+
+        Raises:
+            RecipeError: for more names than models, or a name that is empty or another's too.
+        """
+        models = self.all_models()
+        order = list(self.models)
+        if self.teacher is not None:
+            order.append(self.teacher)
+        order = list(dict.fromkeys(order))
+        _check_count(given, order)
+
+        chosen = {model: name.strip() for model, name in zip(order, given, strict=False)}
+        short_names = Counter(paths.short_model_name(model) for model in models)
+        titles = {}
+        for model in models:
+            short_name = paths.short_model_name(model)
+            if model in chosen:
+                titles[model] = chosen[model]
+            elif short_names[short_name] == 1:
+                titles[model] = short_name
+            else:
+                titles[model] = model
+        for title, count in Counter(titles.values()).items():
+            if not title:
+                raise RecipeError("The name '' is empty; give another.")
+            if count > 1:
+                raise RecipeError(f"The name '{title}' is that of two models; give another.")
+        return titles
+
+    def task_names(self) -> list[str]:
+        """Return the tasks, groups expanded.
+
+        Raises:
+            RecipeError: for an unknown preset, average or task, or numbers out of range.
+            CorpusError: for a task file that is not there.
+        """
+        _ = self.protocol
+        _check_number("--workers", self.workers, MOST_WORKERS)
+        if self.seeds is not None:
+            _check_number("--seeds", self.seeds, MOST_SEEDS)
+        if self.as_is and self.seeds is not None:
+            raise RecipeError("--seeds counts training runs, but --as-is trains nothing; leave one of them out.")
+        if self.classes and not self.as_is:
+            raise RecipeError(
+                "--classes names the classes of heads that are scored as they are; give --as-is too, or leave it out."
+            )
+        if self.keep_weights not in (None, *KEPT_WEIGHTS):
+            raise RecipeError(f"--keep-weights is '{self.keep_weights}'; give {' or '.join(KEPT_WEIGHTS)}.")
+        if self.keep_weights is not None and self.as_is:
+            raise RecipeError("--keep-weights keeps trained models, but --as-is trains nothing; leave one of them out.")
+        if not self.tasks.strip(" ,"):
+            raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
+        return parse_tasks(self.tasks, others=True)
+
+    def check(self) -> None:
+        """Check the request without reading models and rows; torch is not imported.
+
+        Raises:
+            ModelError: for a model that is nowhere.
+            OutputError: for a folder of something else.
+            LimbeckError: see `check_tasks`.
+        """
+        if self.tasks.strip(" ,"):
+            self.check_tasks()
+        EVALUATION.look(self.output.expanduser())
+        check_there(*self.all_models())
+
+    def check_tasks(self) -> None:
+        """Check the names of tasks, the settings and the numbers.
+
+        Raises:
+            RecipeError: for an unknown task, preset, average or setting, or a number out of range.
+            CorpusError: for a task file or a folder of rows that is not there.
+        """
+        for name in self.task_names():
+            if not evaluator_named(name):  # Evaluators are asked once torch is there.
+                self.settings(find_task(name).task)
+        check_data(self.data)
+
+
+def _check_count(names: Sequence[str], models: Sequence[str]) -> None:
+    """Refuse more names than models.
+
+    Raises:
+        RecipeError: quoting the names that are too many.
+    """
+    surplus = [f"'{name}'" for name in names[len(models) :]]
+    if not surplus:
+        return
+    quoted = surplus[-1]
+    if len(surplus) > 1:
+        quoted = f"{', '.join(surplus[:-1])} and {surplus[-1]}"
+    raise RecipeError(f"{len(names)} names for {counted(len(models), 'model')}; leave out {quoted}.")
+
+
+def _check_number(option: str, number: int, most: int) -> None:
+    """Refuse a number that is not from 1 to `most`.
+
+    Raises:
+        RecipeError: naming the option.
+    """
+    if not 1 <= number <= most:
+        raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
+
+
+def fine_tuned_task(request: EvaluationRequest) -> Task:
+    """Return the one task that a model is fine-tuned on and kept for, of a request that is checked.
+
+    Raises:
+        RecipeError: if there are several tasks, or nothing is trained on it; and for all that an evaluation refuses.
+        LimbeckError: see `EvaluationRequest.check`.
+    """
+    names = request.task_names()
+    if len(names) > 1:
+        raise RecipeError(
+            f"--task '{request.tasks}' names {len(names)} tasks, but a model is fine-tuned on one; name one task."
+        )
+    task = find_task(names[0]).task
+    if task.train is None:
+        raise RecipeError(
+            f"{task.title} is scored by the cosine of sentence vectors, and nothing is trained on it; choose a task "
+            "that has rows to train on."
+        )
+    request.check()
+    return task
+
+
+EVALUATION = folders.FolderKind("evaluation", Manifest.FILE, beside=frozenset({paths.LOCK, paths.INPUTS}))
+"""The folder of an evaluation."""

@@ -1,0 +1,134 @@
+"""The papers' grids, columns and published figures; columns are named as the papers' tables name them.
+
+| scored splits | columns | title |
+|---|---|---|
+| one | `rte` | RTE |
+| matched and mismatched | `mnli-m`, `mnli-mm` | MNLI-m, MNLI-mm |
+| languages of one split | `xnli`, their mean, and `xnli.de` of each | XNLI, XNLI de |
+| others | `name`, then `name:split` | title, then title (split) |
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from limbeck.core.mistakes import mistakes_of
+from limbeck.core.registry import Registry
+from limbeck.errors import RecipeError
+from limbeck.evaluation.protocols.published import read_rows
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.shipped_data import DATA, read_data_file
+from limbeck.evaluation.tasks.registry import TASKS
+from limbeck.kinds.task import Task
+
+Changes = Mapping[str, Any]
+_CHANGES_OF_KINDS: Mapping[str, Changes] = {"retrieval": {"length": 512}}
+"""Settings by kind of task, of all protocols. No paper of theirs has retrieval, whose documents are longer than the
+sentences of other tasks; a model reads no more tokens than its folder says."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a paper fine-tunes.
+
+    Attributes:
+        name: As it is asked for.
+        source: Paper, sections and tables.
+        silent: Settings that the paper leaves open, and those taken instead.
+        base: Settings of all tasks.
+        changes: Settings by kind of task, by group and by task; the more particular wins, in this order.
+        average: The columns of the paper's average; empty: of all tasks that are fine-tuned.
+        papers: Whose published rows stand beside the results; empty: all of them.
+        table: The table whose average was asked for.
+    """
+
+    name: str
+    source: str
+    silent: str
+    base: Changes
+    changes: Mapping[str, Changes] = field(default_factory=dict)
+    average: tuple[str, ...] = ()
+    papers: tuple[str, ...] = ()
+    table: str | None = None
+
+    def averaged_as(self, table: str | None) -> "Protocol":
+        """Return the protocol with the average of one table of its papers, and the metrics that the table has.
+
+        Args:
+            table: Such as `"table3"`; None leaves the protocol as it is.
+
+        Raises:
+            RecipeError: for a table that prints no average over tasks.
+        """
+        if table is None:
+            return self
+        averages = self._averages()
+        if table not in averages:
+            advice = f"choose one of {', '.join(averages)}" if averages else "leave --average out"
+            raise RecipeError(f"The preset '{self.name}' has no average '{table}'; {advice}.")
+        columns = averages[table]
+        changes = {name: dict(change) for name, change in self.changes.items()}
+        for column, metric in columns:
+            # Parts of a task, such as `mnli-m`, have one metric.
+            if column in TASKS:
+                changes.setdefault(column, {})["metric"] = metric
+        names = tuple(column for column, _ in columns)
+        return replace(self, average=names, changes=changes, table=table)
+
+    def _averages(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Return the (column, metric)s of each table that prints an average over tasks, such as `table3`."""
+        averages = {}
+        for paper in self.papers:
+            for row in read_rows(paper):
+                if row.average is None or not row.averaged:
+                    continue
+                # A full stop stands before a language: an average over languages is not over tasks.
+                is_over_tasks = not any("." in column for column, _ in row.averaged)
+                if is_over_tasks:
+                    averages[f"table{row.table}"] = row.averaged
+        return averages
+
+    def settings(self, task: Task, overrides: Sequence[tuple[str | None, Changes]] = ()) -> FineTuning:
+        """Return the settings of a task.
+
+        Args:
+            task: The task.
+            overrides: (task or None for all tasks, settings) each; those of one task win.
+
+        Raises:
+            RecipeError: for a setting that does not exist or cannot have its value.
+        """
+        values: dict[str, Any] = {**self.base, **_CHANGES_OF_KINDS.get(task.kind, {})}
+        for key in (task.kind, task.group, task.name):
+            values |= self.changes.get(key, {})
+        # Overrides of one task stand after those of all tasks, in whatever order they are given.
+        for name, change in overrides:
+            if name is None:
+                values |= change
+        for name, change in overrides:
+            if name == task.name:
+                values |= change
+        try:
+            return FineTuning.model_validate(values)
+        except ValidationError as error:
+            raise RecipeError(f"--set {mistakes_of(error)[0].removeprefix('recipe: ')}") from None
+
+
+def _built_in() -> Iterator[tuple[str, Protocol]]:
+    """Read `data/protocols`; `like` names a protocol whose settings and averages another starts from."""
+    paths = (DATA / "protocols").glob("*.yaml")
+    descriptions = {path.stem: read_data_file(path) for path in paths}
+    field_names = {field.name for field in fields(Protocol)}
+    for name, description in sorted(descriptions.items(), key=lambda item: item[1]["order"]):
+        like = descriptions.get(str(description.get("like")), {})
+        whole = {**like, **description}
+        for key in ("base", "changes"):
+            whole[key] = like.get(key, {}) | description.get(key, {})
+        values = {key: value for key, value in whole.items() if key in field_names}
+        yield name, TypeAdapter(Protocol).validate_python(values)
+
+
+PROTOCOLS: Registry[Protocol] = Registry("preset", source=_built_in)
+"""Name to protocol; `data/protocols` has a file for each."""

@@ -1,0 +1,165 @@
+"""Published figures: the rows of papers' tables, and which of them belong beside a model."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from limbeck.core.studies import PublishedCost
+from limbeck.evaluation.shipped_data import DATA, read_data_file
+
+_PUBLISHED = DATA / "published"
+PAPERS = ("minilm", "minilmv2", "elm", "mlkd_bert", "comparative_study")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of a paper's table.
+
+    Attributes:
+        paper: One of `PAPERS`.
+        table: Its number there.
+        model: As the paper calls it.
+        teacher: The model it was distilled from; None where it was not.
+        distilled: `"task"` of a student that was distilled on each task, from a teacher fine-tuned on it; None of all
+            others, whether distilled on text or not at all.
+        shape: Layers x hidden width, for example `"6x384"`.
+        multilingual: Whether its vocabulary is.
+        split: `"development"`, `"test"` (a leaderboard's, for GLUE), or `"unstated"`.
+        scores: (column, metric) -> percent; a column is a task, `task-m`, `task-mm`, or `task.language`.
+        average: As printed; None without one.
+        averaged: The (column, metric)s that the printed average is over.
+        average_without_cola: As printed; None without one.
+    """
+
+    paper: str
+    table: str
+    model: str
+    teacher: str | None
+    distilled: str | None
+    shape: str
+    multilingual: bool
+    split: str
+    scores: Mapping[tuple[str, str], float]
+    average: float | None
+    averaged: tuple[tuple[str, str], ...]
+    average_without_cola: float | None
+
+
+@cache
+def read_rows(paper: str) -> tuple[PublishedRow, ...]:
+    """Read all rows of a paper's score tables, in the order of the paper.
+
+    Args:
+        paper: One of `PAPERS`.
+    """
+    rows: list[PublishedRow] = []
+    for table in read_data_file(_PUBLISHED / f"{paper}.yaml")["tables"]:
+        rows += _table_rows(paper, table)
+    return tuple(rows)
+
+
+@cache
+def read_costs(paper: str) -> tuple[PublishedCost, ...]:
+    """Read all rows of a paper's cost tables, in the order of the paper; empty where it has none.
+
+    Args:
+        paper: One of `PAPERS`.
+    """
+    costs = []
+    for table in read_data_file(_PUBLISHED / f"{paper}.yaml").get("costs", ()):
+        for row in table["rows"]:
+            values = map(float, row["values"])
+            costs.append(
+                PublishedCost(
+                    paper=paper,
+                    table=table["table"],
+                    shape=row["shape"],
+                    multilingual=table.get("multilingual", False),
+                    device=table["device"],
+                    task=table.get("task"),
+                    values=dict(zip(table["columns"], values, strict=True)),
+                )
+            )
+    return tuple(costs)
+
+
+def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
+    """Iterate over the rows of a score table; a field that a row does not have is that of its table."""
+    columns = [_parse_column(text) for text in table["columns"]]
+    averaged = tuple(_parse_column(text) for text in table.get("averaged", table["columns"]))
+    field_names = [field.name for field in fields(PublishedRow)]
+    for row in table["rows"]:
+        scores = {}
+        for column, value in zip(columns, row["scores"], strict=True):
+            if value is not None:
+                scores[column] = float(value)
+        # Some averages are a column of their own too, beside which measured scores can stand.
+        average = row.get("average")
+        if "average_of" in table and average is not None:
+            scores[_parse_column(table["average_of"])] = average
+
+        values = {name: row.get(name, table.get(name)) for name in field_names}
+        values["paper"] = paper
+        values["multilingual"] = table.get("multilingual", False)
+        values["scores"] = scores
+        values["averaged"] = averaged
+        yield PublishedRow(**values)
+
+
+def _parse_column(text: str) -> tuple[str, str]:
+    """Return the column and the metric of, for example, `mrpc f1`."""
+    column, metric = text.split()
+    return column, metric
+
+
+MULTILINGUAL_FROM = 100_000
+"""Tokens from which a vocabulary is taken for a multilingual one: mBERT's is 119,547, XLM-R's 250,002."""
+
+
+def matching_rows(
+    shapes: Iterable[tuple[str, int]],
+    columns: Collection[tuple[str, str]],
+    papers: Iterable[str] = PAPERS,
+    *,
+    on_task: Iterable[tuple[str, int]] = (),
+) -> list[PublishedRow]:
+    """Find the published rows that can be read beside models.
+
+    Args:
+        shapes: Of every model, (layers x hidden width such as `"6x384"`, tokens in its vocabulary).
+        columns: The (column, metric)s that were measured; a row with none of them, printed under the same metric, is
+            left out.
+        papers: Whose rows; in this order.
+        on_task: Of the models that were distilled on a task, likewise; rows of task-distilled students stand beside
+            these alone.
+    """
+    general = _published_shapes(shapes)
+    distilled_on_task = _published_shapes(on_task)
+    measured = set(columns)
+    rows = []
+    for paper in papers:
+        for row in read_rows(paper):
+            accepted = distilled_on_task if row.distilled else general
+            has_shape = (row.shape, row.multilingual) in accepted
+            if has_shape and not measured.isdisjoint(row.scores):
+                rows.append(row)
+    return rows
+
+
+def matching_costs(shapes: Iterable[tuple[str, int]]) -> list[PublishedCost]:
+    """Find the published costs of models of the same shapes; see `matching_rows`."""
+    accepted = _published_shapes(shapes)
+    costs: list[PublishedCost] = []
+    for paper in PAPERS:
+        costs += [cost for cost in read_costs(paper) if (cost.shape, cost.multilingual) in accepted]
+    return costs
+
+
+def _published_shapes(shapes: Iterable[tuple[str, int]]) -> set[tuple[str, bool]]:
+    """Return the shapes of models, each with whether the model is multilingual.
+
+    Args:
+        shapes: (layers x hidden width, tokens in the vocabulary) each.
+    """
+    return {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}

@@ -1,0 +1,104 @@
+"""Grid points that stand for models on tasks: those with the best runs on the select split."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from limbeck.core.studies import FINISHED, EvaluationCell
+from limbeck.evaluation.plan.planned_model import PlannedModel
+from limbeck.evaluation.plan.planning import PlannedTask
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.kinds.task import Task
+
+Cells: TypeAlias = Mapping[str, EvaluationCell]
+"""The latest row of every planned cell, by identity."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The grid point that stands for a model on a task.
+
+    Attributes:
+        cells: Its finished runs, by seed; at least one.
+        best: That with the highest score on the select split.
+        wanted: Number of runs there should be.
+        points: Number of points with a finished run.
+    """
+
+    cells: Sequence[EvaluationCell]
+    best: EvaluationCell
+    wanted: int
+    points: int
+
+
+Choices = Mapping[tuple[str, str], Choice]
+"""Name of a model and name of a task, as the user gave them, to the grid point that stands for it."""
+
+
+def choose(cells: Sequence[EvaluationCell], task: Task, settings: FineTuning, runs: int) -> Choice:
+    """Choose the grid point whose runs have the highest mean on the select split, or the one best run.
+
+    Points that lack runs are skipped while another has all of its runs. Of equals, the first in the grid's order.
+
+    Args:
+        cells: Finished cells of one model on the task, in the order of the plan; at least one.
+        task: The task.
+        settings: Whether the mean over seeds decides, and which metric.
+        runs: Number that each point should have.
+    """
+    metric = settings.metric or task.metrics[0]
+    points = points_of(cells)
+    if settings.pick == "best":
+        best = best_run(cells, metric)
+        return Choice([best], best, 1, len(points))
+
+    def mean_score(point: Sequence[EvaluationCell]) -> float:
+        return statistics.fmean(select_score(cell, metric) for cell in point)
+
+    most_runs = max(map(len, points))
+    whole_points = [point for point in points if len(point) == most_runs]
+    point = max(whole_points, key=mean_score)
+    by_seed = sorted(point, key=lambda cell: cell.seed)
+    return Choice(by_seed, best_run(by_seed, metric), runs, len(points))
+
+
+def points_of(cells: Iterable[EvaluationCell]) -> list[list[EvaluationCell]]:
+    """Return the cells of each grid point."""
+    points: dict[str, list[EvaluationCell]] = {}
+    for cell in cells:
+        points.setdefault(repr(sorted(cell.settings.items())), []).append(cell)
+    return list(points.values())
+
+
+def best_run(cells: Sequence[EvaluationCell], metric: str) -> EvaluationCell:
+    """Return the cell with the highest score on the select split; of equals, the first."""
+    return max(cells, key=partial(select_score, metric=metric))
+
+
+def choose_all(cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]) -> Choices:
+    """Choose a grid point for every model on every task that it has a finished run of.
+
+    Args:
+        cells: The latest row of every planned cell, by identity.
+        tasks: In the order of the columns.
+        models: In the order of the rows.
+    """
+    choices: dict[tuple[str, str], Choice] = {}
+    for task in tasks:
+        for model in models:
+            rows = [cells.get(planned.id) for planned in task.cells_of(model.name)]
+            finished = [row for row in rows if row is not None and row.status == FINISHED]
+            if finished:
+                choices[model.name, task.name] = choose(finished, task.task, task.settings, task.runs)
+    return choices
+
+
+def select_score(cell: EvaluationCell, metric: str) -> float:
+    """Return the score that a cell is chosen by: its metric on the select split; 0 where it scored nothing."""
+    if not cell.scores:
+        return 0.0
+    scores = cell.scores.get(cell.select or "") or next(iter(cell.scores.values()))
+    value = scores[metric] if metric in scores else next(iter(scores.values()))
+    return -1.0 if value is None else value

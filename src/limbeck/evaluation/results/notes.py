@@ -1,0 +1,67 @@
+"""Notes of an evaluation, gathered where they say the same of several splits or cells."""
+
+import re
+from collections.abc import Iterable
+
+from limbeck.core.blocks import counted
+from limbeck.evaluation.tasks.registry import PUBLISHED
+
+_SHOWN_SUBJECTS = 3
+_NUMBER = re.compile(r"\d[\d,.]*")
+_MISSING_FILES = re.compile(r"(?<=^no ).+ files?(?= found$)")
+_DETAILS = re.compile(r": | \(")
+"""Beginning of names and examples within a note."""
+
+
+def gather_notes(notes: Iterable[str]) -> list[str]:
+    """Gather notes that say the same of several splits: the first whole, then the subjects of the others.
+
+    Args:
+        notes: `subject: note` each. Two belong together if their notes differ only in numbers, and in the part behind a
+            further colon or in brackets (names and examples).
+
+    Returns:
+        A line for each group, in the order of their first notes.
+    """
+    groups: dict[str, list[str]] = {}
+    for note in dict.fromkeys(notes):
+        groups.setdefault(_pattern_of(note), []).append(note)
+    return [first + _same_of(others) for first, *others in groups.values()]
+
+
+def _pattern_of(note: str) -> str:
+    """Return the part of a note that notes of the same group share."""
+    text = note.partition(": ")[2] or note
+    if PUBLISHED in text:
+        return PUBLISHED
+    beginning = _DETAILS.split(_MISSING_FILES.sub("", text), maxsplit=1)[0]
+    return _NUMBER.sub("#", beginning)
+
+
+def _same_of(notes: list[str]) -> str:
+    """Return the end of a line that names the subjects of further notes."""
+    if not notes:
+        return ""
+    subjects = list(dict.fromkeys(note.partition(": ")[0] for note in notes))
+    shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
+    left = len(subjects) - _SHOWN_SUBJECTS
+    if left > 0:
+        shown += f" and {left} more"
+    joint = "also incomplete:" if PUBLISHED in notes[0] else "likewise"
+    return f"; {joint} {shown}"
+
+
+def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Return a line for each reason of failure, with the number and the first that failed.
+
+    Args:
+        noun: For a single one: "cell".
+        failed: Their titles and reasons.
+    """
+    titles_of_reason: dict[str | None, list[str]] = {}
+    for title, reason in failed:
+        titles_of_reason.setdefault(reason, []).append(title)
+    return [
+        f"{counted(len(titles), noun)} failed (first {titles[0]}): {reason}"
+        for reason, titles in titles_of_reason.items()
+    ]

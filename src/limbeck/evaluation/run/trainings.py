@@ -1,0 +1,108 @@
+"""Cells with the same training, run together, in this process or in several."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from limbeck.core.workers import run_tasks
+from limbeck.errors import describe_error
+from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
+
+
+@dataclass(frozen=True)
+class SharedTraining:
+    """A fine-tuning and the cells that it is scored for, or one cell where nothing is trained.
+
+    Attributes:
+        id: Identity of the training, or of the one cell.
+        evaluator: Name of the evaluator.
+        cells: By identity; of one model, grid point and seed.
+        work: Its cost, compared with that of others.
+    """
+
+    id: str
+    evaluator: str
+    cells: Mapping[str, ReadyCell]
+    work: float
+
+    def describe(self) -> str:
+        """Return it in a few words, for progress."""
+        first, *others = (ready.cell for ready in self.cells.values())
+        if not others:
+            return first.describe()
+        return f"{first.describe()}; scored on {', '.join(cell.task for cell in others)} too"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell gave nothing, in one line."""
+
+    problem: str
+
+
+Outcome = CellResult | Failure
+Message = float | tuple[str, Outcome]
+"""The share of a training that is done, 0 to 1; or the identity of one of its cells with its outcome."""
+
+
+def run_trainings(
+    trainings: Sequence[SharedTraining], *, workers: int, received: Callable[[SharedTraining, Message], None]
+) -> None:
+    """Run trainings and score their cells, in this process or in several, each with its share of cores and its GPU.
+
+    A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
+    separate process. A failed training ends its own cells only, and a failed cell itself only.
+
+    Args:
+        trainings: In this order.
+        workers: Processes; 1 runs them in this one.
+        received: Is called with every message of a training, as soon as it is there.
+    """
+    if workers == 1 and torch.cuda.device_count() <= 1:
+        for training in trainings:
+            run_training(training, partial(received, training))
+        return
+    unscored = {training.id: set(training.cells) for training in trainings}
+
+    def pass_on(training: SharedTraining, message: Message) -> None:
+        if isinstance(message, tuple):
+            unscored[training.id].discard(message[0])
+        received(training, message)
+
+    def ended(training: SharedTraining, problem: str | None) -> None:
+        left = unscored.pop(training.id)
+        for cell_id in training.cells:
+            if cell_id in left:
+                received(training, (cell_id, Failure(problem or "It has no outcome.")))
+
+    run_tasks(run_training, trainings, workers=workers, received=pass_on, ended=ended)
+
+
+def run_training(training: SharedTraining, send: Callable[[Message], None]) -> None:
+    """Run one training, and send the outcome of each of its cells.
+
+    Args:
+        training: The training.
+        send: Receives the share that is done, and each cell's identity with its outcome.
+    """
+
+    def report(share: float) -> None:
+        send(float(share))
+
+    report(0.0)
+    evaluator = EVALUATORS[training.evaluator]
+    # A fault in one training or cell must not take the night's other cells with it.
+    try:
+        trained = evaluator.train(list(training.cells.values()), report)
+    except Exception as error:
+        for cell_id in training.cells:
+            send((cell_id, Failure(describe_error(error))))
+        return
+    for cell_id, ready in training.cells.items():
+        try:
+            outcome: Outcome = evaluator.run(ready, trained, report)
+        except Exception as error:
+            outcome = Failure(describe_error(error))
+        send((cell_id, outcome))

@@ -1,0 +1,184 @@
+"""Tasks by name: the built-in ones in `data/tasks`, and the files in which users describe theirs.
+
+A built-in task is one more file of the dialect in which users describe their tasks (docs/evaluation_tasks.md).
+The files are read when a task is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from limbeck.core.beside import tried_beside
+from limbeck.core.mistakes import mistakes_of
+from limbeck.core.registry import Registry
+from limbeck.core.yaml import read_document
+from limbeck.errors import CorpusError, RecipeError, suggestion
+from limbeck.evaluation.shipped_data import DATA
+from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.kinds.task import Task
+
+PUBLISHED = "the published set has"
+"""In a note on a split of which other rows are there than were published, before how many."""
+
+
+class _BuiltInTask(TaskDefinition):
+    """A task of the package: the groups that `--tasks` knows it by, and its place among the others."""
+
+    listed_in: tuple[str, ...] = ()
+    order: int
+
+
+def read_own_task(path: Path) -> TaskDefinition:
+    """Read a user's description of a task.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        CorpusError: if the file cannot be read.
+        RecipeError: if it is not YAML, has an unknown key, contradicts itself, or has the name of a built-in task.
+    """
+    definition = _read(path, TaskDefinition)
+    problem = ""
+    if definition.name in TASKS:  # Tables and published rows know a task by its name.
+        problem = f"name: '{definition.name}' is a task of limbeck; give the task another name"
+    for key, split in (("train", definition.train), ("select", definition.select)):
+        task = split.rpartition(":")[0]
+        if ":" in split and task not in TASKS:
+            problem = f"{key} names the split '{split}' of no task.{suggestion(task, TASKS)}".rstrip(".")
+    if problem:
+        raise RecipeError(f"The task file '{path}': {problem}.")
+    return definition
+
+
+D = TypeVar("D", bound=TaskDefinition)
+
+
+def _read(path: Path, cls: type[D]) -> D:
+    content = read_document(path, f"The task file '{path}'", "give a YAML file that describes a task.", CorpusError)
+    if not isinstance(content, dict):
+        raise RecipeError(f"The task file '{path}' must be a mapping with name, type, columns and files or hub.")
+    try:
+        return cls.model_validate(content)
+    except ValidationError as error:
+        problem = mistakes_of(error)[0].removeprefix("recipe: ")
+        raise RecipeError(f"The task file '{path}': {problem}") from None
+
+
+@cache
+def _built_in() -> list[_BuiltInTask]:
+    definitions = [_read(path, _BuiltInTask) for path in (DATA / "tasks").glob("*.yaml")]
+    return sorted(definitions, key=lambda definition: definition.order)
+
+
+def _definitions() -> Iterator[tuple[str, TaskDefinition]]:
+    for definition in _built_in():
+        yield definition.name, definition
+
+
+def _tasks() -> Iterator[tuple[str, Task]]:
+    for definition in _built_in():
+        yield definition.name, definition.task
+
+
+def _groups() -> Iterator[tuple[str, tuple[str, ...]]]:
+    tasks_of_group: dict[str, list[str]] = {}
+    for definition in _built_in():
+        for group in definition.listed_in:
+            tasks_of_group.setdefault(group, []).append(definition.name)
+    for group, names in tasks_of_group.items():
+        yield group, tuple(names)
+
+
+DEFINITIONS: Registry[TaskDefinition] = Registry("task", source=_definitions)
+"""Name to task and sources."""
+
+TASKS: Registry[Task] = Registry("task", source=_tasks)
+"""Name to task."""
+
+TASK_GROUPS: Registry[tuple[str, ...]] = Registry("group of tasks", source=_groups)
+"""Name of a group to its tasks; `chinese` has those of ELM's table 7."""
+
+
+def check_data(folder: Path | None) -> None:
+    """Refuse a folder of tasks' files that is not there.
+
+    Raises:
+        CorpusError: for such a folder.
+    """
+    if folder is not None and not folder.is_dir():
+        raise CorpusError(f"The data folder '{folder}' does not exist{tried_beside(str(folder))}.")
+
+
+def is_own_task(name: str) -> bool:
+    """Whether a name is the path of a YAML file that describes a task."""
+    return Path(name).suffix.lower() in (".yaml", ".yml")
+
+
+def find_task(name: str) -> TaskDefinition:
+    """Return a task and its sources.
+
+    Args:
+        name: A key of `TASKS`, or the path of a YAML file that describes a task.
+
+    Raises:
+        RecipeError: for an unknown task, or a description that is wrong.
+        CorpusError: for a file that cannot be read.
+    """
+    return read_own_task(Path(name).expanduser()) if is_own_task(name) else DEFINITIONS[name]
+
+
+def evaluator_named(name: str) -> str | None:
+    """Return the evaluator of a task that is named `NAME:TASK`; None for a task of rows."""
+    if ":" not in name or is_own_task(name):
+        return None
+    return name.partition(":")[0]
+
+
+def folder_of_task(name: str) -> Path | None:
+    """Return the folder of a user's description of a task; None for a built-in task."""
+    return Path(name).expanduser().parent if is_own_task(name) else None
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_file()
+    except (RuntimeError, OSError):  # The home of a user who is not known, or a name too long for the system.
+        return False
+
+
+def parse_tasks(text: str, *, others: bool = False) -> list[str]:
+    """Return the names in a comma-separated list, groups expanded, each once and in order.
+
+    Args:
+        text: Names of tasks and groups, and paths of YAML files, for example `"glue,squad,my_task.yaml"`.
+        others: Whether tasks of other evaluators, `NAME:TASK`, may be among them.
+
+    Raises:
+        RecipeError: for a name that is neither, with a suggestion, and for an empty list.
+        CorpusError: for a YAML file that does not exist.
+    """
+    tasks: dict[str, None] = {}
+    groups = dict(TASK_GROUPS.items())
+    for part in text.split(","):
+        name = part.strip()
+        if not name:
+            continue
+        if is_own_task(name):
+            if not _is_file(name):
+                raise CorpusError(f"The task file '{name}' does not exist{tried_beside(name)}.")
+            tasks[name] = None
+        elif name in groups:
+            tasks |= dict.fromkeys(groups[name])
+        elif name in TASKS or (others and evaluator_named(name)):
+            tasks[name] = None
+        else:
+            raise RecipeError(f"Unknown task '{name}'.{suggestion(name, [*groups, *TASKS])}")
+    if not tasks:
+        raise RecipeError(f"'{text}' names no task.{suggestion(text, [*groups, *TASKS])}")
+    return list(tasks)
