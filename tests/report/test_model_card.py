@@ -28,6 +28,7 @@ from limbeck.models.streams import StreamKey
 from limbeck.report import export_card, student_card, write_model_card
 from limbeck.report import model_card as text_of_card
 from limbeck.report.card import onnx_usage, short_name, web_address
+from limbeck.report.layers import layer_rows
 from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.layer_links import describe_layers
 from tests.golden.committed import read
@@ -256,7 +257,7 @@ def test_markdown_filters():
 def test_facts_of_records():
     assert {name: short_name(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
     for stage, rows in KNOWN["layer_rows"]:
-        assert list(map(list, student_card.layer_rows(Stage.read(stage)))) == rows
+        assert list(map(list, layer_rows(Stage.read(stage)))) == rows
     for record, line in KNOWN["budgets"]:
         assert student_card.budget(Run.read(record)) == line
     for teacher, name in KNOWN["hub_names"]:
@@ -381,7 +382,7 @@ def test_a_run_says_which_layers_it_maps():
         {"student": [1], "teacher": [2, 3], "terms": ["a"]},
         {"student": [2], "teacher": [6], "terms": ["b", "c"]},
     ]
-    assert student_card.layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
+    assert layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
 
 
 def student_with(folder: Path, head):

@@ -14,7 +14,6 @@ from limbeck.errors import OutputError
 from limbeck.report.output_files import FILE_SUFFIXES
 from limbeck.report.pictures import drawn, picture_address, svg_of, write_figure
 from limbeck.report.plots import (
-    SCORES,
     SERIES,
     Bar,
     BarGroup,
@@ -22,8 +21,6 @@ from limbeck.report.plots import (
     Boxes,
     Heat,
     Lines,
-    LinkGroup,
-    Links,
     Panels,
     Series,
     label_text,
@@ -65,8 +62,6 @@ PLOTS = {
     "small heat": heat(1, 1),
     "heat": heat(13, 25, upwards=True),
     "large heat": heat(64, 64),
-    "links": Links(6, 12, [LinkGroup("hidden", [(0, 0), (6, 12)]), LinkGroup("logits", [(SCORES, SCORES)])]),
-    "all links": Links(9, 24, [LinkGroup("a", [(s, t) for s in range(1, 10) for t in range(1, 25)])]),
 }  # fmt: skip
 PLOTS["panels"] = Panels([("fitness", PLOTS["boxes"]), ("a map", heat(5, 5)), ("a line", PLOTS["band"])], 2)
 HOSTILE = "</svg></title><script>alert('x')</script>\u202e\x00$x_1$ {{ 7*7 }} &amp; 中文"
@@ -131,18 +126,6 @@ def test_cells_are_the_matrix_with_numbers_where_there_is_room():
     assert b"<svg" in svg_of(figure(ragged)), "rows of a damaged record"
 
 
-def test_every_pair_of_layers_is_a_line_and_every_layer_a_dot():
-    for name in ("links", "all links"):
-        links = PLOTS[name]
-        axes = axes_of(name)[0]
-        *lines, student, teacher = [line for line in axes.get_lines() if len(line.get_xdata())]
-        assert len(lines) == sum(len(group.pairs) for group in links.groups)
-        has_scores = name == "links"
-        assert [len(dots.get_xdata()) for dots in (student, teacher)] == [
-            links.student + 1 + has_scores, links.teacher + 1 + has_scores
-        ]  # fmt: skip
-
-
 def test_series_differ_by_more_than_colour():
     lines = axes_of("all styles")[0].get_lines()
     looks = [(line.get_color(), line.get_marker(), str(line._dash_pattern)) for line in lines]
@@ -176,7 +159,7 @@ def test_a_page_has_the_figure_as_a_picture_that_is_the_same_again(name):
 
 
 def test_a_drawing_is_the_same_whatever_else_matplotlib_is_used_for():
-    some = ("few points", "front", "bars", "heat", "links")
+    some = ("few points", "front", "bars", "heat")
     once = [svg_of(figure(PLOTS[name])) for name in some]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda name: svg_of(figure(PLOTS[name])), some)) == once
@@ -215,7 +198,6 @@ def test_text_stays_text_in_every_plot(tmp_path):
         Lines([Series(HOSTILE, [(0, 1), (1, 2)]), Series("b", [(0, 1)])], HOSTILE, HOSTILE),
         Boxes([(1, [1.0, 2.0])], HOSTILE, HOSTILE),
         Bars([BarGroup(HOSTILE, [Bar(HOSTILE, 1.0, HOSTILE)])], HOSTILE),
-        Links(1, 1, [LinkGroup(HOSTILE, [(1, 1)])]),
         Heat([[0.5]], [HOSTILE], [HOSTILE], HOSTILE, HOSTILE, 0, 1, HOSTILE),
     )
     spoiled = figure(Panels([(HOSTILE, drawing) for drawing in drawings], 2), HOSTILE, HOSTILE)

@@ -1,4 +1,4 @@
-"""Stages: their curves, with every logged value however many there were, and the layers that they join."""
+"""Stages: their curves, with every logged value however many there were."""
 
 import json
 import math
@@ -9,17 +9,13 @@ import pytest
 import yaml
 
 from limbeck.core.records import PlannedStage, Stage
-from limbeck.models.streams import StreamKey
 from limbeck.report.curves import loss_blocks
-from limbeck.report.layers import composed_links, describe_streams
 from limbeck.report.logs import MOST_POINTS, RATE, Curve, read_stage_log, thin
 from limbeck.report.pictures import svg_of
 from limbeck.report.run import stage_cells
 from limbeck.report.subjects import StageFolder
 
-LAYERS, LOGS = (
-    yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("layers.yaml", "logs.yaml")
-)
+LOGS = yaml.safe_load(Path(__file__).with_name("logs.yaml").read_text(encoding="utf-8"))
 
 
 def write_log(folder, entries, more=""):
@@ -130,18 +126,3 @@ def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
     loss = blocks_of(write_log(tmp_path, entries), steps=1)[0]
     assert loss.caption.startswith("Thinned from 20,000 points")
     assert len(loss.data.rows) <= 201 and len(svg_of(loss)) < 60_000
-
-
-# Layers: the diagram joins what the method does, for any depth and any mapping.
-
-
-@pytest.mark.parametrize("case", LAYERS, ids=[str(case["method"]) for case in LAYERS])
-def test_the_layers_that_a_method_joins(case):
-    shapes = {"student": "bert 4x312, 12 heads, FFN 1200", "teacher": "bert 12x768, 12 heads, FFN 3072"}
-    links = composed_links(**(shapes | {name: value for name, value in case.items() if name != "pairs"}))
-    assert (links and {group.label: sorted(map(list, group.pairs)) for group in links.drawing.groups}) == case["pairs"]
-
-
-def test_streams_are_named_by_kind_and_layers():
-    keys = [*(StreamKey("hidden", layer) for layer in range(1, 13)), StreamKey("query", 2), StreamKey("query", 4)]
-    assert describe_streams(keys) == "hidden 1–12; query 2, 4"

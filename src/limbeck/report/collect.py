@@ -1,6 +1,5 @@
 """Collecting the subjects of a report: folders by their records, refused where they hold none of ours."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from limbeck.core import studies
 from limbeck.core.paths import (
     COMPARISON_RECORD,
     EVALUATION_REQUEST,
-    LAYER_COSINES,
     RECIPE,
     RUN_RECORD,
     SEARCH_RECORD,
@@ -152,15 +150,13 @@ def _stages(folder: Path, record: Run) -> tuple[StageFolder, ...]:
 def _stage(number: int, plan: PlannedStage, record: Stage, folder: Path | None) -> StageFolder:
     title = ""
     log = StageLog()
-    cosines: tuple[float, ...] = ()
     if folder is not None:
         title = folder.name.partition("-")[2]
         log = read_stage_log(folder)
-        cosines = _read_cosines(folder)
         if record.is_empty:
             record = load(Stage, folder)
     title = record.name or plan.name or title or plan.method_name or f"stage {number}"
-    return StageFolder(title, record, plan, log, cosines)
+    return StageFolder(title, record, plan, log)
 
 
 def _stage_folders(folder: Path) -> dict[int, Path]:
@@ -175,14 +171,6 @@ def _stage_folders(folder: Path) -> dict[int, Path]:
         if match is not None:
             folders[int(match[1])] = path
     return folders
-
-
-def _read_cosines(folder: Path) -> tuple[float, ...]:
-    try:
-        cosines = json.loads((folder / LAYER_COSINES).read_text(encoding="utf-8"))
-        return tuple(map(float, cosines))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return ()
 
 
 def _inside(folder: Path) -> tuple[Subject, ...]:

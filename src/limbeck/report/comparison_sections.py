@@ -19,7 +19,7 @@ from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
 from limbeck.report.evaluation_sections import page_table, published_table, task_bars
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
-from limbeck.report.layers import layers_figure, links_of_stage
+from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
 from limbeck.report.plots import BarGroup
 from limbeck.report.provenance import comparison_provenance
@@ -28,7 +28,6 @@ from limbeck.report.sections import Summary, facts, section, summary
 from limbeck.report.statuses import run_statuses
 from limbeck.report.subjects import ComparisonFolder, RunFolder
 
-_MOST_DIAGRAMS = 12
 _MOST_WARNINGS = 20
 
 
@@ -185,20 +184,17 @@ def cost(comparison: ComparisonFolder) -> Iterable[Block]:
 
 @section(ComparisonFolder, "Layers")
 def layers(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Draw the layers that each method and mapping joins, from one run of each."""
-    drawn: set[str] = set()
+    """Show which layers each method and mapping joins, from one run of each."""
+    named_stages = []
     for run in comparison.runs:
         for stage in run.stages:
-            links = links_of_stage(run, stage)
-            if links is None or not links.joins or len(drawn) == _MOST_DIAGRAMS:
-                continue
-            title = _combination(comparison, run)
+            name = _combination(comparison, run)
             if len(run.stages) > 1:
-                title += f", stage '{stage.title}'"
-            figure = layers_figure(title, links)
-            if figure.description not in drawn:
-                drawn.add(figure.description)
-                yield figure
+                name += f", stage '{stage.title}'"
+            named_stages.append((name, stage.record))
+    table = layers_table("Which layers learn from which", "Method", named_stages)
+    if table is not None:
+        yield table
 
 
 def _combination(comparison: ComparisonFolder, run: RunFolder) -> str:

@@ -1,12 +1,12 @@
 """Figures of training: the curves of a stage, and those of several runs beside each other."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from limbeck.core.blocks import Block, Figure, Notes, counted
 from limbeck.report.figures import lines_figure
-from limbeck.report.layers import without_layers
 from limbeck.report.logs import RATE, Curve, StageLog
 from limbeck.report.plots import SERIES, Lines, Series, spans_widely
 from limbeck.report.subjects import RunFolder, StageFolder
@@ -16,6 +16,7 @@ NamedCurves: TypeAlias = Sequence[tuple[str, Curve]]
 """Curves with their labels."""
 StagesByRun: TypeAlias = list[tuple[str, StageFolder]]
 _TERMS_IN_A_FIGURE = 4
+_LAYER_NUMBERS = re.compile(r"(_\d+)+$")
 _COMPARE = "Losses are comparable only where terms, weights and text are the same."
 _SHARES = (
     "Losses of different terms have no common scale: each is divided by its first logged value, so only the shapes "
@@ -58,7 +59,7 @@ def _term_figures(log: StageLog, heading: str) -> Iterator[Figure]:
         return
     terms_by_stem: dict[str, list[str]] = {}
     for term in terms:
-        terms_by_stem.setdefault(without_layers(term), []).append(term)
+        terms_by_stem.setdefault(_LAYER_NUMBERS.sub("", term) or term, []).append(term)
 
     for stem, terms_of_stem in terms_by_stem.items():
         for title, group in _split(f"{heading}: Term {stem}", terms_of_stem, _TERMS_IN_A_FIGURE):

@@ -1,4 +1,4 @@
-"""The kinds of plots of reports, each a declaration that matplotlib draws: lines, boxes, bars, heat maps, layer links.
+"""The kinds of plots of reports, each a declaration that matplotlib draws: lines, boxes, bars, heat maps.
 
 Text on a plot comes from records, so all of it is passed through `label_text`.
 """
@@ -23,8 +23,6 @@ WIDTH = 5.6
 """Of a plot, in inches."""
 SERIES = 6
 """Series whose colour, marker and dash all differ."""
-SCORES = -1
-"""Stands for a model's scores (logits), which are above its last layer."""
 _LONGEST_LABEL = 48
 _LONGEST_TICK_LABEL = 16
 _LETTERS_BELOW = 72
@@ -346,84 +344,6 @@ def _name_ticks(axes: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> No
     letters = sum(len(label) for label in labels)
     angle = 90 if letters > _MOST_LETTERS_IN_A_ROW else 0
     axes.set_xticks(places, labels, rotation=angle)
-
-
-@dataclass(frozen=True)
-class LinkGroup:
-    """Pairs of layers that one kind of term joins.
-
-    Args:
-        label: The kind of term.
-        pairs: (student layer, teacher layer); 0 is the embedding output, `SCORES` the head's scores.
-    """
-
-    label: str
-    pairs: Sequence[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Links:
-    """Student and teacher as columns of layers, of these depths, and lines between the layers that terms join."""
-
-    student: int
-    teacher: int
-    groups: Sequence[LinkGroup]
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches: a line for each layer of the deeper model, and the legend."""
-        layers = max(self.student, self.teacher) + 2
-        return WIDTH, 0.8 + 0.2 * layers + 0.1 * len(self.groups)
-
-    def draw(self, sheet: FigureBase) -> None:
-        """Draw both models from the embedding output at the bottom upwards, the student over its teacher's height."""
-        axes = sheet.subplots()
-        pairs = [pair for group in self.groups for pair in group.pairs]
-        student = _layer_heights(self.student, has_scores=any(layer == SCORES for layer, _ in pairs))
-        teacher = _layer_heights(self.teacher, has_scores=any(layer == SCORES for _, layer in pairs))
-        for number, group in enumerate(self.groups):
-            _draw_links(axes, group, number, student, teacher)
-        _draw_layers(axes, student, teacher)
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
-
-
-def _draw_links(
-    axes: Axes, group: LinkGroup, number: int, student: dict[int, float], teacher: dict[int, float]
-) -> None:
-    """Draw the lines of a group, a little above those of the group before, which may join the same layers."""
-    colour = f"C{number % SERIES}"
-    axes.plot([], [], color=colour, marker="", label=label_text(group.label))
-    shift = 0.012 * number
-    for student_layer, teacher_layer in group.pairs:
-        ends = [student[student_layer] + shift, teacher[teacher_layer] + shift]
-        axes.plot([0, 1], ends, color=colour, linewidth=1.2, linestyle="-", marker="")
-
-
-def _draw_layers(axes: Axes, student: dict[int, float], teacher: dict[int, float]) -> None:
-    """Draw the layers of both models as dots, with the student's names to the left and the teacher's to the right."""
-    for place, heights in enumerate((student, teacher)):
-        axes.plot([place] * len(heights), list(heights.values()), "o", color=_INK, linestyle="none", zorder=3)
-    axes.set_yticks(list(student.values()), [layer_name(layer) for layer in student])
-    right_axis = axes.secondary_yaxis("right")
-    right_axis.set_yticks(list(teacher.values()), [layer_name(layer) for layer in teacher])
-    right_axis.spines["right"].set_visible(False)
-    axes.set_xticks([0, 1], ["student", "teacher"])
-    axes.set_xlim(-0.05, 1.05)
-    axes.grid(visible=False)
-
-
-def _layer_heights(depth: int, *, has_scores: bool) -> dict[int, float]:
-    """The height of each layer between 0 and 1, from the embedding output to the scores."""
-    layers = list(range(depth + 1))
-    if has_scores:
-        layers.append(SCORES)
-    step = 1 / (len(layers) + 1)
-    return {layer: step * place for place, layer in enumerate(layers, start=1)}
-
-
-def layer_name(layer: int) -> str:
-    """Return the name of a layer by its number: 0 is the embedding output."""
-    return {SCORES: "scores", 0: "embedding"}.get(layer, str(layer))
 
 
 @dataclass(frozen=True)

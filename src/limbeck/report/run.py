@@ -26,7 +26,7 @@ from limbeck.core.paths import short_model_name
 from limbeck.report.curves import loss_blocks
 from limbeck.report.development import answer_blocks, disagreement_blocks
 from limbeck.report.figures import Measured, measured, quality_figures
-from limbeck.report.layers import layers_figure, links_of_stage
+from limbeck.report.layers import layers_table
 from limbeck.report.names import metric_name, without_path
 from limbeck.report.provenance import run_provenance
 from limbeck.report.quality import (
@@ -314,27 +314,11 @@ def answers(run: RunFolder) -> Iterable[Block]:
 
 @section(RunFolder, "Layers")
 def layers(run: RunFolder) -> Iterator[Block]:
-    """Draw the layers that each stage joins; equal pictures once."""
-    unknown_stages = []
-    descriptions: set[str] = set()
-    for stage in run.stages:
-        links = links_of_stage(run, stage)
-        if links is None:
-            unknown_stages.append(f"'{stage.title}'")
-            continue
-        if not links.joins:
-            yield Paragraph(f"Stage '{stage.title}' ({stage.method}) uses no layer of a teacher.")
-            continue
-        title = f"Stage '{stage.title}': which layers learn from which"
-        figure = layers_figure(title, links, "A line joins a teacher layer to a student layer that learns from it.")
-        if figure.description in descriptions:
-            yield Paragraph(f"Stage '{stage.title}' joins the same layers with the same terms.")
-        else:
-            descriptions.add(figure.description)
-            yield figure
-    if unknown_stages:
-        names = ", ".join(unknown_stages)
-        yield Notes((f"The layers of {names} cannot be drawn: the record does not have the shapes of both models.",))
+    """Show which layers learn from which in each finished stage."""
+    named_stages = [(stage.title, stage.record) for stage in run.stages]
+    table = layers_table("Which layers learn from which", "Stage", named_stages)
+    if table is not None:
+        yield table
 
 
 @section(RunFolder, "Training")

@@ -19,7 +19,6 @@ from limbeck.core.blocks import (
     duration,
 )
 from limbeck.core.studies import MappingSearch
-from limbeck.report.layers import composed_links, layers_figure
 from limbeck.report.names import without_path
 from limbeck.report.provenance import search_provenance
 from limbeck.report.search import VIEWS
@@ -162,18 +161,6 @@ def unknown_search(search: SearchFolder) -> Iterator[Block]:
     """Warn of a search that this version does not know."""
     if search.record.is_finished and search.record.kind not in VIEWS:
         yield Notes((f"Unknown kind of search: '{search.record.kind or ''}'.",), warning=True)
-
-
-@section(SearchFolder, "Layers")
-def layers(search: SearchFolder) -> Iterator[Block]:
-    """Draw the layers that the result joins."""
-    record = search.record
-    if not record.is_finished or record.recipe is None:
-        return
-    for stage in record.recipe.stages:
-        links = composed_links(stage.method, record.student.shape, record.teacher.shape)
-        if links is not None and links.joins:
-            yield layers_figure(f"Highest-scoring candidate: {stage.method_name}", links)
 
 
 @section(SearchFolder, "Recipe")

@@ -39,6 +39,7 @@ from limbeck.report.card import (
     write_card,
 )
 from limbeck.report.export_text import ExportRecord
+from limbeck.report.layers import layer_rows
 from limbeck.report.names import metric_name, title_of
 from limbeck.report.quality import comparison_markdown, format_count
 from limbeck.report.run_warnings import resembling_rows, skipped_text, untrained_rows, untrained_values
@@ -51,7 +52,6 @@ _POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_to
 _MOST_MODULES = 12
 _READERS = {"tokens": "texts with other words", "positions": "longer texts", "segments": "pairs of texts"}
 """By the kind of rows of embeddings, the texts that read more of them."""
-_LAYERS_IN_TERM = re.compile(r"(.+)_(\d+)_(\d+)")
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
 _BODY_BY_SUMMARY = "retrieving a text's body by its summary"
 
@@ -398,27 +398,6 @@ def budget(run: Run) -> str:
     if line and device not in (None, "", "cpu"):
         return f"{line} on {device}"
     return line
-
-
-def layer_rows(stage: Stage) -> list[tuple[str, str, str]]:
-    """Return a stage's layer mapping: student layers, teacher layers, terms; layer 0 is the embedding.
-
-    A record that does not hold it may have it in the names of its terms (`hidden_2_6`).
-    """
-    terms_by_layers: dict[tuple[str, str], dict[str, None]] = {}
-    for link in stage.layers:
-        layers = (", ".join(map(str, link.student)), ", ".join(map(str, link.teacher)))
-        terms_by_layers.setdefault(layers, {}).update(dict.fromkeys(link.terms))
-    if not terms_by_layers:
-        for name in stage.final_terms:
-            match = _LAYERS_IN_TERM.fullmatch(name)
-            if match is not None:
-                terms_by_layers.setdefault((match[2], match[3]), {})[match[1]] = None
-    rows = []
-    for (student, teacher), terms in terms_by_layers.items():
-        if student and teacher:
-            rows.append((student, teacher, ", ".join(terms)))
-    return rows
 
 
 def inherited_fields(run: Run) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The subjects of a report: folders of runs, comparisons, searches, evaluations and inspections, as they were read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,12 @@ class StageFolder:
         record: Its record, empty where it is not finished.
         plan: The recipe's stage.
         log: Its course.
-        layer_cosines: Measured cosines of its teacher's layers, for the mapping "contribution".
     """
 
     title: str
     record: Stage
     plan: PlannedStage
     log: StageLog
-    layer_cosines: Sequence[float] = ()
 
     @property
     def is_finished(self) -> bool:
