@@ -155,7 +155,7 @@ class Inputs:
         return chosen
 
     def _wikipedia(self, draw: random.Random) -> Iterator[str]:
-        from limbeck.corpus.pieces import UNITS
+        from limbeck.corpus.text.pieces import UNITS
 
         files = sorted(self.wikipedia.glob("*.txt"))
         found = [text for file in files for text in UNITS["sentence"](file.read_text(encoding="utf-8"))]

@@ -34,7 +34,7 @@ from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step import Step
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.core.devices import synchronise
-from limbeck.corpus.batch import read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.methods import METHODS
 from limbeck.methods.pairing import Pairing
 from limbeck.models.packing import send_batch

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.answer_scores import score_answers
 from limbeck.kinds.scoring import score

@@ -22,7 +22,7 @@ from transformers import TrainingArguments as Arguments
 from transformers.utils import logging as transformers_logging
 
 import limbeck
-from limbeck.corpus.docstrings import read_docstrings
+from limbeck.corpus.sources.docstrings import read_docstrings
 from limbeck.models.locating import resolve_model
 from limbeck.report.quality import comparison_table
 

@@ -30,7 +30,7 @@ from benchmarks.chaos_inputs.scene import Scene
 from benchmarks.chaos_inputs.trial import COUNTED, EQUAL, SILENT, Trial
 
 from limbeck.corpus import SourceReport, open_source
-from limbeck.corpus.opening import DAMAGED, NOT_TEXT
+from limbeck.corpus.files.opening import DAMAGED, NOT_TEXT
 
 
 def long_line(random: Random, scene: Scene, folder: Path) -> Trial:

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, set_up_step
-from limbeck.corpus.collating import PadCollator
+from limbeck.corpus.batches.collating import PadCollator
 from limbeck.models.students import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.freezing import freeze_unreached

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from limbeck.core.cache import read_manifest
-from limbeck.corpus import CorpusSettings, build_corpus, store
+from limbeck.corpus import CorpusSettings, build_corpus
+from limbeck.corpus.stored import store
 
 from .inputs import documents, tokenizer, write_jsonl
 from .job import Job, hash_of, identity_of

@@ -15,8 +15,8 @@ from transformers import TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
 from limbeck.core.studies.evaluation import FINISHED
-from limbeck.corpus.store import SourceReader
-from limbeck.corpus.token_encoder import TokenEncoder
+from limbeck.corpus.stored.store import SourceReader
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.training.heartbeat import Heartbeat
 

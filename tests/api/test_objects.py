@@ -12,7 +12,7 @@ import limbeck
 from limbeck.api.objects import Objects
 from limbeck.api.training_objects import training_of
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import open_source
+from limbeck.corpus.sources.named_sources import open_source
 from limbeck.errors import OutputError, RecipeError
 from tests.support.models import make_embedding, make_teacher
 

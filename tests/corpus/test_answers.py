@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from limbeck.corpus import SourceReport
-from limbeck.corpus.answers import AnswerWindows, Question
-from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
+from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
+from limbeck.corpus.tokens.answers import AnswerWindows, Question
 from tests.support.corpora import byte_tokenizer
 from tests.support.models import tiny_tokenizer
 

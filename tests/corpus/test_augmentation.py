@@ -10,19 +10,12 @@ import torch
 from pydantic import ValidationError
 
 from limbeck.core.mistakes import explain
-from limbeck.corpus import (
-    Augmentation,
-    LabelledSettings,
-    SourceReport,
-    augmentation,
-    augmented_rows,
-    masked_words,
-    store,
-    word_vectors,
-)
-from limbeck.corpus import build as building
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus import Augmentation, LabelledSettings, SourceReport
+from limbeck.corpus.augmentation import masked_words, row_copies, stored_copies, word_vectors
+from limbeck.corpus.building import build as building
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import CorpusSpec
+from limbeck.corpus.stored import store
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
 from limbeck.models.loading import load_model
@@ -52,7 +45,7 @@ def reference(row, settings, model, tokenizer):
     texts = [text for text in (row.text, row.pair) if text is not None]
     words = [[word.strip(",!.-") for word in text.split()] for text in texts]
     flat = [(part, word) for part, of_text in enumerate(words) for word in of_text if word]
-    draws = augmentation.row_generator(settings.seed, texts).random((settings.copies, len(flat), 2))
+    draws = row_copies.row_generator(settings.seed, texts).random((settings.copies, len(flat), 2))
     copies = []
     for draw in draws:
         made = [[[word, place] for place, word in enumerate(text.split())] for text in texts]
@@ -92,8 +85,8 @@ def test_copies_are_those_of_the_algorithm(masked_lm, context):
     with torch.inference_mode():
         expected = [reference(row, settings, model, tokenizer) for row in ROWS]
     # Of a row alone they are the same, in any company.
-    assert [augmentation.augment_rows([row], settings, NEAR, propose)[0] for row in ROWS] == expected
-    assert augmentation.augment_rows(ROWS[:3], settings, NEAR, propose) == expected[:3]
+    assert [row_copies.augment_rows([row], settings, NEAR, propose)[0] for row in ROWS] == expected
+    assert row_copies.augment_rows(ROWS[:3], settings, NEAR, propose) == expected[:3]
     assert expected[1] == [ROWS[1]] * 6 and all(len({*expected[index]}) > 1 for index in (0, 2, 3))
 
 
@@ -101,8 +94,8 @@ def test_words_are_replaced_with_the_chance_that_is_asked_for():
     words = [f"w{number}" for number in range(400)]
     near = {word: [f"{word}x{place}" for place in range(5)] for word in words}
     settings = Augmentation(copies=25, probability=0.4, word_vectors="unread", seed=3)
-    (copies,) = augmentation.augment_rows(
-        [LabelledRow("", " ".join(words), None, 0)], settings, near, augmentation.propose_nothing
+    (copies,) = row_copies.augment_rows(
+        [LabelledRow("", " ".join(words), None, 0)], settings, near, row_copies.propose_nothing
     )
     new = [word for copy in copies for word, old in zip(copy.text.split(), words, strict=True) if word != old]
     # 10,000 draws: five standard deviations are 0.025.
@@ -116,16 +109,14 @@ def test_of_questions_only_the_question_changes():
     near = {word: ["other"] for word in ("who", "ran", "fox")}
     settings = Augmentation(copies=2, probability=1.0, word_vectors="unread")
     row = LabelledRow("", "The fox ran.", "who ran?", (4, 7))
-    (copies,) = augmentation.augment_rows([row], settings, near, augmentation.propose_nothing, answers=True)
+    (copies,) = row_copies.augment_rows([row], settings, near, row_copies.propose_nothing, answers=True)
     assert copies == [replace(row, pair="other other?")] * 2
 
 
 def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
     propose = masked_words.MaskedLanguageModel((masked_lm, None), 6, 3)
     text = "the of and to in is"
-    first, last = propose(
-        [augmentation.MaskedWord(text, None, 0, 0, 3), augmentation.MaskedWord(text, None, 0, 17, 19)]
-    )
+    first, last = propose([row_copies.MaskedWord(text, None, 0, 0, 3), row_copies.MaskedWord(text, None, 0, 17, 19)])
     assert len(first) == 3 and last == []
 
 
@@ -133,7 +124,7 @@ def test_places_beyond_what_the_model_reads_have_no_proposals(masked_lm):
 def test_models_of_every_kind_of_head_propose_words(tmp_path, family):
     folder = make_teacher(tmp_path, family, head="masked_lm")
     propose = masked_words.MaskedLanguageModel((str(folder), None), 32, 3)
-    (found,) = propose([augmentation.MaskedWord("the text is", "of a model", 0, 4, 8)])
+    (found,) = propose([row_copies.MaskedWord("the text is", "of a model", 0, 4, 8)])
     model, tokenizer = load_model(folder, head="masked_lm"), load_tokenizer(folder)
     ids = tokenizer(f"the {tokenizer.mask_token} is", "of a model", return_tensors="pt")
     at = ids["input_ids"][0].tolist().index(tokenizer.mask_token_id)
@@ -259,7 +250,7 @@ def copies_of(cache):
 
 
 def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, masked_lm, monkeypatch):
-    monkeypatch.setattr(augmented_rows, "_ROWS_A_PIECE", 7)
+    monkeypatch.setattr(stored_copies, "_ROWS_A_PIECE", 7)
     found = []
     for number, (name, workers) in enumerate([("rows.tsv", 1), ("rows.tsv", 2), ("backwards.tsv", 1)]):
         cache = table / f"cache-{number}"
@@ -271,14 +262,14 @@ def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, 
 
 
 def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_lm, monkeypatch):
-    monkeypatch.setattr(augmented_rows, "_ROWS_A_PIECE", 7)
+    monkeypatch.setattr(stored_copies, "_ROWS_A_PIECE", 7)
     settings = settings_of(table, masked_lm=(masked_lm, None))
 
     def build(cache):
         kind = KINDS[settings.task]
         return building.build_labelled_corpus(settings, TOKENIZER, kind, cache_dir=table / cache, workers=1)
 
-    whole, finish = build("whole"), augmented_rows.finish_piece
+    whole, finish = build("whole"), stored_copies.finish_piece
     for last in (1, 2, 4):
         done = []
 
@@ -289,16 +280,16 @@ def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(augmented_rows, "finish_piece", dying)
+            patch.setattr(stored_copies, "finish_piece", dying)
             with pytest.raises(KeyboardInterrupt):
                 build(f"stopped-{last}")
             again = []
-            patch.setattr(augmented_rows, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
+            patch.setattr(stored_copies, "finish_piece", lambda *a, again=again: (again.append(a[1]), finish(*a)))
             resumed = build(f"stopped-{last}")
         assert not {*done} & {*again} and len(done) + len(again) == 7
         assert copies_of(table / f"stopped-{last}") == copies_of(table / "whole")
         assert resumed.content == whole.content
-    monkeypatch.setattr(augmented_rows, "store_copies", None)  # What is cached needs no model and no vectors.
+    monkeypatch.setattr(stored_copies, "store_copies", None)  # What is cached needs no model and no vectors.
     assert build("whole").path == whole.path
 
 
@@ -306,10 +297,10 @@ def test_what_decides_the_copies_is_in_their_fingerprint(table, masked_lm, tmp_p
     base = Augmentation(masked_lm=(masked_lm, None), word_vectors=str(table / "v.txt"))
     changes = [{"copies": 2}, {"probability": 0.5}, {"candidates": 3}, {"seed": 1}, {"context": "row"}]
     changes += [{"masked_lm": None}, {"word_vectors": None}, {"word_vectors": (masked_lm, None)}]
-    found = [json.dumps(augmented_rows.identity(dataclasses.replace(base, **change))) for change in [{}, *changes]]
+    found = [json.dumps(stored_copies.identity(dataclasses.replace(base, **change))) for change in [{}, *changes]]
     assert len({*found}) == len(found)
     moved = write_packed(tmp_path / "elsewhere" / "v.txt", (table / "v.txt").read_text())
-    assert json.dumps(augmented_rows.identity(dataclasses.replace(base, word_vectors=str(moved)))) == found[0]
+    assert json.dumps(stored_copies.identity(dataclasses.replace(base, word_vectors=str(moved)))) == found[0]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from limbeck.core.paths import MANIFEST, default_cache_dir
-from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus, store
-from limbeck.corpus.file_sources import Files
-from limbeck.corpus.sequences import longest_first
-from limbeck.corpus.splitting import held_out_threshold
+from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus
+from limbeck.corpus.building.splitting import held_out_threshold
+from limbeck.corpus.sources.file_sources import Files
+from limbeck.corpus.stored import store
+from limbeck.corpus.tokens.sequences import longest_first
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, byte_tokenizer, decode
 from tests.support.models import tiny_tokenizer

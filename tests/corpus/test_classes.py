@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
-from limbeck.corpus.class_numbers import ClassNumbers
-from limbeck.corpus.classes import balance, count_classes, read_weights
+from limbeck.corpus.rows.class_numbers import ClassNumbers
+from limbeck.corpus.rows.classes import balance, count_classes, read_weights
 from limbeck.errors import CorpusError, RecipeError
 
 NAMES = ("joy", "anger", "fear, panic")

@@ -14,9 +14,11 @@ import pytest
 
 from limbeck.core import cache
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
-from limbeck.corpus import MixSpec, store, tokenising
-from limbeck.corpus.seen_keys import seen_keys
-from limbeck.corpus.token_encoder import TokenEncoder
+from limbeck.corpus import MixSpec
+from limbeck.corpus.building import tokenising
+from limbeck.corpus.stored import store
+from limbeck.corpus.stored.seen_keys import seen_keys
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import build_text, make_texts, write_packed, write_texts

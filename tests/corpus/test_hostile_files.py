@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from limbeck.corpus import SourceReport, documents, limits, lines, open_source, readers
-from limbeck.corpus.cursor import Cursor
-from limbeck.corpus.readers import read_file
+from limbeck.corpus import SourceReport, open_source
+from limbeck.corpus.files import file_readers, limits, lines
+from limbeck.corpus.files.file_readers import read_file
+from limbeck.corpus.text import documents
+from limbeck.corpus.text.cursor import Cursor
 from limbeck.errors import CorpusError
 from tests.support.streams import packed, read, write_packed
 
@@ -301,5 +303,5 @@ def test_the_row_that_damage_cuts_is_no_row(tmp_path, name, content, rows):
     cut = zlib.compressobj(wbits=31)
     path = write_bytes(tmp_path / name, cut.compress(content.encode()) + cut.flush(zlib.Z_SYNC_FLUSH))
     report = SourceReport()
-    found = [row.values["text"] for row in readers.read_rows(path, report)]
+    found = [row.values["text"] for row in file_readers.read_rows(path, report)]
     assert (found, report.counts) == (["one", "two"][:rows], {DAMAGED: 1})

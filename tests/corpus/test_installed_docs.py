@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from limbeck.corpus import Document, SourceReport
-from limbeck.corpus import installed_docs as module
-from limbeck.corpus.docstrings import LARGEST_FILE, python_files, read_docstrings
-from limbeck.corpus.installed_docs import InstalledDocs, InstalledText, installed_roots
-from limbeck.corpus.installed_pages import MOST_PAGES, MOST_PARAGRAPHS, page_files, page_roots, read_page
+from limbeck.corpus.sources import installed_docs as module
+from limbeck.corpus.sources.docstrings import LARGEST_FILE, python_files, read_docstrings
+from limbeck.corpus.sources.installed_docs import InstalledDocs, InstalledText, installed_roots
+from limbeck.corpus.sources.installed_pages import MOST_PAGES, MOST_PARAGRAPHS, page_files, page_roots, read_page
 from tests.support.streams import write_packed
 
 PACKAGES, PAGES = (

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.corpus.first_rows import read_first_rows
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.first_rows import read_first_rows
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
 from tests.support.corpora import TOKENIZER

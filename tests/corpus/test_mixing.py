@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limbeck.corpus import MixSpec, RowMix
-from limbeck.corpus.mixing import draw_counts
+from limbeck.corpus.batches.mixing import draw_counts
 from limbeck.training.sampler import LengthGroupedSampler
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
-from limbeck.corpus.packing import BlockPacker, PackingCounts, segments_of
-from limbeck.corpus.token_encoder import TokenEncoder
+from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from tests.support.corpora import documents
 from tests.support.models import tiny_tokenizer
 

@@ -5,9 +5,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from limbeck.corpus import Document, ReplacedTokens, store
-from limbeck.corpus.pieces import UNITS, split_pieces
+from limbeck.corpus import Document, ReplacedTokens
 from limbeck.corpus.settings import SourceUse
+from limbeck.corpus.stored import store
+from limbeck.corpus.text.pieces import UNITS, split_pieces
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import ALONE, build_text, make_texts, stream, take, write_texts
 

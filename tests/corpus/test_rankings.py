@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 
 from limbeck.corpus import GroupedRows, PadCollator
-from limbeck.corpus.store import read_labelled, store_rows, stored_files
+from limbeck.corpus.stored.store import read_labelled, store_rows, stored_files
 from limbeck.kinds.registry import KINDS
 from tests.support.streams import build_rows, examples, row_settings
 

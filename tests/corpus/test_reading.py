@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from limbeck.corpus.reading import Reading
-from limbeck.corpus.token_encoder import TokenEncoder
+from limbeck.corpus.tokens.reading import Reading
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from tests.support.word_models import tiny_tokenizer
 
 TEXTS = ["the old river", "a new bridge near the water"]

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from limbeck.corpus import Document, SourceReport, open_source
-from limbeck.corpus.cursor import FoundText
-from limbeck.corpus.file_kinds import FileKind, PlacedRow
-from limbeck.corpus.readers import FILE_KINDS
-from limbeck.corpus.source_kinds import SourceKind
-from limbeck.corpus.sources import SOURCES, check_source, open_rows
+from limbeck.corpus.files.file_kinds import FileKind, PlacedRow
+from limbeck.corpus.files.file_readers import FILE_KINDS
+from limbeck.corpus.sources.named_sources import SOURCES, check_source, open_rows
+from limbeck.corpus.sources.source_kinds import SourceKind
+from limbeck.corpus.text.cursor import FoundText
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.sources import FileSource
 from limbeck.evaluation.tasks.split_files import read_split_file

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from limbeck.corpus import SourceReport, addresses, file_sources, open_source, unpacking
-from limbeck.corpus.file_patterns import find_parts
+from limbeck.corpus import SourceReport, open_source
+from limbeck.corpus.files import addresses, unpacking
+from limbeck.corpus.sources import file_sources
+from limbeck.corpus.sources.file_patterns import find_parts
 from limbeck.errors import CorpusError
 from tests.support.streams import hub_of, read, write_packed, write_texts
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.corpus.labelled import LabelledRow
-from limbeck.corpus.near_duplicates import near_duplicates
-from limbeck.corpus.splitting import LEAKED, NEAR, REPEATED
+from limbeck.corpus.building.near_duplicates import near_duplicates
+from limbeck.corpus.building.splitting import LEAKED, NEAR, REPEATED
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.kinds.registry import KINDS
 from tests.support.corpora import TOKENIZER
 from tests.support.task_files import write_table

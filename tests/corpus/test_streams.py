@@ -8,7 +8,8 @@ from itertools import islice
 import fsspec
 import pytest
 
-from limbeck.corpus import Corpus, Document, Lane, MixSpec, text_files
+from limbeck.corpus import Corpus, Document, Lane, MixSpec
+from limbeck.corpus.files import text_files
 from limbeck.errors import CorpusError
 from limbeck.training.rows import training_rows
 from tests.support.corpora import TOKENIZER, decode
@@ -136,7 +137,7 @@ def test_what_is_held_out_is_the_same_as_of_a_built_corpus_and_never_met(tmp_pat
 def test_the_beginning_is_read_once(tmp_path, cache, monkeypatch):
     source = write_texts(tmp_path / "a.jsonl", make_texts("text", 20))
     first = stream(cache, TOKENIZER, source)
-    monkeypatch.setattr("limbeck.corpus.streaming.store_beginning", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("limbeck.corpus.streams.streaming.store_beginning", lambda *_: pytest.fail("read again"))
     assert stream(cache, TOKENIZER, source, shuffle_buffer=3).path == first.path
 
 

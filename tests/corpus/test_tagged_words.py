@@ -6,11 +6,11 @@ import datasets
 import pytest
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.corpus.labelled import WORD_GAP, LabelledRow
+from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
+from limbeck.corpus.rows.tags import Entity, find_entities, inconsistencies, marks_entities
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import open_rows
-from limbeck.corpus.tags import Entity, find_entities, inconsistencies, marks_entities
-from limbeck.corpus.word_windows import WordEncoder
+from limbeck.corpus.sources.named_sources import open_rows
+from limbeck.corpus.tokens.word_windows import WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
 from tests.support.models import tiny_tokenizer

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limbeck.corpus import UNITS, Document, split_paragraphs, split_sentences
-from limbeck.corpus.prose import extract_prose, unwrap_markup
+from limbeck.corpus.text.prose import extract_prose, unwrap_markup
 
 TEXT = yaml.safe_load((Path(__file__).parent / "text.yaml").read_text(encoding="utf-8"))
 

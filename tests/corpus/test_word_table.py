@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from limbeck.corpus import word_table
-from limbeck.corpus.word_table import WordTable, word_mark
+from limbeck.corpus.tokens import word_table
+from limbeck.corpus.tokens.word_table import WordTable, word_mark
 
 PIECES = [
     *"abcdefghijklmnopqrstuvwxyz0123456789",

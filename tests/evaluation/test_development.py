@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from limbeck.corpus.labelled import WORD_GAP, LabelledRow
+from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators.tokens import PreparedTask
 from tests.support.tasks import make_rows, make_task

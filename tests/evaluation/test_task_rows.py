@@ -5,7 +5,7 @@ import json
 import pytest
 
 from limbeck.core.kinds import KINDS
-from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
+from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import RecipeError
 from limbeck.evaluation.plan.planning import Planner

@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional
 
 import limbeck
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.search import Search
 from limbeck.evaluation.run.results_file import ResultsFile

@@ -20,7 +20,7 @@ import limbeck
 from limbeck.core import hashing
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
-from limbeck.corpus.token_encoder import TokenEncoder
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import OutputError
 from limbeck.evaluation.plan.cell import data_fingerprint, training_set_fingerprint
 from limbeck.evaluation.tasks.splits import load_task

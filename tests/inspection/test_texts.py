@@ -2,7 +2,7 @@
 
 import pytest
 
-from limbeck.corpus.small_files import read_texts as read_first_texts
+from limbeck.corpus.files.small_files import read_texts as read_first_texts
 from limbeck.errors import CorpusError
 from limbeck.inspection import SENTENCES, read_texts
 from limbeck.inspection.subject import tokenise

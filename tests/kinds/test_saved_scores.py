@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
+from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators.search import Search
 from limbeck.evaluation.evaluators.tokens import open_columns

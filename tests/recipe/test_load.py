@@ -8,7 +8,7 @@ from pydantic import Field
 
 from limbeck.core.strict import Strict, descriptions
 from limbeck.core.yaml import dump_yaml, parse_yaml
-from limbeck.corpus.file_sources import check_files
+from limbeck.corpus.sources.file_sources import check_files
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
 from limbeck.recipe.json_schema import recipe_schema

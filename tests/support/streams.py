@@ -29,8 +29,8 @@ from limbeck.corpus import (
     open_source,
     open_stream,
 )
-from limbeck.corpus.labelled import LabelledRow
-from limbeck.corpus.sources import open_rows
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.sources.named_sources import open_rows
 from limbeck.kinds.registry import KINDS
 
 FILE_KINDS = (".txt", ".lines.txt", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".txt.xz", ".parquet", ".parquet.zst", ".md")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from limbeck.corpus.labelled import WORD_GAP, LabelledRow
+from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.evaluation.evaluators import tokens
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS, CellResult, ReadyCell
 from limbeck.evaluation.evaluators.tokens import PreparedTask, TokenKeys, draw_splits, notes_of_draws

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import limbeck
 from limbeck.comparison.held_out import own_head
 from limbeck.core.records import RunEvaluation
-from limbeck.corpus.batch import read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.errors import Interrupted
 from limbeck.evaluation import encode
 from limbeck.export import ExportRequest, export_model

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from limbeck.core.records import RANGES
 from limbeck.corpus import PadCollator
-from limbeck.corpus.batch import FILLER
+from limbeck.corpus.batches.batch import FILLER
 from limbeck.errors import RecipeError
 from limbeck.kernels import soft_label_chunks
 from limbeck.methods import METHODS, Pairing

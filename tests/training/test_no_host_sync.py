@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from limbeck.corpus.collating import PadCollator
+from limbeck.corpus.batches.collating import PadCollator
 from limbeck.kernels import varlen_attention
 from limbeck.models import packing
 from limbeck.recipe.stages import GuardSpec

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 import limbeck
 from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
-from limbeck.corpus.batch import read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.errors import LimbeckError
 from limbeck.methods.term import Term
 from limbeck.models import packing

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 import limbeck
-from limbeck.corpus.batch import read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.errors import RecipeError
 from limbeck.models.streams import StreamKey
 from limbeck.recipe.load import load_recipe

@@ -33,7 +33,7 @@ def check_text(texts: object) -> None:
     """
     if not isinstance(texts, str | Path) or Path(texts).is_file():
         return
-    from limbeck.corpus.small_files import read_texts
+    from limbeck.corpus.files.small_files import read_texts
 
     read_texts(Path(texts), 1)
 

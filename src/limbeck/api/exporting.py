@@ -87,7 +87,7 @@ def carry_out_export(request: requests.ExportRequest) -> ExportResult:
     student = objects.model(request.student, "student")
     texts = request.text
     if isinstance(texts, str | Path):
-        from limbeck.corpus.small_files import read_texts
+        from limbeck.corpus.files.small_files import read_texts
 
         texts = read_texts(Path(texts), MOST_TEXTS)
     export_request = ExportRequest(

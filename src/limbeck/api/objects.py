@@ -278,8 +278,8 @@ def _are_contents(values: Sequence[Any]) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    from limbeck.corpus.addresses import is_remote
-    from limbeck.corpus.readers import names_file
+    from limbeck.corpus.files.addresses import is_remote
+    from limbeck.corpus.files.file_readers import names_file
 
     words = value.split(maxsplit=1)
     if len(words) < 2 or is_remote(words[0]) or names_file(value):

@@ -13,7 +13,7 @@ from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.step_setup import StepSetup, make_batch
 from limbeck.core.devices import synchronise
 from limbeck.core.memory import keep_freed_memory
-from limbeck.corpus.batch import read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.models.families import base_model, family_of
 from limbeck.models.packed_rows import RowStreams
 from limbeck.models.packing import send_batch

@@ -14,7 +14,7 @@ from limbeck.core import IGNORED_LABEL
 from limbeck.core.blocks import counted
 from limbeck.core.devices import bf16_is_fast, choose_device
 from limbeck.core.kinds import LabelKind, kind_of
-from limbeck.corpus.collating import LABELS_OF_TASK
+from limbeck.corpus.batches.collating import LABELS_OF_TASK
 from limbeck.errors import RecipeError
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import METHODS, read_method

@@ -17,7 +17,7 @@ from limbeck.core import records
 from limbeck.core.paths import STUDENT
 from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
-from limbeck.corpus.reading import PROMPT, TEACHER_IDS
+from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import (
     SentencePair,

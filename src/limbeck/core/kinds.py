@@ -14,7 +14,7 @@ KindName: TypeAlias = Literal[
 KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 
 LabelKind: TypeAlias = Literal["none", "token", "class", "classes", "value", "span", "relevance"]
-"""What the labels of a batch are; `corpus.collating.PadCollator` has their shapes."""
+"""What the labels of a batch are; `corpus.batches.collating.PadCollator` has their shapes."""
 
 ENTRY_POINTS = "limbeck.kinds"
 """The group of entry points by which distributions add kinds."""

@@ -12,16 +12,13 @@ from limbeck.core import IGNORED_LABEL, import_when_used
 from limbeck.core.kinds import LabelKind
 
 if TYPE_CHECKING:
-    from limbeck.corpus.build import build_corpus, build_labelled_corpus
-    from limbeck.corpus.collating import PadCollator
-    from limbeck.corpus.documents import Document
-    from limbeck.corpus.grouped_rows import GroupedRows
-    from limbeck.corpus.length_groups import padding_share
-    from limbeck.corpus.masking import MaskedTokens, ReplacedTokens, mask_id_of, word_ids
-    from limbeck.corpus.mixing import RowMix
-    from limbeck.corpus.opened import Corpus, LabelledCorpus
-    from limbeck.corpus.pieces import UNITS
-    from limbeck.corpus.sentences import split_paragraphs, split_sentences
+    from limbeck.corpus.batches.collating import PadCollator
+    from limbeck.corpus.batches.grouped_rows import GroupedRows
+    from limbeck.corpus.batches.length_groups import padding_share
+    from limbeck.corpus.batches.masking import MaskedTokens, ReplacedTokens, mask_id_of, word_ids
+    from limbeck.corpus.batches.mixing import RowMix
+    from limbeck.corpus.building.build import build_corpus, build_labelled_corpus
+    from limbeck.corpus.building.corpora import Corpus, LabelledCorpus
     from limbeck.corpus.settings import (
         Augmentation,
         CorpusSettings,
@@ -30,30 +27,33 @@ if TYPE_CHECKING:
         MixSpec,
     )
     from limbeck.corpus.source_report import SourceReport
-    from limbeck.corpus.sources import open_source
-    from limbeck.corpus.store import Progress
-    from limbeck.corpus.stream_source import Lane
-    from limbeck.corpus.streaming import StreamedCorpus, open_stream
+    from limbeck.corpus.sources.named_sources import open_source
+    from limbeck.corpus.stored.store import Progress
+    from limbeck.corpus.streams.stream_source import Lane
+    from limbeck.corpus.streams.streaming import StreamedCorpus, open_stream
+    from limbeck.corpus.text.documents import Document
+    from limbeck.corpus.text.pieces import UNITS
+    from limbeck.corpus.text.sentences import split_paragraphs, split_sentences
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "collating": "PadCollator",
-        "grouped_rows": "GroupedRows",
-        "length_groups": "padding_share",
-        "masking": "MaskedTokens ReplacedTokens mask_id_of word_ids",
-        "build": "build_corpus build_labelled_corpus",
-        "opened": "Corpus LabelledCorpus",
-        "documents": "Document",
-        "pieces": "UNITS",
-        "sentences": "split_paragraphs split_sentences",
+        "batches.collating": "PadCollator",
+        "batches.grouped_rows": "GroupedRows",
+        "batches.length_groups": "padding_share",
+        "batches.masking": "MaskedTokens ReplacedTokens mask_id_of word_ids",
+        "building.build": "build_corpus build_labelled_corpus",
+        "building.corpora": "Corpus LabelledCorpus",
+        "text.documents": "Document",
+        "text.pieces": "UNITS",
+        "text.sentences": "split_paragraphs split_sentences",
         "source_report": "SourceReport",
-        "mixing": "RowMix",
+        "batches.mixing": "RowMix",
         "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
-        "sources": "open_source",
-        "store": "Progress",
-        "stream_source": "Lane",
-        "streaming": "StreamedCorpus open_stream",
+        "sources.named_sources": "open_source",
+        "stored.store": "Progress",
+        "streams.stream_source": "Lane",
+        "streams.streaming": "StreamedCorpus open_stream",
     },
 )
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.corpus.collating import PadCollator
+from limbeck.corpus.batches.collating import PadCollator
 from limbeck.models import tokenizers
 from limbeck.models.sample_texts import Text
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from limbeck.corpus.small_files import read_plain_lines
+from limbeck.corpus.files.small_files import read_plain_lines
 from limbeck.errors import CorpusError
 
 OUTSIDE = "O"

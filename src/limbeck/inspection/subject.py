@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.yaml import read_document
-from limbeck.corpus.small_files import read_texts as read_all_texts
+from limbeck.corpus.files.small_files import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
 from limbeck.models import loading, tokenizers, vocabularies
 from limbeck.models.families import depth, shape_of

@@ -9,8 +9,8 @@ from scipy.special import softmax
 
 from limbeck.core import intervals
 from limbeck.core.records import LabelFigures
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import Label, LabelledRow
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
 from limbeck.kinds.losses import ClassWeightedLoss

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from limbeck.corpus.labelled import LabelledRow
-from limbeck.corpus.tags import find_entities
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.rows.tags import find_entities
 from limbeck.kinds.task import Task
 
 
@@ -41,7 +41,7 @@ def count_entities(
     """Count the entities of each type, by type in alphabetical order.
 
     Source: conlleval, the script of CoNLL's shared tasks, as seqeval counts by default; see
-    `limbeck.corpus.tags.find_entities`.
+    `limbeck.corpus.rows.tags.find_entities`.
 
     Args:
         predictions: The number of each word's tag.

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from limbeck.core.intervals import Interval
 from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.core.records import LabelFigures
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import TOKEN_TYPES, Label, LabelledRow, without_surrogates
-from limbeck.corpus.row_kind import RowEncoder, RowReader
-from limbeck.corpus.sequences import SequenceEncoder
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, Label, LabelledRow, without_surrogates
+from limbeck.corpus.rows.row_kind import RowEncoder, RowReader
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.sequences import SequenceEncoder
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.reading import CorpusRows, RowSource, text_rows
 from limbeck.kinds.task import Predictions, Submission, Task

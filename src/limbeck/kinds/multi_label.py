@@ -10,9 +10,9 @@ from scipy.special import expit
 
 from limbeck.core import intervals
 from limbeck.core.records import LabelFigures
-from limbeck.corpus.class_numbers import is_missing
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import Label, LabelledRow
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.class_numbers import is_missing
+from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.classification import resampled_interval, submitted_class
 from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs

@@ -9,11 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.core import intervals
-from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, Label, LabelledRow
-from limbeck.corpus.row_kind import RowEncoder
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import NO_ANSWER, TOKEN_TYPES, Label, LabelledRow
+from limbeck.corpus.rows.row_kind import RowEncoder
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.kinds.answer_decoding import decode_answers
 from limbeck.kinds.answer_scores import THRESHOLD, answer_figures, score_answers
 from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from limbeck.core.blocks import counted
-from limbeck.corpus.class_numbers import is_missing, parse_value
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.class_numbers import is_missing, parse_value
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds.drawing import DRAW
 from limbeck.kinds.kind import LabelTerm, Loss, Metric

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from limbeck.corpus.class_numbers import ClassNumbers, is_missing
-from limbeck.corpus.documents import clean_text
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import LabelledRow, without_surrogates
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.files.table_files import TABLES, headless
 from limbeck.corpus.messages import list_columns
+from limbeck.corpus.rows.class_numbers import ClassNumbers, is_missing
+from limbeck.corpus.rows.labelled_rows import LabelledRow, without_surrogates
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.tables import TABLES, headless
+from limbeck.corpus.text.documents import clean_text
 from limbeck.errors import CorpusError
 from limbeck.kinds.columns import Columns
 from limbeck.kinds.task import SplitFacts, Task

@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.core import intervals
-from limbeck.corpus.class_numbers import parse_value
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import Label, LabelledRow
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.class_numbers import parse_value
+from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.kind import Disagreements, Kind, LabelTerm, Metric, Outputs
 from limbeck.kinds.reading import RowSource

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.kinds.drawing import draw
 from limbeck.kinds.kind import Metric
 from limbeck.kinds.ranking import mean_over_queries, read_documents

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from limbeck.core.kinds import KINDS as FACTS
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Predictions, Task

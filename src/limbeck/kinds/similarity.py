@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from limbeck.core import intervals
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.kinds.kind import Metric
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind, pearson, spearman

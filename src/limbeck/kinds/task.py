@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from limbeck.core.strict import Strict
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 
 AnswerRules = Literal["squad", "mlqa", "cmrc2018"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.kinds.task import Task
 
 DECIDED = 0.5

@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from limbeck.core import IGNORED_LABEL
 from limbeck.core.records import LabelFigures
-from limbeck.corpus.class_numbers import is_missing
-from limbeck.corpus.documents import clean_text
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import TOKEN_TYPES, WORD_GAP, Label, LabelledRow
-from limbeck.corpus.row_kind import RowEncoder
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.class_numbers import is_missing
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, WORD_GAP, Label, LabelledRow
+from limbeck.corpus.rows.row_kind import RowEncoder
+from limbeck.corpus.rows.tags import OUTSIDE, check_tags, inconsistencies, marks_entities
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.tags import OUTSIDE, check_tags, inconsistencies, marks_entities
-from limbeck.corpus.word_windows import NO_WORD, WordEncoder
+from limbeck.corpus.text.documents import clean_text
+from limbeck.corpus.tokens.word_windows import NO_WORD, WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.classification import figures_of_classes, submitted_class

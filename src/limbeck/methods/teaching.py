@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from limbeck.corpus.batch import Batch
+    from limbeck.corpus.batches.batch import Batch
 
 
 class Teaching(ABC):

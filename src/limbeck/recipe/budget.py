@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from limbeck.core.devices import choose_device
 from limbeck.core.machine import available_cores
-from limbeck.corpus.addresses import is_remote
-from limbeck.corpus.file_sources import find_files
-from limbeck.corpus.sources import SOURCES, source_kind
+from limbeck.corpus.files.addresses import is_remote
+from limbeck.corpus.sources.file_sources import find_files
+from limbeck.corpus.sources.named_sources import SOURCES, source_kind
 from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.recipe.chosen_models import ChosenModels, count_weights
 

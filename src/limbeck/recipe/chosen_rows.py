@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from limbeck.core.kinds import KINDS
-from limbeck.corpus.file_kinds import suffix_of
+from limbeck.corpus.files.file_kinds import suffix_of
+from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.messages import list_columns
-from limbeck.corpus.readers import read_rows
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import check_source, local_files
+from limbeck.corpus.sources.named_sources import check_source, local_files
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.tasks.registry import TASKS, is_own_task
 from limbeck.models.heads import kind_of_value

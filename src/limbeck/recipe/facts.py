@@ -253,7 +253,7 @@ def check_corpus(corpus: CorpusSpec) -> None:
 def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
     if source in _NO_PATHS or source.startswith("hub:"):
         return
-    from limbeck.corpus.sources import check_source  # It imports what reads files.
+    from limbeck.corpus.sources.named_sources import check_source  # It imports what reads files.
 
     check_source(source, content)
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
 from limbeck.core.mistakes import explain
-from limbeck.corpus.first_rows import FirstRows, read_first_rows
+from limbeck.corpus.rows.first_rows import FirstRows, read_first_rows
 from limbeck.corpus.settings import CorpusSpec, LabelledSettings, TaskSpec
-from limbeck.corpus.sources import local_files
+from limbeck.corpus.sources.named_sources import local_files
 from limbeck.errors import RecipeError
 from limbeck.evaluation.evaluators.head_match import match_head
 from limbeck.evaluation.tasks.corpus_rows import TaskRows

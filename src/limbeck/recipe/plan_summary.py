@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, SourceUse
-from limbeck.corpus.sources import stored_size
+from limbeck.corpus.sources.named_sources import stored_size
 from limbeck.evaluation.evaluators.head_match import match_head
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.methods.term import Term

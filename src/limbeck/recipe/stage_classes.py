@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from limbeck.core.kinds import kind_of
-from limbeck.corpus.classes import read_weights
+from limbeck.corpus.rows.classes import read_weights
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks.corpus_rows import TaskRows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from limbeck.core.kinds import kind_of
-from limbeck.corpus.classes import ClassCounts, ClassWeights
+from limbeck.corpus.rows.classes import ClassCounts, ClassWeights
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.tasks.corpus_rows import TaskRows

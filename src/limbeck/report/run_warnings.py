@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.paths import STUDENT
-from limbeck.corpus import splitting
+from limbeck.corpus.building import splitting
 from limbeck.report.quality import one_answer_line
 from limbeck.report.subjects import RunFolder
 

@@ -2,7 +2,7 @@
 
 from limbeck.core.kinds import kind_of
 from limbeck.corpus import LabelledSettings
-from limbeck.corpus.classes import ClassCounts, balance, count_classes, labels_of
+from limbeck.corpus.rows.classes import ClassCounts, balance, count_classes, labels_of
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus
 

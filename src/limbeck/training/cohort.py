@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.corpus.batch import read_batch
+from limbeck.corpus.batches.batch import read_batch
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
 from limbeck.methods.transforms import Course

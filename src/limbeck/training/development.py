@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from limbeck.core import hashing, paths, progress, records
 from limbeck.core.devices import choose_device
 from limbeck.corpus import LabelledSettings
-from limbeck.corpus.token_encoder import TokenEncoder
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators import head_match, head_outputs, tokens

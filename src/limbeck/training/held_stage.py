@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import CorpusProgress
-from limbeck.corpus.batch import without_marks
+from limbeck.corpus.batches.batch import without_marks
 from limbeck.errors import RecipeError
 from limbeck.models.packing import send_batch
 from limbeck.recipe.plan import RunPlan

@@ -26,7 +26,7 @@ from limbeck.corpus import (
     RowMix,
     SourceReport,
 )
-from limbeck.corpus.batch import FILLER
+from limbeck.corpus.batches.batch import FILLER
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.training.rows import RowsByLength, StreamedRows
 from limbeck.training.sampler import LengthGroupedSampler

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.corpus.batch import Batch, read_batch
+from limbeck.corpus.batches.batch import Batch, read_batch
 from limbeck.errors import RecipeError
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import LearnedMap, Term
@@ -88,7 +88,7 @@ class DistillationModule(nn.Module):
         """Compute every term on a batch.
 
         Args:
-            **columns: The columns of the batch, see `limbeck.corpus.batch.Batch`.
+            **columns: The columns of the batch, see `limbeck.corpus.batches.batch.Batch`.
 
         Returns:
             For each term its total and its count, undivided; see `LossTerm`.

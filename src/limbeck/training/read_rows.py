@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from limbeck.corpus.batch import FILLER
+from limbeck.corpus.batches.batch import FILLER
 from limbeck.models.families import embedding_tables, family_of
 from limbeck.models.packing import padded_batch_positions
 from limbeck.training.gathering import sum_over_ranks

@@ -9,16 +9,8 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
-from limbeck.corpus import (
-    Corpus,
-    LabelledCorpus,
-    LengthSchedule,
-    MaskedTokens,
-    ReplacedTokens,
-    RowMix,
-    stream_source,
-    streaming,
-)
+from limbeck.corpus import Corpus, LabelledCorpus, LengthSchedule, MaskedTokens, ReplacedTokens, RowMix
+from limbeck.corpus.streams import stream_source, streaming
 
 AnyCorpus = Corpus | LabelledCorpus
 _HELD_OUT_ROWS = 512

@@ -13,7 +13,7 @@ from limbeck import corpus as texts
 from limbeck.corpus import (
     RowMix,
 )
-from limbeck.corpus.length_groups import group_by_length
+from limbeck.corpus.batches.length_groups import group_by_length
 
 
 class LengthGroupedSampler(Sampler[int]):

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.corpus import LabelledSettings, RowMix
-from limbeck.corpus.collating import LABELS_OF_TASK, PadCollator
+from limbeck.corpus.batches.collating import LABELS_OF_TASK, PadCollator
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus, RowsByLength, held_out_rows, training_rows
 

@@ -23,7 +23,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from limbeck.core.memory import release_freed_memory
 from limbeck.core.ranks import on_main_rank
 from limbeck.corpus import RowMix
-from limbeck.corpus.batch import FILLER, without_marks
+from limbeck.corpus.batches.batch import FILLER, without_marks
 from limbeck.errors import TrainingError
 from limbeck.methods.transforms import Course
 from limbeck.models.packing import send_batch

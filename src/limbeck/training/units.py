@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.corpus.batch import FILLER
+from limbeck.corpus.batches.batch import FILLER
 from limbeck.objectives.terms import count_groups, same_group
 
 UNITS = ("token", "sample", "label", "pair", "group")

@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.trainer_callback import PrinterCallback
 
-from limbeck.corpus.labelled import WORD_GAP
+from limbeck.corpus.rows.labelled_rows import WORD_GAP
 from limbeck.evaluation.evaluators.fine_tuning import (
     FineTuner,
     changed_keywords,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.corpus.collating import PadCollator
+from limbeck.corpus.batches.collating import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, load_task_model
 from limbeck.evaluation.evaluators.head_outputs import check_padding, read_outputs

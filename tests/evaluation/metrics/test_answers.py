@@ -10,7 +10,7 @@ import pytest
 import yaml
 from benchmarks import squad_figures
 
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds import answer_rules

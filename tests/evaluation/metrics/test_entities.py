@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from seqeval.metrics import f1_score, precision_score, recall_score
 
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.entity_counts import count_entities
 from limbeck.kinds.scoring import score

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.kinds.ranking_scores import score_query
 from limbeck.kinds.registry import KINDS

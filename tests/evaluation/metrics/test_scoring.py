@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.kinds.registry import KINDS

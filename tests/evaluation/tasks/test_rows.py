@@ -9,7 +9,7 @@ import datasets
 import pytest
 import yaml
 
-from limbeck.corpus.labelled import NO_ANSWER, LabelledRow
+from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.evaluation.tasks.splits import load_task

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, SkipValidation, field_validator, model_v
 
 from limbeck.core.fields import Length, Name, Share
 from limbeck.core.kinds import KINDS, KindName
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings.augmentation import Augmentation
 from limbeck.corpus.settings.checked import Checked
 from limbeck.corpus.settings.corpus import DEFAULT_LENGTH

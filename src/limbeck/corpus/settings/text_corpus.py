@@ -59,7 +59,7 @@ class CorpusSettings(Checked, CorpusSpec):
     @model_validator(mode="after")
     def _find_parts(self) -> CorpusSettings:
         if self.mix is not None and self.mix.by is not None:
-            from limbeck.corpus.file_patterns import find_parts
+            from limbeck.corpus.sources.file_patterns import find_parts
 
             self._parts = find_parts(self.mix.by)
         return self

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
 from limbeck.core.devices import has_accelerator
-from limbeck.corpus.classes import ClassWeights, balance, count_classes, labels_of
+from limbeck.corpus.rows.classes import ClassWeights, balance, count_classes, labels_of
 from limbeck.errors import ModelError, TrainingError
 from limbeck.evaluation.evaluators import head_outputs
 from limbeck.evaluation.evaluators.evaluator import Share

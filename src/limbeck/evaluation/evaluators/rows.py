@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.core.devices import bf16_is_fast, has_accelerator
-from limbeck.corpus.classes import balance, count_classes
+from limbeck.corpus.rows.classes import balance, count_classes
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.evaluators.evaluator import EvaluatedTask
 from limbeck.evaluation.plan import cell as grid_cell

@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
-from limbeck.corpus.collating import PadCollator
-from limbeck.corpus.labelled import TOKEN_TYPES, LabelledRow
+from limbeck.corpus.batches.collating import PadCollator
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.splits import TRAIN

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from limbeck.core.hashing import fingerprint
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.evaluation.plan.points import Point, TrainingPoint, settings_of
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.registry import KINDS

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from limbeck.corpus.classes import ClassWeights, read_weights
+from limbeck.corpus.rows.classes import ClassWeights, read_weights
 from limbeck.errors import RecipeError
 from limbeck.evaluation.plan.columns import Variant
 from limbeck.evaluation.protocols.settings import FineTuning

@@ -35,7 +35,7 @@ class FineTuning(Strict):
         bf16: Compute in bfloat16; unset: on a GPU that is fast in it, never on a CPU.
         pooling: Of sentence vectors; unset: as the model's folder says, else mean.
         class_weights: Weights of the classes in the loss: `balanced`, by name, or a list; see
-            `limbeck.corpus.classes.balance`.
+            `limbeck.corpus.rows.classes.balance`.
         widths: Components that sentence vectors are cut to, for further columns; unset: those that the configuration of
             a model says it was trained for (`matryoshka_dimensions`).
         predict: Of models as they are, predict unlabelled splits too, for leaderboards; a task that has no others is

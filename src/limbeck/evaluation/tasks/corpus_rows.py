@@ -10,14 +10,14 @@ import numpy as np
 
 from limbeck.core.kinds import KINDS as FACTS
 from limbeck.core.paths import INPUTS
-from limbeck.corpus import file_kinds
-from limbeck.corpus.documents import Document
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.file_sources import find_files
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.building.splitting import draw_groups
+from limbeck.corpus.files import file_kinds
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import open_rows
-from limbeck.corpus.splitting import draw_groups
+from limbeck.corpus.sources.file_sources import find_files
+from limbeck.corpus.sources.named_sources import open_rows
+from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks import registry
 from limbeck.evaluation.tasks.definition import TaskDefinition

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from limbeck.core.kinds import KINDS, KindFacts
 from limbeck.core.strict import Strict
-from limbeck.corpus.tags import check_tags, marks_entities
+from limbeck.corpus.rows.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks.sources import Files, FileSource, HubSource, HubSplit, TextFile, Texts
 from limbeck.kinds.columns import Columns, Names

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from limbeck.corpus import addresses, file_kinds, lines, opening, parquet_files, readers
-from limbeck.corpus.file_kinds import PlacedRow
+from limbeck.corpus.files import addresses, file_kinds, file_readers, lines, opening, parquet_files
+from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.sources import FileSource, HubSource, HubSplit
@@ -56,18 +56,18 @@ def read_split_file(
         path: The file.
         source: Its header, where the file has none, and the rows to take.
         report: Receives lines that are left out.
-        of_words: Read a table as sentences of tagged words; see `limbeck.corpus.readers.read_rows`.
+        of_words: Read a table as sentences of tagged words; see `limbeck.corpus.files.file_readers.read_rows`.
 
     Raises:
         CorpusError: if the file cannot be read as a whole, or is of no known kind.
     """
-    suffixes = readers.readable_suffixes("rows")
+    suffixes = file_readers.readable_suffixes("rows")
     if source.header:
         rows = _headless_rows(path, source.header, report)
     elif file_kinds.suffix_of(path) not in suffixes:
         raise CorpusError(f"'{path}' is not of a known kind: give {', '.join(suffixes)}, also with .gz, .xz or .zst.")
     else:
-        rows = readers.read_rows(path, report, of_words=of_words)
+        rows = file_readers.read_rows(path, report, of_words=of_words)
     for row in rows:
         if all(row.values.get(field) == value for field, value in source.only.items()):
             yield row

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from limbeck.core.blocks import counted
-from limbeck.corpus import file_kinds
-from limbeck.corpus.file_kinds import PlacedRow
-from limbeck.corpus.labelled import LabelledRow
+from limbeck.corpus.files import file_kinds
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.tasks import registry

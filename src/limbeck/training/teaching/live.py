@@ -9,7 +9,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import PreTrainedModel
 
 from limbeck.core import ranks
-from limbeck.corpus.batch import Batch
+from limbeck.corpus.batches.batch import Batch
 from limbeck.methods.teaching import Teaching
 from limbeck.methods.term import Term
 from limbeck.models import packed_linear

@@ -1,0 +1,116 @@
+"""Likely words in the places of masked ones, by a masked language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from limbeck.core.devices import choose_device
+from limbeck.corpus.augmentation.row_copies import MaskedWord
+from limbeck.corpus.augmentation.word_vectors import fast_tokenizer, pieces_of, vocabulary_words
+from limbeck.corpus.batches.collating import PadCollator
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
+from limbeck.corpus.settings import ModelName
+from limbeck.models.families import shape_of
+from limbeck.models.loading import load_model
+
+_TOKENS_AT_ONCE = 1 << 16
+
+
+class MaskedLanguageModel:
+    """Predicts words in the places of masked ones.
+
+    Args:
+        name: The model and its revision.
+        length: Most tokens that it reads of a row, special tokens included.
+        count: K, how many words it proposes.
+
+    Raises:
+        ModelError: if it has no head for it, or its tokenizer is a slow one.
+    """
+
+    def __init__(self, name: ModelName, length: int, count: int) -> None:
+        self.device = choose_device("auto")
+        self._tokenizer = fast_tokenizer(name)
+        self._model = load_model(name[0], revision=name[1], head="masked_lm").to(self.device)
+        self._length = min(length, shape_of(self._model.config).positions or length)
+        self._count = count
+        # Proposals are whole words: their ids in the vocabulary, and the words themselves.
+        words = vocabulary_words(self._tokenizer)
+        self._ids = list(words)
+        self._words = list(words.values())
+        self._has_token_types = TOKEN_TYPES in self._tokenizer.model_input_names
+        self._pad = PadCollator(self._tokenizer.pad_token_id, side=self._tokenizer.padding_side)
+
+    @torch.inference_mode()
+    def __call__(self, words: Sequence[MaskedWord]) -> list[list[str]]:
+        """Return the likeliest words for each masked one, the likeliest first; see `Propose`."""
+        proposals: list[list[str]] = [[] for _ in words]
+        numbers: list[int] = []
+        rows: list[dict[str, Any]] = []
+        for number, row in enumerate(self._encode_masked(words)):
+            if row is not None:
+                numbers.append(number)
+                rows.append(row)
+        if not rows:
+            return proposals
+
+        longest = max(len(row["input_ids"]) for row in rows)
+        at_once = max(1, _TOKENS_AT_ONCE // longest)
+        for first in range(0, len(rows), at_once):
+            part = slice(first, first + at_once)
+            places = self._predict(self._pad(rows[part]))
+            for number, likeliest in zip(numbers[part], places, strict=True):
+                proposals[number] = [self._words[place] for place in likeliest]
+        return proposals
+
+    def needs_neighbours(self, words: Sequence[str]) -> list[bool]:
+        """Return whether each word has several pieces, or none that is known."""
+        unknown = self._tokenizer.unk_token_id
+        return [len(ids) != 1 or ids[0] == unknown for ids in pieces_of(self._tokenizer, words)]
+
+    def _encode_masked(self, words: Sequence[MaskedWord]) -> Iterator[dict[str, Any] | None]:
+        """Encode rows with one mask in the place of the word; None where the row is cut before it."""
+        has_pairs = bool(words) and words[0].pair is not None
+        encoded = self._tokenizer(
+            [word.text for word in words],
+            [word.pair for word in words] if has_pairs else None,
+            truncation="longest_first",
+            max_length=self._length,
+        )
+        for word, encoding in zip(words, encoded.encodings, strict=True):
+            first = encoding.char_to_token(word.start, word.part)
+            last = encoding.char_to_token(word.end - 1, word.part)
+            if first is None or last is None:
+                yield None
+                continue
+            # The pieces of the word become one mask.
+            pieces = slice(first, last + 1)
+            ids = list(encoding.ids)
+            ids[pieces] = [self._tokenizer.mask_token_id]
+            row = {"input_ids": ids}
+            if self._has_token_types:
+                token_types = list(encoding.type_ids)
+                token_types[pieces] = [encoding.type_ids[first]]
+                row[TOKEN_TYPES] = token_types
+            yield row
+
+    def _predict(self, batch: Mapping[str, torch.Tensor]) -> list[list[int]]:
+        """Return the places of the likeliest words in the list of words, `[rows][count]`."""
+        batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
+        is_mask = batch["input_ids"] == self._tokenizer.mask_token_id
+        mask_place = is_mask.int().argmax(1)
+        rows = torch.arange(len(mask_place), device=self.device)
+
+        # Scores over the vocabulary are made at the masks alone.
+        def keep_masks(_module: Any, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+            return inputs[0][rows, mask_place][:, None]
+
+        handle = self._model.get_output_embeddings().register_forward_pre_hook(keep_masks)
+        try:
+            scores = self._model(**batch).logits[:, 0, self._ids]
+        finally:
+            handle.remove()
+        return scores.float().topk(min(self._count, len(self._ids))).indices.tolist()

@@ -1,0 +1,219 @@
+"""TinyBERT's data augmentation: copies of labelled rows in which words are replaced by likely or near ones.
+
+A copy is a function of its row's text, the seed and the settings: not of other rows, their order or the number of
+processes. `masked_words` proposes likely words, and `stored_copies` makes and stores the copies of all rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from limbeck.corpus.augmentation.word_vectors import WORD
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.settings import Augmentation
+from limbeck.corpus.stored import store
+
+
+class MaskedWord(NamedTuple):
+    """A word of a row to be predicted from all others.
+
+    Args:
+        text: First text of the row, with the word in it.
+        pair: Second text, if there is one.
+        part: 0 if the word is in the first text, 1 if in the second.
+        start: Its first character there.
+        end: The character after its last.
+    """
+
+    text: str
+    pair: str | None
+    part: int
+    start: int
+    end: int
+
+
+Propose: TypeAlias = Callable[[Sequence[MaskedWord]], list[list[str]]]
+"""Gives the likeliest words in the place of each masked one; none where the place is beyond what the model reads."""
+
+Neighbours: TypeAlias = Mapping[str, Sequence[str]]
+"""The nearest words of words that no model predicts, such as those of several pieces."""
+
+
+def propose_nothing(words: Sequence[MaskedWord]) -> list[list[str]]:
+    """Propose no words; for an augmentation without a model."""
+    return [[] for _ in words]
+
+
+def augment_rows(
+    rows: Sequence[LabelledRow],
+    settings: Augmentation,
+    neighbours: Neighbours,
+    propose: Propose,
+    *,
+    answers: bool = False,
+) -> list[list[LabelledRow]]:
+    """Return the copies of each row, with the row's label.
+
+    Each word of a copy is replaced with the chance p_t, from left to right: by one of the K likeliest words in its
+    place, given the copy so far (or the row as it stands, by `settings.context`), or, where `neighbours` has the word,
+    by one of its neighbours. All candidates are equally likely. A forward predicts the next word of all copies.
+
+    Args:
+        rows: The rows, all of one text or all of two, which are both changed.
+        settings: N_a copies, p_t, K, the context and the seed.
+        neighbours: The nearest words of words that no model predicts.
+        propose: Predicts the others.
+        answers: Whether the rows are questions on contexts, whose answers have their place: the question is changed.
+
+    Source:
+        TinyBERT (arXiv 1909.10351), algorithm 1. As printed it leaves the mask where a word is masked and not replaced
+        (lines 6 and 12); here the word comes back. It looks for candidates of every word, here only of those that are
+        replaced. Nearest alternative: `ReplacedTokens`, random words drawn while training.
+    """
+    copies_of_rows = [_begin_copies(row, settings, answers) for row in rows]
+    unfinished = [copy for copies in copies_of_rows for copy in copies]
+    predictions = _Predictions(propose)
+
+    # From rows as they stand, all words can be predicted at once.
+    if settings.context == "row":
+        words = [word for copy in unfinished for word in copy.masked_words(neighbours)]
+        predictions.predict(words)
+
+    while unfinished:
+        # Each copy goes on to its next word that has to be predicted; a copy without one is finished.
+        masked: list[tuple[_Copy, MaskedWord]] = []
+        for copy in unfinished:
+            word = copy.advance(neighbours)
+            if word is not None:
+                masked.append((copy, word))
+        predictions.predict([word for _, word in masked])
+        for copy, word in masked:
+            copy.replace_next(predictions.of[word])
+        unfinished = [copy for copy, _ in masked]
+    return [[copy.as_row(row) for copy in copies] for row, copies in zip(rows, copies_of_rows, strict=True)]
+
+
+class _Replacement(NamedTuple):
+    """A word of a copy that is to be replaced.
+
+    Args:
+        part: Number of its text.
+        place: Its place among the gaps and words of the text.
+        draw: A number from 0 to 1, which chooses among the candidates.
+    """
+
+    part: int
+    place: int
+    draw: float
+
+
+class _Copy:
+    """A copy in the making: its texts cut into gaps and words, and the words that are still to be replaced.
+
+    Args:
+        parts: Of each text gaps and words in turn; words have odd places.
+        replacements: The words to be replaced, in their order.
+        context: The texts that a word is predicted from; None takes the copy so far.
+    """
+
+    def __init__(
+        self, parts: list[list[str]], replacements: Iterable[_Replacement], context: list[list[str]] | None
+    ) -> None:
+        self._parts = parts
+        self._left = deque(replacements)
+        self._context = parts if context is None else context
+
+    def advance(self, neighbours: Neighbours) -> MaskedWord | None:
+        """Replace words that have a list of neighbours, up to one that has to be predicted; `None` at the end."""
+        while self._left:
+            word = self._word_at(self._left[0])
+            if word not in neighbours:
+                return self._mask(self._left[0])
+            self.replace_next(neighbours[word])
+        return None
+
+    def masked_words(self, neighbours: Neighbours) -> list[MaskedWord]:
+        """Return all words that are left to be predicted, from the context as it is now."""
+        return [self._mask(item) for item in self._left if self._word_at(item) not in neighbours]
+
+    def replace_next(self, candidates: Sequence[str]) -> None:
+        """Replace the next word by a candidate; without one it stays."""
+        part, place, draw = self._left.popleft()
+        if candidates:
+            self._parts[part][place] = candidates[int(draw * len(candidates))]
+
+    def as_row(self, row: LabelledRow) -> LabelledRow:
+        """Return a row with the texts of its copy."""
+        text, *pair = map("".join, self._parts)
+        return replace(row, text=text, pair=pair[0] if pair else None)
+
+    def _word_at(self, replacement: _Replacement) -> str:
+        return self._parts[replacement.part][replacement.place]
+
+    def _mask(self, replacement: _Replacement) -> MaskedWord:
+        part, place, _ = replacement
+        text, *pair = map("".join, self._context)
+        start = sum(map(len, self._context[part][:place]))
+        end = start + len(self._context[part][place])
+        return MaskedWord(text, pair[0] if pair else None, part, start, end)
+
+
+class _Predictions:
+    """Candidates for masked words, each proposed once: copies of a row begin alike.
+
+    Attributes:
+        of: The candidates of each masked word.
+    """
+
+    def __init__(self, propose: Propose) -> None:
+        self._propose = propose
+        self.of: dict[MaskedWord, list[str]] = {}
+
+    def predict(self, words: Iterable[MaskedWord]) -> None:
+        """Propose candidates for the words that have none yet."""
+        new = [word for word in dict.fromkeys(words) if word not in self.of]
+        if new:
+            self.of.update(zip(new, self._propose(new), strict=True))
+
+
+def _begin_copies(row: LabelledRow, settings: Augmentation, answers: bool) -> list[_Copy]:
+    """Return the copies of a row before any word is replaced, with the words that will be."""
+    texts = [row.text] if row.pair is None else [row.text, row.pair]
+    parts = [_cut(text) for text in texts]
+    if answers:
+        # The context of a question stays in one piece, since the answer has its place in it.
+        parts[0] = [row.text]
+    word_places = [(part, place) for part, pieces in enumerate(parts) for place in range(1, len(pieces), 2)]
+
+    # Of each copy and word two numbers: whether it is replaced, and by which candidate.
+    draws = row_generator(settings.seed, texts).random((settings.copies, len(word_places), 2))
+    context = parts if settings.context == "row" else None
+    copies: list[_Copy] = []
+    for draw in draws:
+        replacements: list[_Replacement] = []
+        for word in np.flatnonzero(draw[:, 0] <= settings.probability):
+            part, place = word_places[word]
+            replacements.append(_Replacement(part, place, float(draw[word, 1])))
+        copies.append(_Copy([list(pieces) for pieces in parts], replacements, context))
+    return copies
+
+
+def _cut(text: str) -> list[str]:
+    """Return the gaps and words of a text in turn; both ends are gaps, which may be empty."""
+    pieces: list[str] = []
+    end = 0
+    for match in WORD.finditer(text):
+        pieces += [text[end : match.start()], match.group()]
+        end = match.end()
+    return [*pieces, text[end:]]
+
+
+def row_generator(seed: int, texts: Sequence[str]) -> np.random.Generator:
+    """Return the random generator of a row, which depends on its texts and the seed alone."""
+    key = store.digest_of(texts)
+    return np.random.default_rng([seed, int(key, 16)])

@@ -1,0 +1,338 @@
+"""Augmented copies of labelled rows on disk: the neighbours of all words, then the copies, piece by piece.
+
+Word vectors are read once, for all rows. A build that was killed goes on behind its finished pieces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import file_digest
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+import xxhash
+from numpy.typing import NDArray
+
+from limbeck.core.cache import build_once, finish_piece, read_piece
+from limbeck.core.devices import choose_device
+from limbeck.core.hashing import fingerprint
+from limbeck.core.kinds import KINDS
+from limbeck.core.process_pools import map_parallel
+from limbeck.core.seals import HashedFile
+from limbeck.corpus.augmentation.masked_words import MaskedLanguageModel
+from limbeck.corpus.augmentation.row_copies import augment_rows, propose_nothing
+from limbeck.corpus.augmentation.word_vectors import WORD, ModelVectors, VectorFile, nearest_words
+from limbeck.corpus.building.splitting import TRAINED, Roles
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.settings import Augmentation, LabelledSettings, ModelName
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.stored import store
+from limbeck.corpus.text.documents import Document
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
+from limbeck.errors import CorpusError
+from limbeck.models.tokenizers import load_tokenizer
+from limbeck.models.weight_files import fetch_weights
+
+AUGMENTED_FORMAT = 1
+"""Raise it when the same rows would give other copies: older caches are then built anew."""
+
+_ROWS_A_PIECE = 250
+# On a CPU a forward has the copies of one row alone, so that no other row can move the last bit of a score.
+_ROWS_ON_ACCELERATOR = 64
+_NEIGHBOURS = "neighbours"
+
+
+def identity(settings: Augmentation) -> list[Any]:
+    """Return plain JSON values that decide the copies of given rows, wherever the models and vectors lie.
+
+    Raises:
+        CorpusError: if the word vectors cannot be read.
+        ModelError: if there is no such model.
+    """
+    numbers = [settings.copies, settings.probability, settings.candidates, settings.context, settings.seed]
+    return [AUGMENTED_FORMAT, *numbers, _content_of(settings.masked_lm), _content_of(settings.word_vectors)]
+
+
+def store_copies(
+    settings: LabelledSettings,
+    rows: Path,
+    roles: Mapping[Path, Roles],
+    cache_dir: Path,
+    *,
+    workers: int | None = None,
+    progress: store.Progress | None = None,
+) -> tuple[Path, dict[str, Any]]:
+    """Make the copies of all rows to train on in a cached folder of Arrow files, unless they are there already.
+
+    Copies have the label of their row. A copy that has the text of a row that is not trained on, held out or of the
+    development set, is left out. A build that was killed goes on behind its finished pieces.
+
+    Args:
+        settings: With an augmentation.
+        rows: The folder of the rows to train on.
+        roles: The roles of these rows and of development rows, by file: only those that are trained on have copies.
+        cache_dir: Root of the cache.
+        workers: Processes on CPUs; a model on an accelerator is run by this one.
+        progress: Called as rows are copied.
+
+    Returns:
+        The folder and its manifest, which counts the copies as `rows`.
+
+    Raises:
+        LimbeckError: if a model or the word vectors cannot be read.
+    """
+    augmentation = settings.augment
+    assert augmentation is not None
+    has_answers = "answers" in KINDS[settings.task].columns
+    role_hash = store.digest_of(file_roles.tobytes().hex() for file_roles in roles.values())
+    name = fingerprint([rows.name, role_hash, settings.length, identity(augmentation)])
+    folder = cache_dir / "augmented" / name
+    files = [path for path in roles if path.parent == rows]
+
+    def build(aside: Path) -> dict[str, Any]:
+        work = _Work(augmentation, settings.length, has_answers, aside)
+        neighbours = _store_neighbours(work, _trained_rows(files, roles), progress)
+        report = SourceReport.from_dict(neighbours["report"])
+        pieces = _divide(files, roles)
+        _copy_pieces(work, pieces, workers, progress)
+
+        # The copies of all pieces become the files of the folder.
+        parts = [aside / f"{piece.name}.arrow" for piece in pieces]
+        schema = pa.ipc.open_stream(files[0]).schema
+        written = store.write_rows(aside, schema, _without_untrained_texts(parts, roles, report))
+        for path in parts:
+            path.unlink()
+        counts = {"rows": written.items, "characters": written.characters}
+        return {"format": AUGMENTED_FORMAT, **counts, "report": report.to_dict()}
+
+    waiting = store.bind_progress(progress, "waiting for another process that augments", 0, None, "")
+    return folder, build_once(folder, build, goes_on=True, waiting=waiting)
+
+
+def _content_of(place: ModelName | str | None) -> list[str] | None:
+    """Return hashes of a file of word vectors, or of a model and its tokenizer."""
+    if place is None:
+        return None
+    try:
+        if isinstance(place, str):
+            return [_hash_of(Path(place))]
+        weights = fetch_weights(*place)
+        hashes = [_hash_of(file) for file in (weights[0].parent / "config.json", *weights)]
+        tokenizer = load_tokenizer(place[0], revision=place[1])
+        return [*hashes, TokenEncoder(tokenizer).fingerprint()]
+    except OSError as error:
+        name = place if isinstance(place, str) else place[0]
+        raise CorpusError(f"Cannot read '{safe_name(name)}': {error.strerror}.") from error
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, xxhash.xxh3_128).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The settings that a process needs to copy rows.
+
+    Args:
+        settings: The augmentation.
+        length: Most tokens that a model reads of a row.
+        has_answers: Whether the rows are questions on contexts.
+        folder: The folder in the making.
+    """
+
+    settings: Augmentation
+    length: int
+    has_answers: bool
+    folder: Path
+
+    @property
+    def model(self) -> MaskedLanguageModel | None:
+        """The masked language model, loaded once a process; None without one."""
+        name = self.settings.masked_lm
+        if name is None:
+            return None
+        return _load_language_model(name, self.length, self.settings.candidates)
+
+
+_load_language_model = lru_cache(maxsize=1)(MaskedLanguageModel)
+
+
+class _Piece(NamedTuple):
+    """Rows that one process copies at a time.
+
+    Args:
+        name: Of the file with the copies.
+        path: The stored file of the rows.
+        batch: Number of their batch in it.
+        first: The first row there.
+        is_trained: Whether each of the rows is trained on, `[rows]`.
+    """
+
+    name: str
+    path: Path
+    batch: int
+    first: int
+    is_trained: NDArray[np.bool_]
+
+
+def _divide(files: Sequence[Path], roles: Mapping[Path, Roles]) -> list[_Piece]:
+    """Divide the stored rows into pieces, in their order."""
+    pieces: list[_Piece] = []
+    for path in files:
+        batch_start = 0
+        for number, batch in enumerate(store.read_batches(path)):
+            batch_roles = roles[path][batch_start : batch_start + len(batch)]
+            batch_start += len(batch)
+            for first in range(0, len(batch), _ROWS_A_PIECE):
+                is_trained = batch_roles[first : first + _ROWS_A_PIECE] == TRAINED
+                pieces.append(_Piece(f"copies-{len(pieces):05d}", path, number, first, is_trained))
+    return pieces
+
+
+def _copy_pieces(work: _Work, pieces: Sequence[_Piece], workers: int | None, progress: store.Progress | None) -> None:
+    """Write the copies of all pieces."""
+    report_copies = store.bind_progress(progress, "augmenting")
+    uses_accelerator = work.settings.masked_lm is not None and choose_device("auto").type != "cpu"
+    if uses_accelerator:
+        workers = 1
+    copies = 0
+    try:
+        for count in map_parallel(partial(_copy_piece, work), pieces, workers):
+            copies += count
+            if report_copies is not None:
+                report_copies(copies, None, "copies")
+    finally:
+        _load_language_model.cache_clear()
+
+
+def _copy_piece(work: _Work, piece: _Piece) -> int:
+    """Write the copies of some rows of a file, unless a killed builder has; return their number."""
+    finished = read_piece(work.folder, piece.name)
+    if finished is not None:
+        return int(finished["copies"])
+
+    batch = next(islice(store.read_batches(piece.path), piece.batch, None))
+    rows, keys = store.labelled_of(batch.slice(piece.first, _ROWS_A_PIECE))
+    trained_rows = [row for row, is_trained in zip(rows, piece.is_trained, strict=True) if is_trained]
+    copies = _augment(work, trained_rows)
+
+    name = f"{piece.name}.arrow"
+    with HashedFile(work.folder / name) as file, pa.ipc.new_stream(file, batch.schema) as writer:
+        if copies:
+            # A copy keeps the key of its row.
+            copy_keys = np.repeat(keys[piece.is_trained], work.settings.copies)
+            writer.write_batch(store.batch_of(copies, copy_keys, batch.schema))
+    finish_piece(work.folder, piece.name, [name], {"copies": len(copies)})
+    return len(copies)
+
+
+def _augment(work: _Work, rows: Sequence[LabelledRow]) -> list[LabelledRow]:
+    """Return the copies of some rows, those of a row together."""
+    neighbours = _read_neighbours(work.folder / f"{_NEIGHBOURS}.json")
+    model = work.model
+    at_once = 1
+    if model is not None and model.device.type != "cpu":
+        at_once = _ROWS_ON_ACCELERATOR
+    copies: list[LabelledRow] = []
+    with _one_thread():
+        for first in range(0, len(rows), at_once):
+            part = rows[first : first + at_once]
+            propose = model or propose_nothing
+            for copies_of_row in augment_rows(part, work.settings, neighbours, propose, answers=work.has_answers):
+                copies += copies_of_row
+    return copies
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread: what several add up may differ in the last bit, and processes share the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _store_neighbours(work: _Work, rows: Iterable[LabelledRow], progress: store.Progress | None) -> dict[str, Any]:
+    """Write the neighbours of every word that no model predicts, unless a killed builder has; return the report."""
+    finished = read_piece(work.folder, _NEIGHBOURS)
+    if finished is not None:
+        return finished
+    report_words = store.bind_progress(progress, "looking for similar words")
+    if report_words is not None:
+        report_words(0, None, "words")
+
+    # Of questions on contexts the question alone is changed.
+    all_words: set[str] = set()
+    for row in rows:
+        texts = [row.pair] if work.has_answers else [row.text, row.pair]
+        for text in texts:
+            all_words.update(WORD.findall(text or ""))
+    words = sorted(all_words)
+    model = work.model
+    if model is not None and words:
+        words = [word for word, is_needed in zip(words, model.needs_neighbours(words), strict=True) if is_needed]
+
+    report = SourceReport()
+    neighbours: dict[str, list[str]] = {word: [] for word in words}
+    place = work.settings.word_vectors
+    if place is not None:
+        vectors = VectorFile(Path(place), report) if isinstance(place, str) else ModelVectors(place)
+        neighbours = nearest_words(vectors, words, work.settings.candidates)
+        for word, nearest in neighbours.items():
+            if not nearest:
+                report.note("word without a word vector, never replaced", word)
+
+    name = f"{_NEIGHBOURS}.json"
+    (work.folder / name).write_text(json.dumps(neighbours, ensure_ascii=False), encoding="utf-8")
+    content = {"report": report.to_dict()}
+    finish_piece(work.folder, _NEIGHBOURS, [name], content)
+    return content
+
+
+@lru_cache(maxsize=1)
+def _read_neighbours(path: Path) -> dict[str, list[str]]:
+    neighbours: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
+    return neighbours
+
+
+def _trained_rows(files: Sequence[Path], roles: Mapping[Path, Roles]) -> Iterator[LabelledRow]:
+    for path in files:
+        for (row, _), role in zip(_rows_and_keys(path), roles[path], strict=True):
+            if role == TRAINED:
+                yield row
+
+
+def _rows_and_keys(path: Path) -> Iterator[tuple[LabelledRow, int]]:
+    for rows, keys in store.read_labelled(path):
+        yield from zip(rows, keys.tolist(), strict=True)
+
+
+def _without_untrained_texts(
+    parts: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
+) -> Iterator[tuple[list[LabelledRow], NDArray[np.uint64]]]:
+    """Iterate over the copies of all pieces but those with the text of a row that is not trained on."""
+    untrained_keys: set[int] = set()
+    for path, file_roles in roles.items():
+        for (_, key), role in zip(_rows_and_keys(path), file_roles, strict=True):
+            if role != TRAINED:
+                untrained_keys.add(key)
+
+    for path in parts:
+        for copies, keys in store.read_labelled(path):
+            allowed = [place for place, copy in enumerate(copies) if Document(copy.text).key not in untrained_keys]
+            left_out = len(copies) - len(allowed)
+            report.note("augmented copy with the same text as a held-out row, left out", path.stem, left_out)
+            if allowed:
+                yield [copies[place] for place in allowed], keys[allowed]

@@ -1,0 +1,223 @@
+"""Token rows whose tokens are masked or replaced as they are read."""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from limbeck.core import IGNORED_LABEL
+from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
+from limbeck.errors import CorpusError
+
+# Shares of the chosen positions; the rest stays.
+_MASKED = 0.8
+_RANDOM = 0.1
+_WORD_STARTS = ("Ġ", "▁")
+_ENOUGH_WORDS = 32
+
+
+def mask_id_of(tokenizer: Any) -> int:
+    """Return the id of the mask token.
+
+    Args:
+        tokenizer: A `transformers` tokenizer.
+
+    Raises:
+        CorpusError: if it has no mask token.
+    """
+    mask_id: int | None = tokenizer.mask_token_id
+    if mask_id is None:
+        raise CorpusError(
+            f"The tokenizer ({type(tokenizer).__name__}) has no mask token: choose a method without masked language "
+            f"modelling, or a teacher that was trained with it."
+        )
+    return mask_id
+
+
+def word_ids(tokenizer: Any) -> NDArray[np.int64]:
+    """Ids of the tokens that are whole words of letters; all but the special tokens where there are too few.
+
+    Args:
+        tokenizer: A `transformers` tokenizer: WordPiece, byte-level BPE or SentencePiece.
+    """
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    special = set(tokenizer.all_special_ids)
+    # Byte-level BPE and SentencePiece mark where words begin, WordPiece where they go on.
+    marks_starts = any(token.startswith(_WORD_STARTS) for token in vocabulary)
+    words = []
+    for token, index in vocabulary.items():
+        begins_word = token.startswith(_WORD_STARTS) if marks_starts else not token.startswith("##")
+        letters = token.lstrip("".join(_WORD_STARTS))
+        if index not in special and begins_word and len(letters) > 1 and letters.isalpha():
+            words.append(index)
+    if len(words) < _ENOUGH_WORDS:
+        words = [index for index in vocabulary.values() if index not in special]
+    return np.asarray(sorted(words), dtype=np.int64)
+
+
+class _ChangedTokens(Dataset[dict[str, Any]]):
+    """Token blocks of which a share of the tokens is changed as they are read, each block always in the same way.
+
+    A change is a function of the block's tokens and the seed, not of the order of reading: a resumed run meets the same
+    text. Columns read by name are those of the wrapped blocks, unchanged.
+    """
+
+    _verb: str
+    _change: Callable[..., dict[str, Any]]
+
+    def __init__(
+        self, blocks: Any, share: float, *, words: NDArray[np.int64], special: Iterable[int], seed: int
+    ) -> None:
+        if not 0 < share <= 1:
+            raise CorpusError(f"The share of {self._verb} tokens is {share}: give a number above 0, up to 1.")
+        self._blocks = blocks
+        self._share = share
+        self._words = words
+        self._special = np.asarray(sorted(special), dtype=np.int64)
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._blocks[key] if isinstance(key, str) else self._change(self._blocks[key])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Read several rows at once, as data loaders do."""
+        return [self._change(row) for row in self._blocks.__getitems__(list(indices))]
+
+    def _choose(
+        self, row: Mapping[str, Any], *more_seeds: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], np.random.Generator]:
+        """Return a copy of a row's ids, those chosen to be changed, and the generator for the change."""
+        ids = np.array(row["input_ids"], dtype=np.int64)
+        generator = np.random.default_rng([self._seed, *more_seeds, zlib.crc32(ids.tobytes())])
+        chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)
+        if TEACHER_IDS not in row:
+            chosen[: row.get(PROMPT, 0)] = False
+        return ids, chosen, generator
+
+
+class MaskedTokens(_ChangedTokens):
+    """A data set of token blocks with masked tokens and their `labels`, int64, as long as `input_ids`.
+
+    Every token that is not special is chosen with the same chance. Of the chosen ones 80 % become the mask token,
+    10 % a random token and 10 % stay; `labels` has their ids, and -100 at all other positions. A block that is short
+    may have none.
+
+    The masks are a function of the block's tokens, the seed and the epoch, not of the order of reading: a resumed run
+    meets the same masks. Columns read by name are those of the wrapped blocks, without masks.
+
+    Around `ReplacedTokens` the labels are the replaced ids: the teacher reads what is also to be predicted.
+
+    Args:
+        blocks: Rows with `input_ids`, read by number; other columns are passed on.
+        share: Chance of each token that is not special to be chosen, above 0 up to 1; BERT has 0.15.
+        mask_id: Id of the mask token; see `mask_id_of`.
+        words: Ids to draw random tokens from, all equally likely; see `word_ids`.
+        special: Ids that are never chosen; the mask token is one of them anyway.
+        seed: Decides the masks; 0 or more.
+
+    Raises:
+        CorpusError: if the share is out of range, there is no word, or the blocks have labels already.
+
+    Source:
+        BERT (arXiv 1810.04805, section 3.1) for the shares; RoBERTa (arXiv 1907.11692, section 4.1) for masking anew
+        every time. Nearest alternative: `ReplacedTokens`, which changes the text and asks for no prediction.
+    """
+
+    _verb = "masked"
+
+    def __init__(
+        self, blocks: Any, share: float, *, mask_id: int, words: NDArray[np.int64], special: Sequence[int], seed: int
+    ) -> None:
+        super().__init__(blocks, share, words=words, special={*special, mask_id}, seed=seed)
+        if len(words) == 0:
+            raise CorpusError("There are no words to draw random tokens from: give at least one token id.")
+        self._mask_id = mask_id
+        # In shared memory: worker processes of a data loader that outlive the epoch see it change.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the masks of this epoch, 0 or more; it is 0 until said otherwise, as held-out blocks need it."""
+        self._epoch.fill_(epoch)
+
+    def mask(self, row: Mapping[str, Any], epoch: int | None = None) -> dict[str, Any]:
+        """Mask one row, whether it is of this data set or not.
+
+        Args:
+            row: The row.
+            epoch: How often it was read before; that of the data set by default.
+
+        Raises:
+            CorpusError: if the row has labels.
+        """
+        if "labels" in row:
+            raise CorpusError("Labelled rows cannot be masked as well: leave out either the masking or the task.")
+        if epoch is None:
+            epoch = int(self._epoch)
+        ids, chosen, generator = self._choose(row, epoch)
+        labels = np.where(chosen, ids, IGNORED_LABEL)
+
+        # What becomes of each chosen token: the mask, a random word, or nothing.
+        draws = generator.random(len(ids))
+        ids[chosen & (draws < _MASKED)] = self._mask_id
+        replaced = chosen & (draws >= _MASKED) & (draws < _MASKED + _RANDOM)
+        ids[replaced] = generator.choice(self._words, int(replaced.sum()))
+        return {**row, "input_ids": ids, "labels": labels}
+
+    _change = mask
+
+
+class ReplacedTokens(_ChangedTokens):
+    """A data set of token blocks in which a share of the tokens is replaced by random words.
+
+    So a narrow corpus reaches the whole vocabulary. Distillation needs no labels: teacher and student read the same
+    changed text, and the teacher's answer to it is as good a target as to any other.
+
+    The replacements are a function of the block's tokens and the seed, not of the order of reading: a resumed run meets
+    the same text.
+
+    Args:
+        blocks: Rows with `input_ids`; also the columns of the data set by name.
+        share: Chance of each token that is not special to be replaced, above 0 up to 1.
+        words: Ids to draw from, all equally likely; see `word_ids`.
+        special: Ids that stay as they are.
+        seed: Decides the replacements.
+
+    Raises:
+        CorpusError: if the share is out of range.
+
+    Source:
+        Replacing words of the training text is TinyBERT's data augmentation (arXiv 1909.10351, section 3.2), which
+        picks likely words by a language model; here all words are equally likely, to reach those that the text lacks.
+    """
+
+    _verb = "replaced"
+
+    def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace tokens of one row, whether it is of this data set or not."""
+        ids, chosen, generator = self._choose(row)
+        before = ids.copy()
+        ids[chosen] = generator.choice(self._words, int(chosen.sum()))
+        if TEACHER_IDS not in row:
+            return {**row, "input_ids": ids}
+        teacher = np.array(row[TEACHER_IDS], dtype=np.int64)
+        shared = _shared_end(before, teacher)  # A tokenizer may join the end of a prompt with what follows it.
+        teacher[len(teacher) - shared :] = ids[len(ids) - shared :]
+        return {**row, "input_ids": ids, TEACHER_IDS: teacher}
+
+    _change = replace
+
+
+def _shared_end(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
+    """Return how many ids at the ends of two rows are the same."""
+    shorter = min(len(first), len(second))
+    differences = np.flatnonzero(first[len(first) - shorter :] != second[len(second) - shorter :])
+    if not len(differences):
+        return shorter
+    return shorter - (int(differences[-1]) + 1)

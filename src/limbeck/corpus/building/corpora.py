@@ -1,0 +1,194 @@
+"""`Corpus` and `LabelledCorpus`: built folders of the cache, opened for training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limbeck.core.cache import read_manifest
+from limbeck.core.kinds import KindName
+from limbeck.corpus.batches.mixing import RowMix
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.settings import Mixing, SourceUse
+from limbeck.corpus.settings.mix import shares_by_size
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.stored import store
+from limbeck.corpus.text.documents import Document
+from limbeck.corpus.text.pieces import UNITS
+from limbeck.corpus.tokens.blocks import UNIT
+from limbeck.errors import CorpusError
+
+if TYPE_CHECKING:
+    import datasets
+
+
+class Corpus:
+    """A finished corpus, opened from its folder.
+
+    Args:
+        path: The folder that `build_corpus` made.
+        mix: The shares of its sources; `None` reads every row once an epoch.
+        titles: What records call the sources; `None` for their names.
+        uses: How each source is read; none: all alike.
+
+    Attributes:
+        path: The folder.
+        titles: What records call the sources.
+        manifest: Counts, settings, tokenizer and report of the build.
+        train: Blocks to train on: columns `input_ids` and `length`, of pairs also `token_type_ids`.
+        held_out: Blocks of the held-out documents, the same columns; empty when nothing is held out.
+        shorter: The same text in shorter blocks, which a stage trains on before, the shortest first.
+
+    Raises:
+        CorpusError: if the folder is not a complete corpus.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        mix: Mixing | None = None,
+        titles: Sequence[str] | None = None,
+        uses: Sequence[SourceUse] = (),
+    ) -> None:
+        self.path = Path(path)
+        self.mix = mix
+        self.uses = uses
+        manifest = read_manifest(self.path)
+        if manifest is None or "splits" not in manifest:
+            raise CorpusError(f"'{path}' is not a complete corpus, or is damaged: build it with build_corpus.")
+        self.manifest: dict[str, Any] = manifest
+        self.titles: Sequence[str] = titles or manifest["settings"]["sources"]
+        self.train: datasets.Dataset = self._open("train")
+        self.held_out: datasets.Dataset = self._open("held_out")
+        self.shorter: Sequence[Corpus] = ()
+
+    @property
+    def views(self) -> list[Corpus]:
+        """The text at every length of a stage, the shortest first; this corpus is the last, and mostly alone."""
+        return [*self.shorter, self]
+
+    @property
+    def content(self) -> list[str]:
+        """A hash of what was made of each source, wherever it lies: its blocks, or of a stream its beginning.
+
+        Of labelled rows there is one of the rows of each source, and a last one of all their tokens.
+        """
+        return list(self.manifest.get("content", ()))
+
+    @property
+    def identity(self) -> str:
+        """A hash of the content of all sources."""
+        return store.digest_of(self.content)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens to train on, special tokens included."""
+        return int(self.manifest["splits"]["train"]["tokens"])
+
+    @property
+    def report(self) -> SourceReport:
+        """Everything that was skipped or repaired while the sources were read."""
+        return SourceReport.from_dict(self.manifest["report"])
+
+    def row_mix(self, seed: int) -> RowMix | None:
+        """Return the draw of each epoch's rows by the shares of the mix, or `None` without a mix.
+
+        Args:
+            seed: Decides the draw.
+
+        Raises:
+            CorpusError: if a source has no row to train on.
+        """
+        if self.mix is None:
+            return None
+        rows_by_source: list[int] = self.manifest["source_rows"]
+        for title, rows in zip(self.titles, rows_by_source, strict=True):
+            if rows == 0:
+                raise CorpusError(
+                    f"The source '{safe_name(title)}' has no block to train on once repeated and held-out documents "
+                    "are left out: give more of its text, or leave it out of the mix."
+                )
+        return RowMix(rows_by_source, self.mix.shares(rows_by_source), seed)
+
+    def shares(self) -> list[float]:
+        """Return the share of each source in what is trained on."""
+        rows_by_source: list[int] = self.manifest["source_rows"]
+        if self.mix is None:
+            return shares_by_size(rows_by_source)
+        return self.mix.shares(rows_by_source)
+
+    def shares_of_roles(self) -> dict[str, int | float]:
+        """Return the share of each role in what is trained on; empty where no source has one."""
+        if not any(use.role for use in self.uses):
+            return {}
+        shares: dict[str, int | float] = {}
+        for use, share in zip(self.uses, self.shares(), strict=True):
+            role = use.role or "no role"
+            shares[role] = shares.get(role, 0.0) + share
+        return shares
+
+    def rows_by_unit(self) -> dict[str, int | float]:
+        """Count the rows to train on by the unit that they are, of a stream at its beginning; empty for one unit."""
+        if UNIT not in self.train.column_names:
+            return {}
+        counts = np.bincount(self.train.with_format("numpy")[UNIT][:], minlength=len(UNITS))
+        return {name: int(count) for name, count in zip(UNITS, counts, strict=True) if count}
+
+    def describe_rows(self) -> Iterator[str]:
+        """Describe the rows to train on: a line by role, and one by unit; none where all are alike."""
+        shares = self.shares_of_roles()
+        if shares:
+            yield "by role: " + ", ".join(f"{role} {share:.1%}" for role, share in shares.items())
+        rows_by_unit = self.rows_by_unit()
+        if rows_by_unit:
+            total = sum(rows_by_unit.values())
+            parts = [f"{unit} {rows:,} ({rows / total:.1%})" for unit, rows in rows_by_unit.items()]
+            yield "by unit: " + ", ".join(parts)
+
+    def held_out_documents(self) -> list[Document]:
+        """Return the text of the held-out documents, in the order of the sources."""
+        return list(store.read_documents(self.path))
+
+    def __repr__(self) -> str:
+        return f"Corpus({len(self.train):,} blocks, {self.tokens:,} tokens, {str(self.path)!r})"
+
+    def _open(self, split: str) -> datasets.Dataset:
+        import datasets  # Training on batches of one's own needs no corpus.
+
+        files = sorted(self.path.glob(f"{split}-*.arrow"))
+        # Opening the files themselves keeps the library's own cache out of it.
+        parts = [datasets.Dataset.from_file(str(file)) for file in files]
+        return datasets.concatenate_datasets([part for part in parts if len(part)] or parts[:1])
+
+
+class LabelledCorpus(Corpus):
+    """A finished labelled corpus, opened from its folder.
+
+    `train` and `held_out` have the columns `input_ids`, `length`, `labels` (number of the class, value, first and last
+    token of the answer, or of each token the number of its word's class, -100 for all but a word's first) and, where
+    the tokenizer's model has segments, `token_type_ids`. A question has a row for every window of its context, and so
+    has a sentence of tagged words that is longer than one. Of a ranking a row is a pair of query and document, its
+    label NaN where it has none; the column `query` numbers the query.
+
+    `manifest` counts rows as `documents` and `held_out_documents`, and their distinct texts as `texts` and
+    `held_out_texts`; `splits` counts token rows as `blocks`. `held_out_documents()` gives each held-out text once,
+    followed by the second texts (questions) of its rows, a line each.
+
+    Args:
+        path: The folder that `build_labelled_corpus` made.
+
+    Raises:
+        CorpusError: if the folder is not a complete labelled corpus.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        if "task" not in self.manifest:
+            raise CorpusError(f"'{path}' is a corpus of text without labels: open it with Corpus.")
+        self.task: KindName = self.manifest["task"]
+
+    def __repr__(self) -> str:
+        return f"LabelledCorpus({self.task}, {len(self.train):,} rows, {self.tokens:,} tokens, {str(self.path)!r})"

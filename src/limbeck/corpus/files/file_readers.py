@@ -1,0 +1,136 @@
+"""Reading the documents and labelled rows of a file, by the kind of file that its suffix names.
+
+`FILE_KINDS` is the one list of the kinds: sources, recipes and tasks ask it which files there are.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+
+from limbeck.core.registry import Registry
+from limbeck.corpus.files import addresses, limits, opening
+from limbeck.corpus.files.addresses import FilePath, is_compressed
+from limbeck.corpus.files.file_kinds import Content, FileKind, OpenFile, PlacedRow, suffix_of
+from limbeck.corpus.files.json_files import read_json_rows, read_jsonl, read_jsonl_rows
+from limbeck.corpus.files.opening import open_file
+from limbeck.corpus.files.parquet_files import parquet_text_size, read_parquet, read_parquet_rows
+from limbeck.corpus.files.table_files import read_csv_rows, read_tsv_rows
+from limbeck.corpus.files.tagged_files import read_sentences
+from limbeck.corpus.files.text_files import read_markup, read_text
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.text import documents
+from limbeck.corpus.text.cursor import Cursor
+from limbeck.corpus.text.documents import Document
+from limbeck.errors import CorpusError
+
+FILE_KINDS: Registry[FileKind] = Registry("kind of file", CorpusError)
+"""Suffix → kind of file."""
+
+# Bytes of the content of a compressed file by which the size of the whole is estimated.
+_SAMPLED_BYTES = 2**22
+
+
+def readable_suffixes(content: Content) -> list[str]:
+    """Return the suffixes of the files that hold texts, or labelled rows."""
+    return [suffix for suffix, kind in FILE_KINDS.items() if getattr(kind, content) is not None]
+
+
+def names_file(path: FilePath) -> bool:
+    """Whether a path ends like a file of any kind that is read, compressed or not."""
+    return is_compressed(path) or suffix_of(path) in FILE_KINDS
+
+
+def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
+    """Iterate over the documents of one file of a known kind.
+
+    Args:
+        path: The file; its suffix decides how it is read.
+        text_column: Column of the text, for kinds that have columns.
+        report: Receives everything that is skipped or repaired.
+        cursor: Where to begin; moved behind every document before it is given.
+
+    Raises:
+        CorpusError: if the operating system refuses to read the file.
+    """
+    kind = FILE_KINDS[suffix_of(path)]
+    assert kind.texts is not None, path
+    start = Cursor(cursor.shard, cursor.position, cursor.line, cursor.within)
+    # Of a text that was begun before, problems were counted then.
+    report.muted = cursor.within > 0
+    position = 0 if kind.is_binary else start.position
+    with open_file(path, report, position, is_binary=kind.is_binary) as stream:
+        is_empty = cursor.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1)
+        if is_empty:
+            if opening.damage_of(stream) is None:
+                report.note("empty file", str(path))
+            return
+
+        characters = 0
+        for text in kind.texts(OpenFile(stream, path, text_column, report, start)):
+            where = f"{path}:{text.line}" if text.line else str(path)
+            yield from documents.split_documents(text, where, cursor, report)
+            # A dictionary of parquet can name one long text again and again. The size is asked for large files alone.
+            characters += len(text.text)
+            if characters > limits.EXPANSION_FREE and characters > limits.most_unpacked(addresses.file_size(path)):
+                report.note(opening.DAMAGED, f"{path}: it unpacks to more than {limits.MOST_EXPANSION} times its size")
+                return
+
+
+def read_rows(
+    path: FilePath, report: SourceReport, *, of_words: bool = False, header: Sequence[str] = ()
+) -> Iterator[PlacedRow]:
+    """Iterate over the rows of one file of a known kind.
+
+    Args:
+        path: The file; its suffix decides how it is read.
+        report: Receives everything that is skipped or repaired.
+        of_words: Read a table as sentences: a word a line with its tag, and a blank line between sentences.
+        header: Names of the fields of a table whose first line is a row; further fields are ignored.
+
+    Raises:
+        CorpusError: if the operating system refuses to read the file, or its layout is wrong.
+    """
+    kind = FILE_KINDS[suffix_of(path)]
+    read = kind.rows
+    if of_words and kind.sentences is not None:
+        read = kind.sentences
+    assert read is not None, path
+    with open_file(path, report, is_binary=kind.is_binary) as stream:
+        yield from read(OpenFile(stream, path, "", report, header=tuple(header)))
+
+
+def text_size(path: FilePath, text_column: str) -> int:
+    """Estimate the bytes of text in a file: of parquet by the size of the column, of others by their own.
+
+    A compressed file is taken to unpack throughout as its first 4 MiB do.
+
+    Args:
+        path: The file.
+        text_column: Column of the text, for parquet.
+    """
+    kind = FILE_KINDS[suffix_of(path)]
+    size = addresses.file_size(path)
+    unused_report = SourceReport()
+    estimate = size
+    with open_file(path, unused_report, is_binary=kind.is_binary) as stream:
+        if is_compressed(path):
+            estimate = len(stream.read(_SAMPLED_BYTES))
+            is_longer = estimate == _SAMPLED_BYTES
+            if is_longer:
+                packed = stream.raw.packed_position()  # type: ignore[attr-defined]
+                estimate = size * estimate // max(packed, 1)
+        elif kind.text_size is not None:
+            estimate = kind.text_size(OpenFile(stream, path, text_column, unused_report))
+    return estimate
+
+
+FILE_KINDS.register(".json", FileKind(rows=read_json_rows))
+FILE_KINDS.register(".jsonl", FileKind(texts=read_jsonl, rows=read_jsonl_rows))
+FILE_KINDS.register(".csv", FileKind(rows=read_csv_rows))
+FILE_KINDS.register(".tsv", FileKind(rows=read_tsv_rows, sentences=read_sentences))
+# In a folder of labelled rows a text file is more likely a README than a table.
+FILE_KINDS.register(".txt", FileKind(read_text, read_tsv_rows, read_sentences, rows_in_folders=False))
+FILE_KINDS.register(".parquet", FileKind(read_parquet, read_parquet_rows, is_binary=True, text_size=parquet_text_size))
+for _suffix in (".conll", ".conllu", ".bio", ".iob", ".iob2"):
+    FILE_KINDS.register(_suffix, FileKind(rows=read_sentences))
+FILE_KINDS.register(".md", FileKind(texts=read_markup))
+FILE_KINDS.register(".rst", FileKind(texts=read_markup))

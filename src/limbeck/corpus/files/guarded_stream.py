@@ -1,0 +1,156 @@
+"""A stream that passes the bytes of a file on as long as they can be the content that its name promises."""
+
+import codecs
+import io
+import lzma
+import zlib
+from functools import cache
+from typing import Any, BinaryIO
+
+from limbeck.corpus.files import limits
+
+# Control characters that no text has; tab, newlines, form feed and the escape of coloured logs may be there.
+_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+
+
+class NotTextError(Exception):
+    """Content that is not text, from its beginning."""
+
+
+class DamagedError(Exception):
+    """Content that is damaged from here on."""
+
+
+@cache
+def damages() -> tuple[type[Exception], ...]:
+    """Return the exceptions that damaged content raises."""
+    # Arrow takes a tenth of a second to import, which naming a file need not.
+    from pyarrow import ArrowException
+
+    return OSError, EOFError, zlib.error, lzma.LZMAError, ArrowException, DamagedError
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error is the operating system's, which has a number, and not of the content."""
+    return isinstance(error, OSError) and error.errno is not None
+
+
+class GuardedStream(io.RawIOBase):
+    """Passes bytes on, and stops where a file unpacks to far more than it holds, or a text file is binary.
+
+    Wrap it in a buffered reader of `JUDGED_BYTES` or more. Content that is damaged ends at the damage.
+
+    Args:
+        content: The unpacked content; its `readinto` is called.
+        packed: The file itself where it is compressed; its position is compared with the size of the content.
+        is_text: Whether the content should be text.
+        from_start: Whether the content begins with the file's first byte.
+
+    Attributes:
+        damage: The error that ended the content: archives that are cut or garbled, later bytes that are no text, or
+            content that is out of proportion; None otherwise.
+
+    Raises:
+        NotTextError: while reading, if the first bytes are not text in UTF-8.
+    """
+
+    def __init__(self, content: Any, *, packed: BinaryIO | None = None, is_text: bool, from_start: bool = True) -> None:
+        self._content = content
+        self._packed = packed
+        self._judge = _TextJudge(from_start) if is_text else None
+        self._unpacked = 0
+        self._has_ended = False
+        self.damage: Exception | None = None
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` from the content; return the number of bytes, 0 at the end or at the damage."""
+        if self._has_ended or self.damage is not None:
+            return 0
+        filled = self._fill(buffer)
+        # The beginning is judged as a whole, however it arrives.
+        if self._judge is not None and self._judge.is_at_start:
+            more = filled
+            while more > 0 and filled < len(buffer):
+                more = self._fill(memoryview(buffer)[filled:])
+                filled += more
+
+        self._unpacked += filled
+        try:
+            if self._packed is not None and self._unpacked > limits.most_unpacked(self.packed_position()):
+                raise DamagedError(f"it unpacks to more than {limits.MOST_EXPANSION} times its size")
+            if self._judge is not None:
+                self._judge.check(bytes(buffer[:filled]))
+        except DamagedError as error:
+            self.damage = error
+            return 0
+        return filled
+
+    def packed_position(self) -> int:
+        """Return the bytes of a compressed file that have been read."""
+        return 0 if self._packed is None else self._packed.tell()
+
+    def _fill(self, buffer: Any) -> int:
+        filled = 0
+        try:
+            filled = self._content.readinto(buffer) or 0
+        except damages() as error:
+            if is_refusal(error):
+                raise
+            self.damage = error
+        self._has_ended = filled == 0
+        return filled
+
+
+class _TextJudge:
+    """Decides whether bytes are text, by counts of what no text has.
+
+    Args:
+        from_start: Whether the bytes begin with the file's first byte.
+    """
+
+    def __init__(self, from_start: bool) -> None:
+        self.is_at_start = from_start
+        # Made at the first byte that is not ASCII.
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._nuls = 0
+        self._bad = 0
+        self._judged = 0
+
+    def check(self, block: bytes) -> None:
+        """Take in the next bytes, and judge them once there are enough of them.
+
+        Raises:
+            NotTextError: if the beginning is not text.
+            DamagedError: if it was text before.
+        """
+        if self.is_at_start and block.startswith(_WIDE_MARKS):
+            raise NotTextError("in a wide encoding")
+        controls = len(block) - len(block.translate(None, _CONTROLS))
+        self._nuls += block.count(0)
+        self._bad += controls + self._count_undecodable(block)
+        self._judged += len(block)
+        if self._judged < limits.JUDGED_BYTES and not self.is_at_start:
+            return
+
+        most_bad = max(limits.FEWEST_BINARY, limits.BINARY_SHARE * self._judged)
+        if self._nuls >= limits.FEWEST_BINARY or self._bad >= most_bad:
+            if self.is_at_start:
+                raise NotTextError("binary")
+            raise DamagedError("binary from here on")
+        self.is_at_start = False
+        self._nuls = 0
+        self._bad = 0
+        self._judged = 0
+
+    def _count_undecodable(self, block: bytes) -> int:
+        is_within_character = self._decoder is not None and bool(self._decoder.getstate()[0])
+        if block.isascii() and not is_within_character:
+            return 0
+        if self._decoder is None:
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return self._decoder.decode(block).count("\ufffd")

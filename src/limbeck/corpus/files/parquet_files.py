@@ -1,0 +1,173 @@
+"""Parquet files: texts of a column, and labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from limbeck.corpus.files import guarded_stream, limits, opening
+from limbeck.corpus.files.addresses import is_compressed
+from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow
+from limbeck.corpus.messages import list_columns, safe_name
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.text import documents
+from limbeck.corpus.text.cursor import FoundText
+from limbeck.corpus.text.documents import OTHER_COLUMN
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Rows of a batch, and the bytes that it should not exceed.
+_BATCH_ROWS = 1000
+_BATCH_BYTES = 16 * 2**20
+_READ_BUFFER = 2**20
+
+
+def read_parquet(file: OpenFile) -> Iterator[FoundText]:
+    """The strings of the text column, in bounded batches, whatever the file claims to hold."""
+    rows_before = file.start.position
+    column = file.text_column
+    content = _content_of(file)
+    table = _open_parquet(content)
+    if not _has_texts(table, file):
+        return
+
+    # A dictionary is kept as one: a long text that many rows name is in memory once.
+    table = _open_parquet(content, read_dictionary=[column], metadata=table.metadata)
+    row = 0
+    for group in range(table.num_row_groups):
+        described = table.metadata.row_group(group)
+        if row + described.num_rows <= rows_before:
+            row += described.num_rows
+            continue
+        options: dict[str, Any] = {"batch_size": _batch_size(described), "row_groups": [group], "columns": [column]}
+        for batch in table.iter_batches(**options):
+            values = batch.column(0)
+            for place in range(len(values)):
+                row += 1
+                if row <= rows_before:
+                    continue
+                where = f"{file.path}:{row}"
+                value = _decode(values[place], where, file.report)
+                text = documents.text_value(value, where, column, file.report)
+                if text is not None:
+                    yield FoundText(text, row, row)
+
+
+def read_parquet_rows(file: OpenFile) -> Iterator[PlacedRow]:
+    """Iterate over the rows of a parquet file."""
+    from datasets import Features
+
+    table = _open_parquet(_content_of(file))
+    names = class_names(Features.from_arrow_schema(table.schema_arrow))
+    number = 0
+    for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+        try:
+            rows = batch.to_pylist()
+        except (ValueError, OverflowError) as error:  # Strings that are not UTF-8, times that no calendar has.
+            raise guarded_stream.DamagedError(f"a value that cannot be read: {error}") from error
+        for values in rows:
+            number += 1
+            yield PlacedRow(f"{file.path}:{number}", values, names)
+
+
+def parquet_text_size(file: OpenFile) -> int:
+    """Return the bytes of the text column."""
+    columns = _column_chunks(_open_parquet(file.stream).metadata)
+    return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == file.text_column)
+
+
+def class_names(features: datasets.Features | None) -> dict[str, tuple[str, ...]]:
+    """Return the class names of every `ClassLabel` column, and of every column of lists of them.
+
+    Args:
+        features: Columns of a data set; `None` if they are not known before reading.
+    """
+    if not features:
+        return {}
+    from datasets import ClassLabel
+
+    names: dict[str, tuple[str, ...]] = {}
+    for column, feature in features.items():
+        # A list has the feature of its items.
+        item = getattr(feature, "feature", feature)
+        if isinstance(item, ClassLabel):
+            names[column] = tuple(item.names)
+    return names
+
+
+def _content_of(file: OpenFile) -> Any:
+    """Return the content of a file as parquet needs it: it is read from its end."""
+    if not is_compressed(file.path):
+        return file.stream
+    # A compressed stream cannot seek, so it is unpacked into memory.
+    from pyarrow import BufferReader
+
+    return BufferReader(opening.read_whole(file.stream, file.path))
+
+
+def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
+    """Open a parquet file; one that claims to unpack out of all proportion is refused before it does."""
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(content, buffer_size=_READ_BUFFER, pre_buffer=False, **options)
+    for column in _column_chunks(table.metadata):
+        if column.total_uncompressed_size > limits.most_unpacked(column.total_compressed_size):
+            raise guarded_stream.DamagedError(f"a column unpacks to more than {limits.MOST_EXPANSION} times its size")
+    return table
+
+
+def _column_chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            yield metadata.row_group(group).column(column)
+
+
+def _has_texts(table: pq.ParquetFile, file: OpenFile) -> bool:
+    """Whether a file has a text column; otherwise all its rows are counted as a problem, once."""
+    column = file.text_column
+    names = table.schema_arrow.names
+    if column not in names:
+        problem = f"{OTHER_COLUMN} '{column}'"
+        where = f"{file.path}, which has {list_columns(names)}"
+    else:
+        column_type = table.schema_arrow.field(column).type
+        if _is_string(column_type):
+            return True
+        problem = f"column '{column}' that is not text"
+        where = f"{file.path}, {safe_name(column_type)}"
+    if file.start.position == 0:
+        file.report.note(problem, where, max(table.metadata.num_rows, 1))
+    return False
+
+
+def _is_string(column_type: pa.DataType) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(column_type):
+        column_type = column_type.value_type
+    return types.is_string(column_type) or types.is_large_string(column_type) or types.is_string_view(column_type)
+
+
+def _batch_size(group: pq.RowGroupMetaData) -> int:
+    """Return the rows of a batch, fewer where rows are large."""
+    row_bytes = group.total_byte_size // max(group.num_rows, 1)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
+
+
+def _decode(value: pa.Scalar, where: str, report: SourceReport) -> str | None:
+    """Decode one string; Arrow itself does not look at the bytes before they are asked for."""
+    from pyarrow import DictionaryScalar
+
+    if isinstance(value, DictionaryScalar):
+        value = value.value
+    if not value.is_valid:
+        return None
+    raw = value.as_buffer().to_pybytes()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        report.note("row with bytes that are not UTF-8", where)
+        return raw.decode(errors="replace")

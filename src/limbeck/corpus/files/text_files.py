@@ -1,0 +1,94 @@
+"""Text files and pages of Markdown and reStructuredText as documents."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from limbeck.corpus.files import limits, opening
+from limbeck.corpus.files.addresses import FilePath
+from limbeck.corpus.files.file_kinds import OpenFile
+from limbeck.corpus.files.lines import read_lines
+from limbeck.corpus.files.opening import open_file
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.text import documents, prose
+from limbeck.corpus.text.cursor import FoundText
+
+# A text file whose first lines hold no blank one has one document a line: the other common layout.
+PROBED_LINES = 1000
+
+
+def read_text(file: OpenFile) -> Iterator[FoundText]:
+    """Documents separated by blank lines, or one a line where there is no blank line for long."""
+    start = file.start
+    one_a_line = not _is_known_to_be_short(file) and _is_one_a_line(file.path)
+    if one_a_line and start.at_start:
+        file.report.note("file without blank lines, read as one document per line", str(file.path))
+
+    paragraphs: list[str] = []
+    characters = 0
+    end = 0
+    number = 0
+    for text, following, number in read_lines(
+        file.stream, file.path, file.report, position=start.position, line=start.line, cut=True
+    ):
+        paragraph = text.strip()
+
+        # A document that would grow too long ends before this paragraph.
+        would_be_too_long = characters + len(paragraph) > limits.LONGEST_DOCUMENT
+        if paragraphs and paragraph and would_be_too_long:
+            file.report.note(documents.CUT_DOCUMENT, f"{file.path}:{number}")
+            yield FoundText("\n".join(paragraphs), end, number - 1)
+            paragraphs = []
+            characters = 0
+
+        end = following
+        if paragraph:
+            paragraphs.append(paragraph)
+            characters += len(paragraph) + 1
+        if paragraphs and (one_a_line or not paragraph):
+            yield FoundText("\n".join(paragraphs), end, number)
+            paragraphs = []
+            characters = 0
+    if paragraphs:
+        yield FoundText("\n".join(paragraphs), end, number)
+
+
+def read_markup(file: OpenFile) -> Iterator[FoundText]:
+    """The prose of a Markdown or reStructuredText page, as one document."""
+    if file.start.position:
+        return
+    lines: list[str] = []
+    characters = 0
+    last = FoundText("", 0, 0)
+    for last in read_lines(file.stream, file.path, file.report, cut=True):
+        characters += len(last.text) + 1
+        if characters > limits.LONGEST_PAGE:
+            problem = f"page longer than {limits.LONGEST_PAGE:,} characters, read up to there"
+            file.report.note(problem, str(file.path))
+            break
+        lines.append(last.text)
+    if last.line:
+        page = prose.extract_prose("\n".join(lines))
+        yield last._replace(text="\n".join(page.paragraphs))
+
+
+def _is_known_to_be_short(file: OpenFile) -> bool:
+    """Whether the whole file is buffered, and has too few lines to tell its layout by."""
+    if not file.start.at_start or not isinstance(file.stream, io.BufferedReader):
+        return False
+    buffered = file.stream.peek(opening.BUFFER_BYTES)
+    is_whole = len(buffered) < opening.BUFFER_BYTES and opening.damage_of(file.stream) is None
+    return is_whole and buffered.count(b"\n") + 1 < PROBED_LINES
+
+
+def _is_one_a_line(path: FilePath) -> bool:
+    """Whether the beginning of a file is long and has no blank line."""
+    unused_report = SourceReport()
+    with open_file(path, unused_report) as stream:
+        for text, end, number in read_lines(stream, path, unused_report, cut=True):
+            if not text or text.isspace():
+                return False
+            if number >= PROBED_LINES or end >= limits.LONGEST_LINE:
+                return True
+    return False

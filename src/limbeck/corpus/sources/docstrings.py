@@ -1,0 +1,86 @@
+"""The prose of the docstrings of Python files, which are parsed and never imported."""
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from limbeck.corpus.sources.folders import walk_files
+from limbeck.corpus.text.documents import clean_text
+from limbeck.corpus.text.prose import Prose, extract_prose
+
+LARGEST_FILE = 2_000_000
+"""Bytes; larger Python files are generated tables, and cost more to parse than they hold."""
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_BODIES = ("body", "handlers", "orelse", "finalbody")
+
+# Packages below a standard library are another environment's, unless they are a root themselves. Tests take a
+# fifth of the time and hold a twentieth of the prose.
+_PASSED_OVER = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests"})
+
+
+class FileProse(NamedTuple):
+    """The prose of one file.
+
+    Args:
+        texts: The prose of each docstring that has any, in the order of the file; of a page one.
+        problem: Why the file could not be read, or `None`.
+    """
+
+    texts: list[Prose]
+    problem: str | None = None
+
+
+def read_docstrings(path: str) -> FileProse:
+    """Read the prose of every module, class and function docstring of a Python file."""
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        return FileProse([], f"unreadable Python file: {error.strerror or error}")
+    if len(source) > LARGEST_FILE:
+        return FileProse([], f"Python file over {LARGEST_FILE // 1_000_000} MB, skipped")
+
+    # Parsing is nearly all of the cost, and a docstring of more than a line has triple quotes.
+    if b'"""' not in source and b"'''" not in source:
+        return FileProse([])
+    try:
+        with warnings.catch_warnings():
+            # Invalid escapes in somebody else's file are not this program's to report.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return FileProse([], "Python file that does not parse")
+
+    texts: list[Prose] = []
+    for docstring in _docstrings(tree):
+        prose = extract_prose(clean_text(docstring))
+        if prose.paragraphs:
+            texts.append(prose)
+    return FileProse(texts)
+
+
+def python_files(roots: Iterable[Path]) -> Iterator[str]:
+    """Iterate over the `.py` files below each root, sorted; each file once, links to folders not followed.
+
+    Folders of tests are left out.
+    """
+    for _, path in walk_files(roots, _PASSED_OVER, lambda name: name.endswith(".py")):
+        yield path
+
+
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    """Iterate over docstrings in source order; expressions are never descended into."""
+    pending: list[Any] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _DOCUMENTED):
+            docstring = ast.get_docstring(node)
+            if docstring is not None:
+                yield docstring
+        inner: list[Any] = []
+        for name in _BODIES:
+            statements = getattr(node, name, [])
+            inner += [statement for statement in statements if hasattr(statement, "body")]
+        pending += reversed(inner)

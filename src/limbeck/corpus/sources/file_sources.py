@@ -1,0 +1,273 @@
+"""Files as a source: the files that a path, a folder, a pattern or an address names."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from glob import has_magic, iglob
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.beside import tried_beside
+from limbeck.core.collecting import without_collecting
+from limbeck.corpus.files import file_readers
+from limbeck.corpus.files.addresses import (
+    GLOB_CHARACTERS,
+    UNKNOWN_SIZE,
+    FilePath,
+    file_size,
+    file_system,
+    is_compressed,
+    is_remote,
+    reaching,
+)
+from limbeck.corpus.files.file_kinds import PlacedRow, suffix_of
+from limbeck.corpus.files.file_readers import FILE_KINDS
+from limbeck.corpus.files.listing import list_files, match_pattern, supported_types
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.hub_datasets import HUB_NAME, HUB_PREFIX
+from limbeck.corpus.sources.source_kinds import STEP_EVERY, source_forms
+from limbeck.corpus.text.cursor import Cursor
+from limbeck.corpus.text.documents import Document, Step
+from limbeck.errors import CorpusError
+
+# Files by which the size of the text in all files is estimated.
+_SAMPLED_FILES = 16
+
+
+@dataclass
+class Files:
+    """Documents or labelled rows of files, in the order given; every file is a shard.
+
+    Args:
+        files: Files of known kinds.
+        places: Their paths without links; of remote ones the addresses.
+        ignored: Files that were found beside them and are of no known kind.
+        text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
+        header: Names of the fields of tables without a header.
+    """
+
+    files: Sequence[FilePath]
+    places: Sequence[str]
+    ignored: Sequence[FilePath]
+    text_column: str | None
+    header: tuple[str, ...] = ()
+
+    def fingerprint(self) -> Any:
+        """Return path, size and time of change of every file."""
+        columns: list[Any] = []
+        if self.text_column is not None:
+            columns.append(self.text_column)
+        if self.header:
+            columns.append(list(self.header))
+        states = [_file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
+        return ["files", *columns, states]
+
+    def shards(self) -> int:
+        """Return the number of files."""
+        return len(self.files)
+
+    def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one file; see `read_file`."""
+        return file_readers.read_file(self.files[shard], self.text_column or "", report, cursor)
+
+    def stored_size(self) -> int | None:
+        """Return the size of all files as they are stored, or `None` if a server does not state one."""
+        size = sum(map(file_size, self.files))
+        return size if size < UNKNOWN_SIZE else None
+
+    def size(self) -> int | None:
+        """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
+        stored = self.stored_size()
+        if stored is None:
+            return None
+        every = math.ceil(len(self.files) / _SAMPLED_FILES)
+        sample = self.files[::every]
+        sampled_text = sum(file_readers.text_size(file, self.text_column or "") for file in sample)
+        sampled_stored = sum(map(file_size, sample))
+        return stored * sampled_text // max(sampled_stored, 1)
+
+    def documents(
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+    ) -> Iterator[Document]:
+        """Iterate over the documents of all files.
+
+        Args:
+            report: Receives bad lines and ignored files.
+            progress: Called with the stored bytes that were read, and those of all files.
+            cursor: Where to begin.
+        """
+        if cursor is None:
+            cursor = Cursor()
+        if cursor.shard == 0 and cursor.at_start:
+            self._report_ignored(report)
+        report_bytes = self._byte_reporter(progress, cursor)
+        report_bytes()
+        while cursor.shard < len(self.files):
+            for number, document in enumerate(self.read(cursor.shard, cursor, report), start=1):
+                if number % STEP_EVERY == 0:
+                    report_bytes()
+                yield document
+            cursor.move(cursor.shard + 1)
+            report_bytes()
+
+    def rows(
+        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+    ) -> Iterator[PlacedRow]:
+        """Iterate over the rows of all files.
+
+        Args:
+            report: Receives bad lines and ignored files.
+            progress: Called with the number of files read, the number of all files and their unit.
+            of_words: Read tables as sentences of tagged words; see `read_rows`.
+        """
+        self._report_ignored(report)
+        if progress is not None:
+            progress(0, len(self.files), "files")
+        for done, path in enumerate(self.files, start=1):
+            yield from file_readers.read_rows(path, report, of_words=of_words, header=self.header)
+            if progress is not None:
+                progress(done, len(self.files), "files")
+
+    def _report_ignored(self, report: SourceReport) -> None:
+        for path in self.ignored:
+            report.note("file of another kind, skipped", str(path))
+
+    def _byte_reporter(self, progress: Step | None, cursor: Cursor) -> Callable[[], None]:
+        """Return a function that reports the stored bytes before the cursor."""
+        if progress is None:
+            return lambda: None
+        # The bytes before each file, and those of all.
+        ends = [0, *accumulate(map(file_size, self.files))]
+        total = ends[-1] if ends[-1] < UNKNOWN_SIZE else None
+
+        def report_bytes() -> None:
+            done = ends[cursor.shard]
+            is_within_file = bool(cursor.position) and cursor.shard < len(self.files)
+            if is_within_file and _has_byte_positions(self.files[cursor.shard]):
+                done = min(done + int(cursor.position), ends[cursor.shard + 1])
+            progress(done, total, "bytes")
+
+        return report_bytes
+
+
+@without_collecting()
+def find_files(text: str, text_column: str | None = None) -> Files:
+    """Find the files that a file, folder, glob pattern or address names.
+
+    Args:
+        text: The source string.
+        text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    has_rows = text_column is None
+    suffixes = file_readers.readable_suffixes("rows" if has_rows else "texts")
+    if is_remote(text):
+        return Files(*_find_remote(text, suffixes), text_column)
+    path = expand_home(text)
+    if _exists(path):
+        if has_rows and path.is_dir():
+            suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
+        return Files(*list_files([path], text, suffixes), text_column)
+    if GLOB_CHARACTERS.intersection(text):
+        return Files(*list_files(match_pattern(path), text, suffixes), text_column)
+
+    hint = _suggest(path)
+    if HUB_NAME.fullmatch(text):
+        hint += f" For a Hub data set, write '{HUB_PREFIX}{safe_name(text)}'."
+    raise CorpusError(f"There is no file, folder or data set '{safe_name(text)}'.{hint}")
+
+
+def check_files(text: str) -> None:
+    """Refuse a path or pattern without a file or folder; addresses are checked when they are read.
+
+    Raises:
+        CorpusError: if there is none.
+    """
+    path = expand_home(text)
+    if is_remote(text) or _exists(path):
+        return
+    # Path.glob would raise for patterns that are refused in one line when they are read.
+    if has_magic(text) and any(iglob(str(path), recursive=True)):  # noqa: PTH207
+        return
+    *forms, last_form = ["a file", "a folder", "a glob", *source_forms()]
+    raise CorpusError(
+        f"Corpus source '{safe_name(text)}' does not exist{tried_beside(text)}; give {', '.join(forms)} or {last_form}."
+    )
+
+
+def expand_home(text: str) -> Path:
+    """Return a path with the home folder in the place of a `~`."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # Of a user without a home.
+        return Path(text)
+
+
+def _has_byte_positions(path: FilePath) -> bool:
+    """Whether positions in a file are bytes as it is stored."""
+    return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary
+
+
+def _file_state(file: FilePath, place: str) -> list[Any]:
+    """Return resolved path, size and time of change of a file; of a remote one the address and its state there."""
+    if isinstance(file, str):
+        with reaching(f"Cannot reach '{safe_name(file)}'"):
+            system, name = file_system(file)
+            return [file, str(system.ukey(name))]
+    try:
+        stat = file.stat()
+        return [place, stat.st_size, stat.st_mtime_ns]
+    except OSError as error:
+        raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # A name too long for the system, or with a NUL.
+        return False
+
+
+def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the files of supported types at an address, their places, and the other files."""
+    with reaching(f"Cannot reach '{safe_name(text)}'"):
+        system, name = file_system(text)
+        if GLOB_CHARACTERS.intersection(name):
+            names = sorted(system.glob(name))
+        elif system.isdir(name):
+            names = sorted(system.find(name))
+        elif system.exists(name):
+            names = [name]
+        else:
+            names = []
+        addresses = [system.unstrip_protocol(name) for name in names]
+    if not addresses:
+        raise CorpusError(f"There is no file at '{safe_name(text)}': check the address.")
+    files = [address for address in addresses if suffix_of(address) in suffixes]
+    if not files:
+        types = supported_types(suffixes, addresses[0])
+        raise CorpusError(f"'{safe_name(text)}' names no file of a supported type: {types}")
+    return files, files, [address for address in addresses if address not in files]
+
+
+def _suggest(path: Path) -> str:
+    """Return the end of an error line: the nearest path or form of a source, or all forms where there is no folder."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except (OSError, ValueError):
+        *forms, last_form = ["paths", "globs", *source_forms()]
+        return f" Sources are {', '.join(forms)} and {last_form}."
+    near_names = difflib.get_close_matches(path.name, names, n=1)
+    if near_names:
+        return f" Did you mean '{safe_name(path.parent / near_names[0])}'?"
+    near_forms = difflib.get_close_matches(str(path), source_forms(), n=1)
+    if near_forms:
+        return f" Did you mean '{near_forms[0]}'?"
+    return ""

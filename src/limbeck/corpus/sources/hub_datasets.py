@@ -1,0 +1,154 @@
+"""Data sets of the Hugging Face Hub, streamed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limbeck.corpus import messages
+from limbeck.corpus.files import file_readers, parquet_files
+from limbeck.corpus.files.addresses import GLOB_CHARACTERS, reaching
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.source_kinds import report_progress
+from limbeck.corpus.text import documents
+from limbeck.corpus.text.cursor import Cursor, FoundText
+from limbeck.corpus.text.documents import Document, Step
+from limbeck.errors import CorpusError
+
+if TYPE_CHECKING:
+    import datasets
+
+
+HUB_NAME = re.compile(
+    r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
+)
+
+HUB_PREFIX = "hub:"
+
+
+class HubDataset:
+    """A data set of the Hugging Face Hub, streamed: nothing is kept on disk.
+
+    Args:
+        name: `owner/name[:config][@split][#revision]`; the split is `train` unless said otherwise. Without a
+            revision the data set is taken as it is on the day the cache is made.
+        text_column: The column of the text; empty for labelled rows.
+
+    Raises:
+        CorpusError: if the name is not of that form.
+    """
+
+    def __init__(self, name: str, text_column: str) -> None:
+        parts = HUB_NAME.fullmatch(name)
+        if parts is None:
+            raise CorpusError(
+                f"'{name}' is not the name of a Hub data set: write owner/name, or "
+                "owner/name:config@split#revision, where the last three are optional."
+            )
+        self.name: str = parts["name"]
+        self.config: str | None = parts["config"]
+        self.split: str = parts["split"] or "train"
+        self.revision: str | None = parts["revision"]
+        self._text_column = text_column
+        self._rows: datasets.IterableDataset | None = None  # Opening asks the Hub what files there are.
+
+    def fingerprint(self) -> Any:
+        """Return the values that decide the text."""
+        return ["hub", self.name, self.config, self.split, self.revision, self._text_column]
+
+    def shards(self) -> int:
+        """Return the number of files or other parts that the data set is stored in."""
+        return int(self._open().num_shards)
+
+    def size(self) -> None:
+        """Return `None`: the Hub does not tell how much text there is."""
+
+    def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one shard; see `ShardedSource`.
+
+        Args:
+            shard: Its number.
+            cursor: Where to begin; moved behind every document before it is given.
+            report: Receives the rows without text.
+
+        Raises:
+            CorpusError: if the data set cannot be reached, or has no such column.
+        """
+        rows = self._open()
+        part = rows.shard(num_shards=rows.num_shards, index=shard)
+        if cursor.position:
+            part.load_state_dict(cursor.position)
+        column = self._text_column
+        # Of a text that was begun before, problems were counted then.
+        report.muted = cursor.within > 0
+        place = self.name if rows.num_shards == 1 else f"{self.name}:{shard}"
+        for number, row in enumerate(self._reached(part), start=cursor.line + 1):
+            if column not in row:
+                raise CorpusError(
+                    f"The data set '{self.name}' has no column '{column}': set text_column to one of "
+                    f"{messages.list_columns(row)}."
+                )
+            where = f"{place}:{number}"
+            value = documents.text_value(row[column], where, column, report)
+            if value is not None:
+                text = FoundText(value, part.state_dict(), number)
+                yield from documents.split_documents(text, where, cursor, report)
+
+    def documents(
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+    ) -> Iterator[Document]:
+        """Iterate over the documents of all shards, counted for `progress`; see `read`."""
+        documents_of_shards = self._documents(report, cursor or Cursor())
+        yield from report_progress(documents_of_shards, progress, "documents")
+
+    def rows(
+        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+    ) -> Iterator[PlacedRow]:
+        """Iterate over the rows, counted for `progress`.
+
+        Raises:
+            CorpusError: if the data set cannot be reached.
+        """
+        rows = self._open()
+        names = parquet_files.class_names(rows.features)
+        counted_rows = report_progress(self._reached(rows), progress, "rows")
+        for number, row in enumerate(counted_rows, start=1):
+            yield PlacedRow(f"{self.name}:{number}", row, names)
+
+    def _documents(self, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
+        shards = self.shards()
+        while cursor.shard < shards:
+            yield from self.read(cursor.shard, cursor, report)
+            cursor.move(cursor.shard + 1)
+
+    def _open(self) -> datasets.IterableDataset:
+        import datasets
+
+        with reaching(f"Cannot read the Hub data set '{self.name}'"):
+            if self._rows is None:
+                self._rows = datasets.load_dataset(
+                    self.name, self.config, split=self.split, revision=self.revision, streaming=True
+                )
+            return self._rows
+
+    def _reached(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
+        """Iterate over rows; errors of the client become one line."""
+        with reaching(f"Cannot read the Hub data set '{self.name}'"):
+            yield from rows
+
+
+def names_hub_dataset(text: str) -> bool:
+    """Whether a string names a data set of the Hub: by the prefix, or as `owner/name` where there is no such path."""
+    if text.startswith(HUB_PREFIX):
+        return True
+    is_owner_and_name = HUB_NAME.fullmatch(text) is not None
+    if not is_owner_and_name or GLOB_CHARACTERS.intersection(text) or file_readers.names_file(text):
+        return False
+    path = Path(text)
+    try:
+        return not path.exists() and not path.parent.is_dir()
+    except OSError:  # A name too long for the system.
+        return False

@@ -1,0 +1,185 @@
+"""Text that is there on any machine with Python: no download, no account.
+
+`installed-docs` is the docstring prose of installed Python packages, `installed-text` adds the pages that come with
+packages and programs. Files are parsed by worker processes and never imported, so a package that would misbehave on
+import does no harm.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.collecting import without_collecting
+from limbeck.core.process_pools import map_parallel
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.docstrings import FileProse, python_files, read_docstrings
+from limbeck.corpus.sources.installed_pages import page_files, page_roots, read_page
+from limbeck.corpus.text.cursor import Cursor
+from limbeck.corpus.text.documents import Document, Step
+from limbeck.errors import CorpusError
+
+# Files that a worker reads in one go.
+_CHUNK = 32
+_NAME = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
+_VERSION = re.compile(r"^Version: *(\S+) *$", re.MULTILINE)
+
+
+class InstalledDocs:
+    """Docstring prose of installed packages and the standard library.
+
+    A paragraph that appears again, in any package, is left out (vendored copies, inherited docstrings).
+
+    Args:
+        roots: Folders to read instead of those that Python imports from.
+        workers: Processes; the default is one per CPU core.
+
+    Raises:
+        CorpusError: if a root is not a folder.
+    """
+
+    name = "installed-docs"
+
+    def __init__(self, roots: Sequence[Path] = (), workers: int | None = None) -> None:
+        self._has_own_roots = bool(roots)
+        self._workers = workers
+        self.roots = [root.resolve() for root in roots] if roots else installed_roots()
+        for root in self.roots:
+            if not root.is_dir():
+                raise CorpusError(f"{self.name}: '{root}' is not a folder of Python packages.")
+
+    def paths(self) -> list[str]:
+        """Return the files that are read, in their order."""
+        return list(python_files(self.roots))
+
+    def fingerprint(self) -> Any:
+        """Return the values that decide the text: the interpreter, the installed distributions and their versions."""
+        roots = [str(root) for root in self.roots]
+        if self._has_own_roots:
+            files = [Path(path).stat() for path in self.paths()]
+            return [self.name, roots, [[file.st_size, file.st_mtime_ns] for file in files]]
+        releases = {_release(distribution) for distribution in importlib.metadata.distributions()}
+        return [self.name, roots, sys.version, sorted(releases)]
+
+    def documents(
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+    ) -> Iterator[Document]:
+        """Iterate over one document per docstring or page, in the order of the file names.
+
+        Args:
+            report: Receives the files that could not be read and the number of repeated paragraphs.
+            progress: Called with the number of files read, the number of all files and their unit.
+            cursor: Where to begin. Repeats are only known from the beginning, so all is read again.
+        """
+        if cursor is None:
+            cursor = Cursor()
+        if cursor.shard:
+            return
+        before: int = cursor.position
+        report.muted = before > 0
+        for number, document in enumerate(self._read(report, progress), start=1):
+            if number > before:
+                cursor.position = number
+                yield document
+            report.muted = number < before
+        cursor.move(cursor.shard + 1)
+
+    def _read(self, report: SourceReport, progress: Step | None) -> Iterator[Document]:
+        paths = self.paths()
+        chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
+        if progress is not None:
+            progress(0, len(paths), "files")
+        seen: set[str] = set()
+        read = 0
+        for chunk, results in zip(chunks, map_parallel(_read_chunk, chunks, self._workers), strict=True):
+            for path, result in zip(chunk, results, strict=True):
+                if result.problem is not None:
+                    report.note(result.problem, path)
+                yield from _new_documents(result, path, seen, report)
+            read += len(chunk)
+            if progress is not None:
+                progress(read, len(paths), "files")
+
+
+class InstalledText(InstalledDocs):
+    """Docstring prose, and the prose of the pages that come with packages and programs.
+
+    Pages are read-me files, news, change logs, licences, descriptions of packages, and Markdown and reStructuredText;
+    of each its beginning, and of one program a few.
+
+    Args:
+        roots: Folders to read instead of those that Python imports from and those where programs leave pages.
+        workers: Processes; the default is one per CPU core.
+
+    Raises:
+        CorpusError: if a root is not a folder.
+    """
+
+    name = "installed-text"
+
+    def paths(self) -> list[str]:
+        """Return the Python files, then the pages."""
+        return [*python_files(self.roots), *self._pages()]
+
+    def fingerprint(self) -> Any:
+        """Return the values that decide the text: those of docstrings, and the names and sizes of the pages."""
+        pages: list[list[Any]] = []
+        if not self._has_own_roots:
+            pages = [[path, Path(path).stat().st_size] for path in self._pages()]
+        return [super().fingerprint(), hashlib.sha256(json.dumps(pages).encode()).hexdigest()]
+
+    def _pages(self) -> list[str]:
+        roots = self.roots
+        if not self._has_own_roots:
+            roots = [*roots, *page_roots()]
+        return list(page_files(roots))
+
+
+def installed_roots() -> list[Path]:
+    """Return the folders of the standard library and of installed packages of this interpreter."""
+    paths = sysconfig.get_paths()
+    candidates = [paths["stdlib"], paths["purelib"], paths["platlib"], *site.getsitepackages()]
+    if site.ENABLE_USER_SITE:
+        candidates.append(site.getusersitepackages())
+    resolved = [Path(candidate).resolve() for candidate in candidates]
+    return list(dict.fromkeys(root for root in resolved if root.is_dir()))
+
+
+def _release(distribution: importlib.metadata.Distribution) -> str:
+    """Return the name and the version of a distribution; the standard parser of its whole METADATA takes longer."""
+    header, _, _ = (distribution.read_text("METADATA") or "").partition("\n\n")
+    names = _NAME.findall(header)
+    versions = _VERSION.findall(header)
+    if len(names) == len(versions) == 1:
+        return f"{names[0]}=={versions[0]}"
+    return f"{distribution.name}=={distribution.version}"
+
+
+def _read_chunk(paths: list[str]) -> list[FileProse]:
+    # Syntax trees have no reference cycles, and collecting costs a fifth of the time.
+    with without_collecting():
+        return [read_docstrings(path) if path.endswith(".py") else read_page(path) for path in paths]
+
+
+def _new_documents(result: FileProse, path: str, seen: set[str], report: SourceReport) -> Iterator[Document]:
+    """Iterate over the documents of a file, without paragraphs that were seen before."""
+    for prose in result.texts:
+        paragraphs: list[str] = []
+        for paragraph in prose.paragraphs:
+            if paragraph in seen:
+                report.note("paragraph that repeats another", path)
+            else:
+                seen.add(paragraph)
+                paragraphs.append(paragraph)
+        if not paragraphs:
+            continue
+        title = None
+        if prose.has_summary and len(paragraphs) > 1 and paragraphs[0] == prose.paragraphs[0]:
+            title = paragraphs[0]
+        yield Document("\n".join(paragraphs), title)

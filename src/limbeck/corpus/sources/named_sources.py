@@ -1,0 +1,164 @@
+"""Sources: opening and checking what a recipe or a command line names, as documents or labelled rows.
+
+`SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from limbeck.corpus.files import file_kinds
+from limbeck.corpus.files.addresses import file_size, is_remote
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.sources.file_sources import Files, check_files, expand_home, find_files
+from limbeck.corpus.sources.hub_datasets import HUB_PREFIX, HubDataset, names_hub_dataset
+from limbeck.corpus.sources.installed_docs import InstalledDocs, InstalledText
+from limbeck.corpus.sources.source_kinds import SOURCES as SOURCES
+from limbeck.corpus.sources.source_kinds import RowSource, Source, SourceKind
+from limbeck.errors import CorpusError
+
+
+def source_kind(text: str) -> SourceKind:
+    """Return the kind of source that a string names."""
+    kinds = [kind for _, kind in SOURCES.items()]
+    return next(kind for kind in reversed(kinds) if kind.matches(text))
+
+
+def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:
+    """Open the source that a string names.
+
+    Args:
+        text: A file, folder or glob pattern; an address such as `https://host/file.jsonl` or `s3://bucket/*.parquet`;
+            `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name` where there is no such path;
+            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder; `installed-text` the same,
+            with the pages beside them.
+        text_column: Column of the text, for kinds that have columns.
+        workers: Processes for sources that are read in parallel.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    source: Source = source_kind(text).open(text, text_column, workers)
+    return source
+
+
+def open_rows(text: str, header: Sequence[str] = ()) -> RowSource:
+    """Open the source of labelled rows that a string names.
+
+    Args:
+        text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
+            `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and skipped in
+            a folder.
+        header: Names of the fields of its tables, where these have no header.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    kind = source_kind(text)
+    if not kind.is_labelled:
+        raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
+    source: RowSource = kind.open(text, None, None)
+    if header and isinstance(source, Files):
+        return replace(source, header=tuple(header))
+    return source
+
+
+def check_source(text: str, content: file_kinds.Content | None = None) -> None:
+    """Refuse a path that is not there before models are loaded; other kinds are checked when they are read.
+
+    Args:
+        text: The source string.
+        content: What its files are to be read as; None says nothing of them.
+
+    Raises:
+        CorpusError: if the string names nothing, or with `content` only files that are empty or of other kinds.
+    """
+    kind = source_kind(text)
+    if kind.check is not None:
+        kind.check(text)
+    if content is None or not _is_local(text):
+        return
+    text_column = "" if content == "texts" else None
+    if find_files(text, text_column).stored_size() == 0:
+        raise CorpusError(f"The source '{safe_name(text)}' holds no {content}: its files are empty.")
+
+
+def shards_of(source: Source) -> Any:
+    """Return names and sizes of the shards, independent of their location; the source's fingerprint without files."""
+    if not isinstance(source, Files):
+        return source.fingerprint()
+    paths = [PurePosixPath(str(file)) for file in source.files]
+    # Names are relative to the folder of all files; a lone file may have any name.
+    place: Any = paths[0]
+    if len(paths) > 1:
+        place = os.path.commonpath([path.parent for path in paths])
+    shards: list[list[Any]] = []
+    for path, file in zip(paths, source.files, strict=True):
+        shards.append([str(path.relative_to(place)), file_size(file)])
+    return ["files", shards]
+
+
+def stored_size(text: str) -> int | None:
+    """Return the size of the files that a string names as they are stored, or `None` where asking needs a network.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    if not _is_local(text):
+        return None
+    return find_files(text, "").stored_size()
+
+
+def local_files(sources: Iterable[str]) -> list[Path]:
+    """Return the files of this machine that some sources of labelled rows name, resolved.
+
+    Raises:
+        CorpusError: for a path that names nothing, or nothing that can be read.
+    """
+    files: list[Path] = []
+    for text in sources:
+        if _is_local(text):
+            files += [Path(place) for place in find_files(text).places]
+    return files
+
+
+def _is_local(text: str) -> bool:
+    """Whether a string names files of this machine."""
+    return source_kind(text) is SOURCES["files"] and not is_remote(text)
+
+
+def _open_files(text: str, text_column: str | None, _workers: int | None) -> Files:
+    return find_files(text, text_column)
+
+
+def _open_hub(text: str, text_column: str | None, _workers: int | None) -> HubDataset:
+    return HubDataset(text.removeprefix(HUB_PREFIX), text_column or "")
+
+
+def _installed_kind(cls: type[InstalledDocs]) -> SourceKind:
+    """Return the kind of source whose strings are the name of a class, or `name:FOLDER`."""
+
+    def matches(text: str) -> bool:
+        name, _, _ = text.partition(":")
+        return name == cls.name
+
+    def open_installed(text: str, _text_column: str | None, workers: int | None) -> InstalledDocs:
+        _, _, folder = text.partition(":")
+        roots = [expand_home(folder)] if folder else []
+        return cls(roots, workers)
+
+    def check(text: str) -> None:
+        _, _, folder = text.partition(":")
+        check_files(folder or ".")
+
+    return SourceKind(cls.name, matches, open_installed, check, is_labelled=False)
+
+
+SOURCES.register("files", SourceKind("", lambda _: True, _open_files, check_files))
+SOURCES.register("hub", SourceKind("hub:owner/name", names_hub_dataset, _open_hub))
+SOURCES.register(InstalledDocs.name, _installed_kind(InstalledDocs))
+SOURCES.register(InstalledText.name, _installed_kind(InstalledText))

@@ -1,0 +1,101 @@
+"""Kinds of sources: the protocols of what they open, and the registry of all kinds.
+
+`limbeck.corpus.sources.named_sources` registers limbeck's own, so import `SOURCES` from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from limbeck.core.registry import Registry
+from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.text.cursor import Cursor
+from limbeck.corpus.text.documents import Document, Step
+from limbeck.errors import CorpusError
+
+Item = TypeVar("Item")
+
+STEP_EVERY = 1000
+"""Items between two reports of progress."""
+
+
+class Source(Protocol):
+    """A source of documents, in shards."""
+
+    def fingerprint(self) -> Any:
+        """Return plain values that change when the documents may have changed."""
+
+    def documents(
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+    ) -> Iterator[Document]:
+        """Iterate over the documents of all shards, from `cursor` on, which is moved behind each before it is given."""
+
+
+@runtime_checkable
+class ShardedSource(Source, Protocol):
+    """A source whose shards can be read one by one, as streams need it."""
+
+    def shards(self) -> int:
+        """Return the number of shards."""
+
+    def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one shard, from `cursor` on, which is moved behind each before it is given."""
+
+    def size(self) -> int | None:
+        """Return about how many bytes of text there are, or `None` if that is not known."""
+
+
+class RowSource(Protocol):
+    """A source of labelled rows."""
+
+    def fingerprint(self) -> Any:
+        """Return plain values that change when the rows may have changed."""
+
+    def rows(
+        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+    ) -> Iterator[PlacedRow]:
+        """Iterate over the rows; `of_words`: over sentences of tagged words, where a layout may be taken for either."""
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A kind of source.
+
+    Args:
+        form: How its strings are written, for messages; empty for paths.
+        matches: Whether a string names such a source.
+        open: Opens the source that a string names: as documents of a column of text, or with `None` as labelled rows;
+            the number is that of the processes for sources that are read in parallel.
+        check: Refuses a string that names nothing, before any source is opened; `None` leaves that to opening.
+        is_labelled: Whether it has labelled rows.
+    """
+
+    form: str
+    matches: Callable[[str], bool]
+    open: Callable[[str, str | None, int | None], Any]
+    check: Callable[[str], None] | None = None
+    is_labelled: bool = True
+
+
+SOURCES: Registry[SourceKind] = Registry("kind of source", CorpusError)
+"""Name → kind of source. The last one registered is asked first; files, which any string may name, come last."""
+
+
+def source_forms() -> list[str]:
+    """Return the forms of the strings of all sources, for messages."""
+    return [kind.form for _, kind in SOURCES.items() if kind.form]
+
+
+def report_progress(items: Iterator[Item], progress: Step | None, unit: str) -> Iterator[Item]:
+    """Iterate over items, and report their number now and then."""
+    if progress is None:
+        yield from items
+        return
+    progress(0, None, unit)
+    for number, item in enumerate(items, start=1):
+        if number % STEP_EVERY == 0:
+            progress(number, None, unit)
+        yield item

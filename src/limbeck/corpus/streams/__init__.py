@@ -1,0 +1,1 @@
+"""Streams: text that is read and tokenised while it is trained on."""

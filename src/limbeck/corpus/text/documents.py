@@ -1,0 +1,146 @@
+"""Documents: the cleaned texts of a corpus."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from limbeck.corpus.files import limits
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.text.cursor import Cursor, FoundText
+
+Item = TypeVar("Item")
+Step: TypeAlias = Callable[[int, int | None, str], None]
+"""Called with the amount done, the total or `None` if it is not known, and the unit of both."""
+
+OTHER_COLUMN = "row without the column"
+"""How the problem of a row begins that has no column of the text."""
+CUT_DOCUMENT = f"document longer than {limits.LONGEST_DOCUMENT:,} characters, cut"
+
+# C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
+_UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
+
+
+class Document(NamedTuple):
+    """One text: paragraphs separated by newlines.
+
+    Args:
+        text: The whole text, the title's sentence included.
+        title: The first paragraph, when it summarises the rest (a docstring's summary line); else `None`.
+    """
+
+    text: str
+    title: str | None = None
+
+    @property
+    def body(self) -> str:
+        """The text without its title: what a retrieval evaluation searches for the title."""
+        if self.title is None:
+            return self.text
+        return self.text.removeprefix(self.title).lstrip("\n")
+
+    @property
+    def key(self) -> int:
+        """A 64-bit hash of the text: equal texts, in any corpus and any process, have equal keys."""
+        digest = hashlib.blake2b(self.text.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+
+
+def clean_text(text: str) -> str:
+    """Return `text` with Unix newlines, without control characters, stripped at both ends.
+
+    Lone surrogates (legal in JSON escapes and Python literals, illegal in UTF-8) become U+FFFD.
+    """
+    cleaned, _ = clean_and_count(text)
+    return cleaned
+
+
+def clean_and_count(text: str) -> tuple[str, int]:
+    """Return the cleaned text and the number of characters replaced, newlines and spaces not counted."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    replaced = 0
+    if not text.isprintable():
+        text, replaced = _UNWANTED.subn(_replacement, text)
+    return text.strip(), replaced
+
+
+def cut_text(text: str, longest: int) -> Iterator[str]:
+    """Iterate over parts of at most `longest` characters that make up `text`, cut before spaces where there are some.
+
+    No tokenizer in use joins a space to the word before it.
+    """
+    start = 0
+    while len(text) - start > longest:
+        # A space in the second half of a part is looked for; without one the part has its full length.
+        end = text.rfind(" ", start + longest // 2, start + longest)
+        if end < 0:
+            end = start + longest
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def next_batch(items: Iterator[Item], most: int, characters: int, length: Callable[[Item], int]) -> list[Item]:
+    """Return the next items, until they are `most` or have so many characters; empty at the end."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += length(item)
+        if len(batch) == most or size >= characters:
+            break
+    return batch
+
+
+def split_documents(source_text: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+    """Iterate over the documents of one text: cleaned, cut if it is too long, the first `cursor.within` left out.
+
+    Args:
+        source_text: The text, as it was read.
+        where: Where it stands, for messages.
+        cursor: Moved behind every document before it is given.
+        report: Receives repairs; muted until now if the text was begun before.
+    """
+    was_begun = cursor.within > 0
+    report.muted = report.muted and was_begun
+    cleaned, replaced = clean_and_count(source_text.text)
+    if not cleaned:
+        report.note("empty document", where)
+        return
+    if replaced:
+        report.note("document whose control characters were replaced", where)
+
+    parts = [cleaned]
+    if len(cleaned) > limits.LONGEST_DOCUMENT:
+        stripped = [part.strip() for part in cut_text(cleaned, limits.LONGEST_DOCUMENT)]
+        parts = [part for part in stripped if part]
+        report.note(CUT_DOCUMENT, where)
+    report.muted = False
+
+    done = cursor.within
+    for number, part in enumerate(parts[done:], start=done + 1):
+        is_last = number == len(parts)
+        if is_last:
+            cursor.move(cursor.shard, source_text.position, source_text.line)
+        else:
+            cursor.within = number
+        yield Document(part)
+
+
+def text_value(value: Any, where: str, column: str, report: SourceReport) -> str | None:
+    """Return a value of the text column if it is text; other values are counted in the report."""
+    if isinstance(value, str):
+        return value
+    report.note("empty document" if value is None else f"column '{column}' that is not text", where)
+    return None
+
+
+def _replacement(match: re.Match[str]) -> str:
+    character = match.group()
+    if character == "\ufeff":
+        return ""
+    is_surrogate = "\ud800" <= character <= "\udfff"
+    return "\ufffd" if is_surrogate else " "

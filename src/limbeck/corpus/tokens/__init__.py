@@ -1,0 +1,1 @@
+"""Tokens: documents and labelled rows turned into token rows by a tokenizer."""

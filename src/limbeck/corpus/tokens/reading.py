@@ -1,0 +1,49 @@
+"""`Reading`: how one side, student or teacher, turns a text into token ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.corpus.batches.batch import OF_TEACHER
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
+
+PROMPT = "prompt"
+"""Column of a corpus with prompts: tokens of a row's prompt, with the special ones before it; 0 without one."""
+TEACHER_IDS = f"{OF_TEACHER}input_ids"
+"""Column of a corpus with two readings: the teacher's ids, where `input_ids` are the student's."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one side, student or teacher, turns a text into token ids.
+
+    Args:
+        encoder: The side's tokenizer.
+        reads_prompts: Whether the prompt of a text's source stands before the text.
+        aligned: For each id of the other side's tokenizer the id of this one, int64 `[V]`, where this side shares the
+            other's cut of the text into tokens; None where it encodes the text itself.
+    """
+
+    encoder: TokenEncoder
+    reads_prompts: bool = True
+    aligned: NDArray[np.int64] | None = None
+
+    def encode(
+        self, texts: Sequence[str], prompt: str = "", other: Sequence[NDArray[np.int32]] = ()
+    ) -> list[NDArray[np.int32]]:
+        """Return the ids of each text, special tokens left out.
+
+        A tokenizer may join the end of a prompt with the beginning of a text: the two are encoded as one.
+
+        Args:
+            texts: The texts, without the prompt.
+            prompt: The prompt of their source; empty where it has none.
+            other: The ids of the other side, which a reading that is aligned translates.
+        """
+        if self.aligned is not None:
+            return [self.aligned[ids].astype(np.int32) for ids in other]
+        if self.reads_prompts:
+            texts = [prompt + text for text in texts]
+        return self.encoder.encode(texts)

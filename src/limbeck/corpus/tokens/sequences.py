@@ -1,0 +1,117 @@
+"""Tokens of single texts and of pairs."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, EncodedRows, LabelledRow
+from limbeck.corpus.source_report import SourceReport
+from limbeck.errors import CorpusError
+
+_SHOWN_CHARACTERS = 40
+
+
+class _Tokens(NamedTuple):
+    """Tokens of some rows.
+
+    Args:
+        ids: Ids of each row.
+        types: Segments of each row's tokens; empty where the tokenizer has none.
+        was_cut: Whether each row was cut.
+    """
+
+    ids: list[list[int]]
+    types: list[list[int]]
+    was_cut: list[bool]
+
+
+class SequenceEncoder:
+    """Encodes single texts or pairs, cutting them to a length, the longer of a pair first.
+
+    They are encoded as the tokenizer itself encodes them. Unlike in the blocks of a text corpus, text that spells a
+    special token ("[SEP]") is encoded as the tokenizer is set to encode it, as in the teacher's fine-tuning.
+
+    Args:
+        tokenizer: A `transformers` tokenizer; it is not changed.
+        length: Most tokens in a row, special tokens included.
+        paired: Whether the rows are pairs.
+
+    Raises:
+        CorpusError: if no token of each text fits between the special ones.
+    """
+
+    def __init__(self, tokenizer: Any, length: int, paired: bool) -> None:
+        self._tokenizer = copy.deepcopy(tokenizer)  # Every call sets its truncation.
+        special = tokenizer.num_special_tokens_to_add(pair=paired)
+        texts = 2 if paired else 1
+        if length < special + texts:
+            raise CorpusError(
+                f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
+            )
+        self._length = length
+        self._room = length - special
+        self._paired = paired
+        self._has_types = TOKEN_TYPES in tokenizer.model_input_names
+
+    def encode(self, rows: Sequence[LabelledRow], report: SourceReport) -> EncodedRows:
+        """Return ids and labels of each row, in order.
+
+        Args:
+            rows: All single, or all pairs.
+            report: Receives the rows that were cut.
+        """
+        tokens = self._encode_fast(rows) if self._tokenizer.is_fast else self._encode_slowly(rows)
+        for row, was_cut in zip(rows, tokens.was_cut, strict=True):
+            if was_cut:
+                report.note(f"row cut to {self._length} tokens", repr(row.text[:_SHOWN_CHARACTERS]))
+        labels = [row.label for row in rows]
+        return EncodedRows(tokens.ids, labels, tokens.types if self._has_types else None)
+
+    def _encode_fast(self, rows: Sequence[LabelledRow]) -> _Tokens:
+        encoded = self._tokenizer(
+            [row.text for row in rows],
+            [row.pair for row in rows] if self._paired else None,
+            padding=False,
+            truncation="longest_first",
+            max_length=self._length,
+            return_attention_mask=False,
+            return_token_type_ids=self._has_types,
+        )
+        types = encoded[TOKEN_TYPES] if self._has_types else []
+        was_cut = [bool(encoding.overflowing) for encoding in encoded.encodings]
+        return _Tokens(encoded["input_ids"], types, was_cut)
+
+    def _encode_slowly(self, rows: Sequence[LabelledRow]) -> _Tokens:
+        """Encode with a tokenizer in Python, which would log a warning for every pair that it cuts itself."""
+        tokens = _Tokens([], [], [])
+        cuts_left = self._tokenizer.truncation_side == "left"
+        for row in rows:
+            texts = [row.text, row.pair or ""] if self._paired else [row.text]
+            whole: list[list[int]] = self._tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+            lengths = longest_first([len(ids) for ids in whole], self._room)
+            parts = []
+            for ids, length in zip(whole, lengths, strict=True):
+                parts.append(ids[len(ids) - length :] if cuts_left else ids[:length])
+            encoded = self._tokenizer.prepare_for_model(*parts, return_token_type_ids=True, verbose=False)
+            tokens.ids.append(encoded["input_ids"])
+            tokens.types.append(encoded[TOKEN_TYPES])
+            tokens.was_cut.append(parts != whole)
+        return tokens
+
+
+def longest_first(lengths: Sequence[int], room: int) -> list[int]:
+    """Return the lengths to which one or two texts are cut: the longer until they fit or are equal, then both.
+
+    Args:
+        lengths: Their lengths in tokens.
+        room: Tokens that both may have together.
+    """
+    if sum(lengths) <= room:
+        return list(lengths)
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    shorter = min(first, second, room // 2)
+    if first <= second:
+        return [shorter, room - shorter]
+    return [room - shorter, shorter]

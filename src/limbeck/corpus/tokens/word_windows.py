@@ -1,0 +1,174 @@
+"""Tokens of sentences of tagged words, in windows."""
+
+import copy
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from limbeck.core import IGNORED_LABEL
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, WORD_GAP, EncodedRows, LabelledRow
+from limbeck.corpus.source_report import SourceReport
+from limbeck.errors import CorpusError
+
+NO_WORD = -1
+"""Place of a token that is not the first of a word."""
+_SHOWN_CHARACTERS = 40
+
+
+class WordWindow(NamedTuple):
+    """A sentence, or a part of one that is longer than a window.
+
+    Args:
+        sentence: Its number among the sentences that were encoded.
+        input_ids: Ids, special tokens included.
+        token_type_ids: Segment of each token; None where the model has no segments.
+        words: For each token the number of the word that it is the first of, from 0 in the sentence; else `NO_WORD`.
+    """
+
+    sentence: int
+    input_ids: list[int]
+    token_type_ids: list[int] | None
+    words: list[int]
+
+
+class _Part(NamedTuple):
+    """Words of a sentence that fit into one window.
+
+    Args:
+        sentence: Number of the sentence.
+        start: Number of the first word in the sentence.
+        words: The words.
+    """
+
+    sentence: int
+    start: int
+    words: list[str]
+
+
+class WordEncoder:
+    """Encodes sentences of tagged words; the first token of a word has its class, all others -100.
+
+    Words are encoded each by itself, as `transformers` encodes a text that is split into words. A sentence that is
+    longer than a window becomes several, cut between words; a word that is longer than a window alone is cut.
+
+    Source: BERT (arXiv 1810.04805, section 5.3) for the first token of a word.
+
+    Args:
+        tokenizer: A fast `transformers` tokenizer; it is not changed.
+        length: Most tokens in a row, special tokens included.
+
+    Raises:
+        CorpusError: if the tokenizer is slow, or no token fits between the special ones.
+    """
+
+    def __init__(self, tokenizer: Any, length: int) -> None:
+        if not tokenizer.is_fast:
+            raise CorpusError(
+                f"Token classification needs the word of every token, which the slow tokenizer "
+                f"{type(tokenizer).__name__} does not provide: use a fast one (a tokenizer.json)."
+            )
+        self._tokenizer = copy.deepcopy(tokenizer)  # Every call sets its truncation.
+        pre_tokenizer = self._tokenizer.backend_tokenizer.pre_tokenizer
+        if hasattr(pre_tokenizer, "add_prefix_space"):  # A word of byte-level BPE stands behind a space.
+            pre_tokenizer.add_prefix_space = True
+            self._tokenizer.add_prefix_space = True
+        special = tokenizer.num_special_tokens_to_add(pair=False)
+        if length <= special:
+            raise CorpusError(
+                f"length is {length}, which is too short: this tokenizer puts {special} special tokens in a row."
+            )
+        self._length = length
+        self._room = length - special
+        self._has_types = TOKEN_TYPES in tokenizer.model_input_names
+
+    def windows(self, texts: Sequence[str], report: SourceReport) -> list[WordWindow]:
+        """Return the windows of sentences, in order.
+
+        Args:
+            texts: Their words, with `WORD_GAP` between them.
+            report: Receives sentences and words that were cut, and words without a token.
+        """
+        sentences = [text.split(WORD_GAP) for text in texts]
+        parts: list[_Part] = []
+        for number, (words, sizes) in enumerate(zip(sentences, self._token_counts(sentences), strict=True)):
+            parts += self._cut(number, words, sizes, report)
+
+        encoded = self._encode([part.words for part in parts], max_length=self._length, truncation=True)
+        windows = []
+        for index, part in enumerate(parts):
+            types = encoded[TOKEN_TYPES][index] if self._has_types else None
+            first_words = _first_words(encoded.word_ids(index), part.start)
+            windows.append(WordWindow(part.sentence, encoded["input_ids"][index], types, first_words))
+        return windows
+
+    def encode(self, rows: Sequence[LabelledRow], report: SourceReport) -> EncodedRows:
+        """Return the windows of each row with a label for each token; see `windows`."""
+        tags: list[Any] = [row.label for row in rows]
+        encoded = EncodedRows([], [], [] if self._has_types else None)
+        for window in self.windows([row.text for row in rows], report):
+            word_tags = tags[window.sentence]
+            labels = [IGNORED_LABEL if word == NO_WORD else word_tags[word] for word in window.words]
+            encoded.input_ids.append(window.input_ids)
+            encoded.labels.append(labels)
+            if encoded.token_type_ids is not None:
+                encoded.token_type_ids.append(window.token_type_ids or [])
+        return encoded
+
+    def _cut(self, number: int, words: list[str], sizes: Sequence[int], report: SourceReport) -> list[_Part]:
+        """Cut a sentence between words into parts that fit.
+
+        Args:
+            number: Of the sentence.
+            words: Its words.
+            sizes: Tokens of each word.
+            report: Receives what was cut.
+        """
+        shown = repr(" ".join(words)[:_SHOWN_CHARACTERS])
+        report.note("word without a token, ignored", shown, sizes.count(0))
+        report.note("word longer than a window, cut", shown, sum(size > self._room for size in sizes))
+        parts = []
+        start = 0
+        room = self._room
+        for place, size in enumerate(sizes):
+            if size > room and place > start:
+                parts.append(_Part(number, start, words[start:place]))
+                start = place
+                room = self._room
+            room -= size
+        if start:
+            report.note(f"sentence cut into windows of {self._length} tokens", shown)
+        parts.append(_Part(number, start, words[start:]))
+        return parts
+
+    def _token_counts(self, sentences: list[list[str]]) -> Iterator[list[int]]:
+        """Yield the number of tokens of each word of each sentence."""
+        encoded = self._encode(sentences, add_special_tokens=False)
+        for number, words in enumerate(sentences):
+            counts = Counter(encoded.word_ids(number))
+            yield [counts[place] for place in range(len(words))]
+
+    def _encode(self, words: list[list[str]], **options: Any) -> Any:
+        return self._tokenizer(
+            words,
+            is_split_into_words=True,
+            padding=False,
+            return_token_type_ids=self._has_types,
+            verbose=False,
+            **options,
+        )
+
+
+def _first_words(word_ids: Sequence[int | None], start: int) -> list[int]:
+    """Return for each token the word that it is the first of, or `NO_WORD`.
+
+    Args:
+        word_ids: Word of each token in its window; None for special tokens.
+        start: Number of the window's first word in its sentence.
+    """
+    words = []
+    previous = None
+    for word in word_ids:
+        is_first = word is not None and word != previous
+        words.append(start + word if is_first and word is not None else NO_WORD)
+        previous = word
+    return words
