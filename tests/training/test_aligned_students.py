@@ -28,6 +28,7 @@ from limbeck.models.streams import StreamKey
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
+from limbeck.training.learned_maps import Learned
 from limbeck.training.module import DistillationModule
 from limbeck.training.proxy import Proxy
 from limbeck.training.student_folder import finished_head
@@ -140,7 +141,7 @@ def test_the_map_starts_by_least_squares():
     expected = torch.linalg.solve(ones.T @ ones + ridge, ones.T @ torch.nn.functional.normalize(taught, dim=-1))
     found = torch.cat([module.maps["vector"].weight, module.maps["vector"].bias[:, None]], dim=1)
     torch.testing.assert_close(found.T.double(), expected, rtol=1e-4, atol=1e-5)
-    module.take_learned(([replace(term, objective="pooled_cosine")], module.learned()[1]))
+    module.take_learned(Learned([replace(term, objective="pooled_cosine")], module.learned().weights))
     assert not module.maps_to_start, "an earlier stage's map goes on, whatever was taught through it"
 
 

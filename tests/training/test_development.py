@@ -17,7 +17,7 @@ from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.report.quality import comparison_notes
 from limbeck.training.corpora import build_corpora
-from limbeck.training.development import measure_tasks
+from limbeck.training.task_scores import measure_tasks
 from tests.support.models import make_teacher
 from tests.support.recipes import TRAINING
 from tests.support.task_files import write_table, write_tasks

@@ -1,4 +1,9 @@
-"""Checkpoints of a stage: the newest that is whole, and how many are kept."""
+"""Checkpoints of a stage: written aside and shown by one rename, found again by step, and removed when too many.
+
+A checkpoint is a folder `checkpoint-STEP` in the folder of its stage, sealed by a manifest (`limbeck.training.seals`).
+The *staging* folder beside the checkpoints is where a new one grows and an old one is taken apart. Whatever is killed
+half-way therefore leaves no part of a checkpoint under its name.
+"""
 
 import re
 import shutil
@@ -17,13 +22,66 @@ from limbeck.training.seals import find_damage, seal
 from limbeck.training.training_facts import training_facts
 from limbeck.training.warn import Warn
 
-REPLACED = ".replaced"
 STAGING = ".saving"
-"""Where checkpoints grow and are taken apart, beside those that are whole."""
+"""Name of the staging folder."""
+_REPLACED = ".replaced"
+"""Suffix of a checkpoint in the staging folder whose place a new one of the same name takes."""
+_NAME = re.compile(r"^checkpoint-(\d+)$")
+
+
+class Checkpoints:
+    """Writes the checkpoints of a stage aside, seals them, and makes them visible by one rename.
+
+    What the loop writes with pickle (optimizer, schedule, random streams, loss scale) it reads with `weights_only`,
+    which takes tensors and plain values and runs no code.
+
+    Args:
+        arguments: The training arguments; their `output_dir` is the stage's folder.
+
+    Attributes:
+        staging: The folder that a checkpoint is being written in; None between checkpoints.
+    """
+
+    def __init__(self, arguments: TrainingArguments) -> None:
+        self.arguments = arguments
+        self.folder = Path(arguments.output_dir)
+        self.staging: Path | None = None
+
+    def write(self, step: int, save: Callable[[], None]) -> None:
+        """Write the checkpoint of a step in all processes, and once it is visible remove those that are too many.
+
+        Args:
+            step: The optimizer step.
+            save: Writes its files below `staging`.
+
+        Raises:
+            TrainingError: if it cannot be written; checkpoints that were saved before are intact.
+        """
+        # Used as a decorator: each of the three parts below fails in one line.
+        in_one_line = saving(f"The checkpoint of step {step}", self.folder)
+
+        def show() -> None:
+            checkpoint = self.folder / STAGING / f"checkpoint-{step}"
+            seal(checkpoint, {"step": step, **training_facts(self.arguments)})
+            publish(checkpoint, self.folder)
+            keep_newest(self.folder, step, self.arguments.save_total_limit)
+
+        try:
+            on_main_rank(in_one_line(partial(prepare_staging, self.folder)))
+            self.staging = self.folder / STAGING
+            on_all_ranks(in_one_line(save))
+            on_main_rank(in_one_line(show))
+        except TrainingError:
+            # A full disk gets room again for the run's record.
+            if self.arguments.should_save:
+                remove_leftovers(self.folder)
+            raise
+        finally:
+            self.staging = None
 
 
 def prepare_staging(folder: Path) -> Path:
-    """Make an empty place for a checkpoint to grow in; what a killed write left there goes.
+    """Make an empty staging folder; the rest of a write that was killed goes.
 
     Args:
         folder: The stage's folder.
@@ -38,40 +96,41 @@ def publish(checkpoint: Path, folder: Path) -> Path:
     """Make a sealed checkpoint visible in a folder, in the place of one of the same name.
 
     Args:
-        checkpoint: Where it has grown, in a folder of `prepare_staging`, which goes.
-        folder: Where it belongs.
+        checkpoint: The checkpoint, in a staging folder, which goes.
+        folder: The stage's folder.
 
     Returns:
-        Where it is now.
+        The place of the checkpoint now.
     """
     target = folder / checkpoint.name
     if target.exists() or target.is_symlink():
-        target.rename(checkpoint.with_name(checkpoint.name + REPLACED))
+        target.rename(checkpoint.with_name(checkpoint.name + _REPLACED))
     checkpoint.rename(target)
     sync(folder)
     shutil.rmtree(checkpoint.parent, ignore_errors=True)
     return target
 
 
-def discard(path: Path) -> None:
+def discard(checkpoint: Path) -> None:
     """Remove a checkpoint so that a kill half-way leaves no part of it under its name."""
-    staging = path.parent / STAGING
+    staging = checkpoint.parent / STAGING
     if not staging.is_dir():
-        prepare_staging(path.parent)
-    aside = staging / (path.name + ".discarded")
+        prepare_staging(checkpoint.parent)
+    aside = staging / (checkpoint.name + ".discarded")
     remove(aside)
-    path.rename(aside)
+    checkpoint.rename(aside)
     remove(aside)
-
-
-_NAME = re.compile(r"^checkpoint-(\d+)$")
 
 
 def all_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """List the checkpoints of a stage with their steps, the newest first, whole or not."""
     if not folder.is_dir():
         return []
-    checkpoints = [(int(match.group(1)), path) for path in folder.iterdir() if (match := _NAME.match(path.name))]
+    checkpoints: list[tuple[int, Path]] = []
+    for path in folder.iterdir():
+        match = _NAME.match(path.name)
+        if match is not None:
+            checkpoints.append((int(match[1]), path))
     return sorted(checkpoints, reverse=True)
 
 
@@ -96,24 +155,26 @@ def newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
 def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
     """Remove the checkpoints that are too many.
 
-    One of a later step than the newest is a damaged one that the run has started again before.
+    Those of later steps than the newest go too: they are damaged, since the run went on from an earlier one.
 
     Args:
         folder: The stage's folder.
         newest: Step of the checkpoint that was just written.
-        limit: How many to keep; None for all.
+        limit: Number to keep; None or 0 keeps all.
     """
     checkpoints = all_checkpoints(folder)
-    kept_paths = [path for step, path in checkpoints if step <= newest][: limit or None]
+    paths_to_keep = [path for step, path in checkpoints if step <= newest]
+    if limit:
+        paths_to_keep = paths_to_keep[:limit]
     for _, path in checkpoints:
-        if path not in kept_paths:
+        if path not in paths_to_keep:
             discard(path)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed writes left in a stage's folder; a checkpoint that one was about to replace comes back."""
-    for aside in (folder / STAGING).glob(f"*{REPLACED}"):
-        target = folder / aside.name.removesuffix(REPLACED)
+    """Remove the rest of killed writes from a stage's folder, and bring back a checkpoint that was being replaced."""
+    for aside in (folder / STAGING).glob(f"*{_REPLACED}"):
+        target = folder / aside.name.removesuffix(_REPLACED)
         if not target.exists():
             aside.rename(target)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
@@ -122,62 +183,13 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints of a stage, the oldest first, and what killed writes left."""
+    """Remove all checkpoints of a stage, the oldest first, and the rest of killed writes."""
     for _, path in reversed(all_checkpoints(folder)):
         discard(path)
     remove_leftovers(folder)
 
 
 def is_last(checkpoint: Path) -> bool:
-    """Whether a checkpoint was made at the last step of its stage."""
+    """Return whether a checkpoint was made at the last step of its stage."""
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     return state.max_steps > 0 and state.global_step >= state.max_steps
-
-
-class Checkpoints:
-    """Writes the checkpoints of a stage aside, seals them, and makes them visible by one rename.
-
-    What the loop writes with pickle (optimizer, schedule, random streams, loss scale) it reads with `weights_only`,
-    which takes tensors and plain values and runs no code.
-
-    Args:
-        arguments: Of the training; its `output_dir` is the stage's folder.
-    """
-
-    def __init__(self, arguments: TrainingArguments) -> None:
-        self.arguments = arguments
-        self.folder = Path(arguments.output_dir)
-        self.staging: Path | None = None
-        """Where a checkpoint is being written; None between checkpoints."""
-
-    def write(self, step: int, save: Callable[[], None]) -> None:
-        """Write the checkpoint of a step in all processes, and once it is visible remove those that are too many.
-
-        Args:
-            step: The optimizer step.
-            save: Writes its files below `staging`.
-
-        Raises:
-            TrainingError: if it cannot be written; what was saved before is intact.
-        """
-
-        staging = self.folder / STAGING
-        in_one_line = saving(f"The checkpoint of step {step}", self.folder)
-
-        def show() -> None:
-            grown = staging / f"checkpoint-{step}"
-            seal(grown, {"step": step, **training_facts(self.arguments)})
-            publish(grown, self.folder)
-            keep_newest(self.folder, step, self.arguments.save_total_limit)
-
-        try:
-            on_main_rank(in_one_line(partial(prepare_staging, self.folder)))
-            self.staging = staging
-            on_all_ranks(in_one_line(save))
-            on_main_rank(in_one_line(show))
-        except TrainingError:
-            if self.arguments.should_save:
-                remove_leftovers(self.folder)  # So that a full disk has room again for the record.
-            raise
-        finally:
-            self.staging = None

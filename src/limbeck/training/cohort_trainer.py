@@ -1,6 +1,10 @@
-"""`CohortTrainer`: transformers' loop over a `StudentCohort`, with each student clipped, watched and stopped alone."""
+"""`CohortTrainer`: transformers' loop over a `StudentCohort`, with each student clipped, watched and stopped alone.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+A student is *active* while it is trained. It stops when it is *cut*, since others promise more, or when it *diverges*:
+one of its terms becomes infinite or no number.
+"""
+
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -13,51 +17,26 @@ from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.trainer import DistillationTrainer
 
 Cut: TypeAlias = Callable[[Mapping[int, PreTrainedModel]], Collection[int]]
-"""Receives the students that are in training, by index and in evaluation mode; returns the indices of those that go on.
+"""Receives the active students, by index and in evaluation mode; returns the indices of those that go on.
 
 They are tapped, and a forward stops at the deepest layer that is taught: to measure one, copy its weights.
 """
-
-
-class DivergedStudents:
-    """Watches the terms of all students, and names those with one that is not finite.
-
-    It takes the place of the guard that stops a run: here one student's fault must not stop the others. Values are
-    kept on the device and looked at together, so that no step waits for them.
-    All ranks look at the same time, and a finding of one holds for all.
-    """
-
-    def __init__(self) -> None:
-        self.found: set[int] = set()
-        self._names: list[str] = []
-        self._values: list[Tensor] = []
-
-    def note(self, shares: Mapping[str, Tensor]) -> None:
-        """Remember the terms of a micro-batch; on a CPU look at once."""
-        self._names.extend(shares)
-        self._values.extend(share.float() for share in shares.values())
-        if self._values and self._values[-1].device.type == "cpu":
-            self.check()
-
-    def check(self) -> None:
-        """Look at what was remembered since the last look."""
-        if self._values:
-            finite = sum_over_ranks(torch.stack(self._values)).isfinite().tolist()
-            self.found |= {split_term(name)[0] for name, good in zip(self._names, finite, strict=True) if not good}
-        self._names, self._values = [], []
 
 
 class CohortTrainer(DistillationTrainer):
     """Trains the students of a `StudentCohort` together; each follows the trajectory of a run alone.
 
     The loss is the sum of the students' losses, so each gets its own gradient; the optimizer works number by number;
-    gradients are clipped by each student's own norm. A student that diverges, or that is cut, keeps the weights that
-    it has, and costs nothing more.
+    gradients are clipped by each student's own norm. A student that stops keeps the weights that it has, and costs
+    nothing more.
 
     Args:
         model: The students.
-        cuts: After how many steps to ask who goes on, and whom to ask.
+        cuts: After how many steps students are cut, and the function that chooses who goes on.
         **arguments: As of `transformers.Trainer`.
+
+    Attributes:
+        steps: Steps that each student trained, by index.
     """
 
     def __init__(self, model: StudentCohort, *, cuts: Mapping[int, Cut] | None = None, **arguments: Any) -> None:
@@ -73,70 +52,107 @@ class CohortTrainer(DistillationTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Sum the losses of the students in training; see `DistillationTrainer.compute_loss`."""
-        result = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if self.args.world_size == 1 or not model.training:
-            return result
-        # The reducer waits for every gradient that it was made for, also those of students that stopped.
-        loss = result[0] if return_outputs else result
-        for parameter in self._stopped_parameters():
-            loss = loss + torch.nan_to_num(parameter.flatten()[0]) * 0
-        return (loss, *result[1:]) if return_outputs else loss
+        """Sum the losses of the active students; see `DistillationTrainer.compute_loss`."""
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if self.args.world_size > 1 and model.training:
+            # The reducer waits for every gradient that it was made for, also those of students that stopped. Their
+            # parameters join the loss with a gradient of 0, even where one is no number.
+            for parameter in self._stopped_parameters():
+                loss = loss + torch.nan_to_num(parameter.flatten()[0]) * 0
+        return (loss, outputs) if return_outputs else loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         return self._clip(self.args.max_grad_norm)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Tensor | None = None) -> Tensor:
+        # The loop calls this between the gradient and the optimizer's step, with None if nothing was clipped.
         norm = self._clip(float("inf")) if grad_norm is None else grad_norm
-        self._settle()
-        return norm
-
-    def _clip(self, maximum: float) -> Tensor:
-        """Clip every student's gradients by its own norm; returns the largest norm."""
-        norms = [
-            torch.nn.utils.clip_grad_norm_(self.cohort.member(index).parameters(), maximum)
-            for index in self.cohort.active
-        ]
-        return torch.stack(norms).max()
-
-    def _settle(self) -> None:
-        """Before the optimizer's step: take those out that diverged, and the gradients of all that are out."""
-        if self.diverged.found:
-            self._keep([index for index in self.cohort.active if index not in self.diverged.found])
+        self._drop_diverged()
         for parameter in self._stopped_parameters():
             parameter.grad = None
         for index in self.cohort.active:
             self.steps[index] += 1
+        return norm
+
+    def _clip(self, maximum: float) -> Tensor:
+        """Clip every student's gradients by its own norm; returns the largest norm."""
+        norms = []
+        for index in self.cohort.active:
+            parameters = self.cohort.member(index).parameters()
+            norms.append(torch.nn.utils.clip_grad_norm_(parameters, maximum))
+        return torch.stack(norms).max()
+
+    def _drop_diverged(self) -> None:
+        if self.diverged.indices:
+            self._keep([index for index in self.cohort.active if index not in self.diverged.indices])
 
     def cut(self) -> None:
-        """After the optimizer's step: ask who goes on, where that is due."""
-        due = self._cuts.get(self.state.global_step)
-        if due is None or not self.cohort.active:
+        """Cut students behind an optimizer step, if a cut is due."""
+        choose = self._cuts.get(self.state.global_step)
+        if choose is None or not self.cohort.active:
             return
         self.cohort.eval()
         students = {index: self.cohort.member(index).student for index in self.cohort.active}
-        chosen = on_main_rank(lambda: sorted(due(students)))
+        chosen = on_main_rank(lambda: sorted(choose(students)))
         self.cohort.train()
         self._keep(chosen)
 
     def _keep(self, indices: Collection[int]) -> None:
+        """Stop the active students that are not among these, and forget their sums and moments."""
         self.cohort.active = [index for index in self.cohort.active if index in indices]
-        self._sums = {name: total for name, total in self._sums.items() if split_term(name)[0] in self.cohort.active}
+        sums: dict[str, Tensor] = {}
+        for name, total in self._sums.items():
+            index, _ = split_term(name)
+            if index in self.cohort.active:
+                sums[name] = total
+        self._sums = sums
         for parameter in self._stopped_parameters():
             self.optimizer.state.pop(parameter, None)
 
-    def _students(self) -> Sequence[nn.Module]:
-        return list(self.cohort.members)
-
     def _stopped_parameters(self) -> list[nn.Parameter]:
-        """Trained parameters of the students that stopped."""
-        return [
-            parameter
-            for index in range(len(self.cohort.members))
-            if index not in self.cohort.active
-            for parameter in self.cohort.member(index).parameters()
-            if parameter.requires_grad
-        ]
+        """Return the trained parameters of the students that stopped."""
+        stopped: list[nn.Parameter] = []
+        for index in range(len(self.cohort.members)):
+            if index not in self.cohort.active:
+                stopped += [
+                    parameter for parameter in self.cohort.member(index).parameters() if parameter.requires_grad
+                ]
+        return stopped
+
+
+class DivergedStudents:
+    """Watches the terms of all students, and notes the students with a term that is not finite.
+
+    It takes the place of the guard that stops a run: here one student's fault must not stop the others. Values stay
+    on the device and are read together, so that no step waits for them. All ranks read them at the same time, and a
+    fault in one rank counts for all.
+
+    Attributes:
+        indices: The students that diverged.
+    """
+
+    def __init__(self) -> None:
+        self.indices: set[int] = set()
+        self._names: list[str] = []
+        self._values: list[Tensor] = []
+
+    def note(self, shares: Mapping[str, Tensor]) -> None:
+        """Remember the terms of a micro-batch; on a CPU, where nothing waits, check them at once."""
+        self._names.extend(shares)
+        self._values.extend(share.float() for share in shares.values())
+        if self._values and self._values[-1].device.type == "cpu":
+            self.check()
+
+    def check(self) -> None:
+        """Read the values that were noted since the last check."""
+        if self._values:
+            finite = sum_over_ranks(torch.stack(self._values)).isfinite().tolist()
+            for name, is_finite in zip(self._names, finite, strict=True):
+                index, _ = split_term(name)
+                if not is_finite:
+                    self.indices.add(index)
+        self._names = []
+        self._values = []
 
 
 class _Cuts(TrainerCallback):

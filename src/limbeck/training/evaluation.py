@@ -1,7 +1,8 @@
-"""Measuring a run's student beside its teacher, as anyone would load them."""
+"""Comparison of a run's saved student with its teacher, at the end of the run."""
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -12,113 +13,118 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, compare_models, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.recipe.evaluation import EvaluationSpec
-from limbeck.training.development import measure_tasks, measures_tasks
+from limbeck.models.sentence_heads import SentenceHead
 from limbeck.training.rows import AnyCorpus
 from limbeck.training.run import Run
 from limbeck.training.stage_rows import label_kind
-
-_PAIRS = 1500
-_RETRIEVAL_PAIRS = 700
-_BATCH_SIZES = (1, 32)
-"""Amounts that a recipe leaves open."""
+from limbeck.training.task_scores import last_stage_of_head, measure_tasks, measures_tasks
 
 
 def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
-    """Measure the saved student, as anyone would load it, beside the teacher, both in float32.
+    """Load the saved student from disk, as a user would, and compare it with the teacher in float32.
 
     Args:
-        run: With its student saved.
+        run: A run whose student is saved.
         report: Receives progress.
-    """
-    spec = run.plan.recipe.evaluation
-    teacher: PreTrainedModel = run.teachers.load()
-    student = load_model(str(run.student_folder))
-    teacher_folder = resolve_model(run.plan.recipe.teacher.model)
-    documents = _held_out_documents(run)
-    texts = None
-    if documents is not None:
-        texts = [(document.title, document.body) if document.title else document.text for document in documents]
-    teacher_vectors, student_vectors = run.plan.vectors_of_both(run.student_folder)
 
-    part_of_texts = 0.5 if measures_tasks(run.plan) else 1.0
+    Returns:
+        The figures, as the run's record has them.
+    """
+    plan = run.plan
+    teacher = run.teachers.load()
+    student = load_model(str(run.student_folder))
+    teacher_folder = resolve_model(plan.recipe.teacher.model)
+    teacher_vectors, student_vectors = plan.vectors_of_both(run.student_folder)
+
+    # Scores on tasks take about as long as the comparison of vectors and speed.
+    share_of_comparison = 0.5 if measures_tasks(plan) else 1.0
     comparison = compare_models(
-        Side(
-            teacher,
-            run.tokenizer,
-            teacher_vectors,
-            max_length=spec.length,
-            folder=teacher_folder if is_local(teacher_folder) else None,
-        ),
-        Side(
-            student,
-            run.tokenizer,
-            teacher_vectors if student_vectors is None else student_vectors,
-            max_length=spec.length,
-            folder=run.student_folder,
-        ),
-        texts,
-        _amounts(run, spec),
-        asymmetric=bool(run.plan.vector_stages),
-        widths=run.plan.trained_widths,
-        seed=run.plan.recipe.seed,
-        report=part_of(report, 0.0, part_of_texts),
+        _side(run, teacher, teacher_vectors, teacher_folder if is_local(teacher_folder) else None),
+        _side(run, student, student_vectors, run.student_folder),
+        _held_out_texts(run),
+        _amounts(run),
+        asymmetric=bool(plan.vector_stages),
+        widths=plan.trained_widths,
+        seed=plan.recipe.seed,
+        report=part_of(report, 0.0, share_of_comparison),
     )
+
     start = time.perf_counter()
-    development = measure_tasks(
-        run.plan, run.tokenizer, run.student_folder, run.teachers.load, part_of(report, part_of_texts, 1.0)
-    )
+    report_tasks = part_of(report, share_of_comparison, 1.0)
+    development = measure_tasks(plan, run.tokenizer, run.student_folder, run.teachers.load, report_tasks)
     if not development:
-        return comparison.to_dict() | _score_task(run)
+        return comparison.to_dict() | _score_held_out_rows(run)
     comparison.seconds["development"] = round(time.perf_counter() - start, 3)
     return comparison.to_dict() | {"development": [figures.to_dict() for figures in development]}
 
 
-def _amounts(run: Run, spec: EvaluationSpec) -> Amounts:
-    """Return how much is measured: the amounts of the recipe, and the usual ones that it leaves open.
+def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder: Path | None) -> Side:
+    """Describe one of the two models for the comparison; `folder` is None for a model that is not on this machine."""
+    length = run.plan.recipe.evaluation.length
+    return Side(model, run.tokenizer, vectors, max_length=length, folder=folder)
 
-    Args:
-        run: The run.
-        spec: What the recipe says.
-    """
-    # The sentence vectors of a classifier are nobody's answer, and labelled rows have no titles to find them by.
-    compares_vectors = spec.quality and run.plan.head in (None, "masked_lm")
-    has_titles = not (run.corpora and isinstance(run.corpora[0], LabelledCorpus))
+
+def _amounts(run: Run) -> Amounts:
+    """Return how much is measured: what the recipe says, and the defaults of `Amounts` where it says nothing."""
+    spec = run.plan.recipe.evaluation
+    default = Amounts()
+    pairs = default.pairs if spec.pairs is None else spec.pairs
+    retrieval_pairs = default.retrieval_pairs if spec.retrieval_pairs is None else spec.retrieval_pairs
+
+    # A student with the head of a task gives scores; its sentence vectors mean nothing.
+    if not spec.quality or run.plan.head not in (None, "masked_lm"):
+        pairs = 0
+        retrieval_pairs = 0
+    # Retrieval finds documents by their titles, which labelled rows do not have.
+    if run.corpora and isinstance(run.corpora[0], LabelledCorpus):
+        retrieval_pairs = 0
+
     return Amounts(
-        pairs=(spec.pairs or _PAIRS) if compares_vectors else 0,
-        retrieval_pairs=(spec.retrieval_pairs or _RETRIEVAL_PAIRS) if compares_vectors and has_titles else 0,
-        latency_batch_sizes=tuple(spec.batch_sizes or _BATCH_SIZES),
+        pairs=pairs,
+        retrieval_pairs=retrieval_pairs,
+        latency_batch_sizes=tuple(spec.batch_sizes or default.latency_batch_sizes),
         latency_length=spec.length,
         latency_seconds=spec.latency_seconds if spec.speed else 0.0,
     )
 
 
+def _held_out_texts(run: Run) -> list[str | tuple[str, str]] | None:
+    """Return the held-out documents of a run, with their titles where they have one; None for a run without text."""
+    documents = _held_out_documents(run)
+    if documents is None:
+        return None
+    return [(document.title, document.body) if document.title else document.text for document in documents]
+
+
 def _held_out_documents(run: Run) -> Sequence[Document] | None:
-    """Return the documents that a run holds out, without stages those of its recipe's text; None without text."""
+    """Return the documents that the first stage holds out; of a run without stages those of its recipe's text."""
     if run.corpora:
         return run.corpora[0].held_out_documents()
-    if (settings := run.plan.text_alone) is None:
+    settings = run.plan.text_alone
+    if settings is None:
         return None
     build: Callable[..., AnyCorpus] = open_stream if settings.streaming else build_corpus
     with CorpusProgress(run.console) as progress:
         return build(settings, run.tokenizer, progress=progress).held_out_documents()
 
 
-def _score_task(run: Run) -> dict[str, Any]:
-    """Score a task-specific student on its last stage's held-out rows, beside the teacher if that has the head too."""
-    scored = [
-        (choice, corpus)
-        for choice, corpus in zip(run.plan.stages, run.corpora, strict=True)
-        if choice.student is None and choice.student_head is not None and choice.pairing.task != "text"
-    ]
-    if not scored:
+def _score_held_out_rows(run: Run) -> dict[str, Any]:
+    """Score a student with the head of a task on held-out rows, beside its teacher if that has the head too.
+
+    Returns:
+        The figures under `task`, or the reason why there are none; empty for a student without such a head.
+    """
+    stage = last_stage_of_head(run.plan)
+    if stage is None:
         return {}
-    choice, corpus = scored[-1]
-    teacher = run.teachers.load(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
-    student = load_model(str(run.student_folder), head=choice.student_head)
-    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
+    corpus = run.corpora[run.plan.stages.index(stage)]
+    teacher: PreTrainedModel | None = None
+    if stage.teacher_head is not None:
+        teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)
+    student = load_model(str(run.student_folder), head=stage.student_head)
+    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(stage))
     try:
-        scores = measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task)
-        return {"task": {**scores.to_dict(), "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
+        scores = measure_task(teacher, student, corpus.held_out, collate, stage.pairing.task)
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
+    return {"task": {**scores.to_dict(), "stage": stage.spec.title, "teacher_name": stage.teacher.title}}

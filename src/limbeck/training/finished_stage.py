@@ -46,7 +46,7 @@ def learned_in(folder: Path, choice: StagePlan) -> Learned:
     """
     with safe_open(str(folder / WEIGHTS), framework="pt") as weights:
         names = [name for name in weights.keys() if not name.startswith(STUDENT_WEIGHTS)]  # noqa: SIM118
-        return choice.terms, {name: weights.get_tensor(name) for name in names}
+        return Learned(choice.terms, {name: weights.get_tensor(name) for name in names})
 
 
 def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:

@@ -1,6 +1,6 @@
-"""A run's learned maps between the widths of student and teacher.
+"""The learned maps of a run, from the widths of the student to those of the teacher.
 
-They are linear, without bias, so that zero stays zero, as the papers' W.
+They are linear and, unless a term asks for a bias, map zero to zero, as the papers' W.
 
 They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's
 layers is then near it from the first step, where a random map would first have to be learned away. The papers do
@@ -8,16 +8,31 @@ not say how theirs start. A map that the student keeps starts by least squares o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from limbeck.methods.term import LearnedMap, Term
 
+STUDENT_WEIGHTS = "student."
+"""Prefix of the student's weights in the state of a `DistillationModule`; all others are learned beside it."""
+
+
+class Learned(NamedTuple):
+    """The learned maps and layer weights that a stage leaves beside its student.
+
+    Attributes:
+        terms: The terms of the stage.
+        weights: Tensors by their names in the state of its `DistillationModule`.
+    """
+
+    terms: Sequence[Term]
+    weights: Mapping[str, Tensor]
+
 
 class HeadMaps(nn.Module):
-    """One map for every relation head: the projections of `direct_mse`.
+    """One map for every relation head: the projections of `direct_mse`, `[R, inputs, outputs]`.
 
     Args:
         heads: Relation heads R.
@@ -43,18 +58,17 @@ def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
 
 def kept_maps(terms: Iterable[Term]) -> dict[str, LearnedMap]:
     """Return the maps that the student of these terms keeps, by name."""
-    maps = ((term.map_name, term.learned_map) for term in terms)
-    return {name: learned for name, learned in maps if learned is not None and learned.kept}
-
-
-Learned: TypeAlias = tuple[Sequence[Term], Mapping[str, Tensor]]
-"""The terms of a trained stage, and the weights that it leaves beside its student's."""
-STUDENT_WEIGHTS = "student."
-"""Prefix of the student's weights in the state of a `DistillationModule`; all others are a run's learned maps."""
+    maps: dict[str, LearnedMap] = {}
+    for term in terms:
+        if term.learned_map is not None and term.learned_map.kept:
+            maps[term.map_name] = term.learned_map
+    return maps
 
 
 def map_arguments(learned: nn.Module | None) -> dict[str, Any]:
     """Return the keyword under which an objective takes a learned map: `projection`, or `projections` of its heads."""
     if learned is None:
         return {}
-    return {"projections": learned.weight} if isinstance(learned, HeadMaps) else {"projection": learned}
+    if isinstance(learned, HeadMaps):
+        return {"projections": learned.weight}
+    return {"projection": learned}

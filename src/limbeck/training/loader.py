@@ -28,13 +28,12 @@ from limbeck.corpus import (
 )
 from limbeck.corpus.batches.batch import FILLER
 from limbeck.errors import CorpusError, TrainingError
+from limbeck.training.epochs import next_epoch
 from limbeck.training.rows import RowsByLength, StreamedRows
 from limbeck.training.sampler import LengthGroupedSampler
 from limbeck.training.shared_batches import SharedBatches, dealt_batches
 from limbeck.training.stream_loader import Collate, StreamLoader, begin_worker
 
-_BIT = 1e-6
-"""What epochs, as fractions, may be off by."""
 _LOADER_OPTIONS = ("num_workers", "pin_memory", "prefetch_factor", "multiprocessing_context")
 
 
@@ -188,7 +187,7 @@ class Loader(TrainerCallback):
         """
         if self.by_length is not None:
             self.by_length.step = state.global_step
-        epoch = int((state.epoch or 0.0) + _BIT)
+        epoch = next_epoch(state.epoch or 0.0)
         parts: tuple[Any, Any] = (self.sampler, getattr(train_dataloader, "dataset", None))
         for part in parts:
             if hasattr(part, "set_epoch"):

@@ -212,7 +212,9 @@ class DistillationModule(nn.Module):
     def learned(self) -> Learned:
         """Return what the terms have learned beside the student: copies of learned maps and layer weights."""
         state = self.state_dict()
-        return self.terms, {name: state[name].clone() for name in state if not name.startswith(STUDENT_WEIGHTS)}
+        return Learned(
+            self.terms, {name: state[name].clone() for name in state if not name.startswith(STUDENT_WEIGHTS)}
+        )
 
     def take_learned(self, earlier: Learned) -> None:
         """Go on with the learned maps and layer weights of an earlier stage, for the same student and teacher.

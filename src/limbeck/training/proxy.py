@@ -96,7 +96,7 @@ def read_outcomes(trainer: CohortTrainer, stages: Sequence[Stage]) -> list[Outco
     cohort = trainer.cohort
     cohort.read_rows.merge()
     trainer.diverged.check()
-    broken = set(trainer.diverged.found)
+    broken = set(trainer.diverged.indices)
     for index in range(len(stages)):
         if not _is_finite(cohort.member(index).student):
             broken.add(index)

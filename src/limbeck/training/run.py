@@ -28,8 +28,8 @@ from limbeck.training.class_counts import weigh_classes
 from limbeck.training.corpora import build_corpora, describe_corpora
 from limbeck.training.finished_stage import learned_in, load_finished
 from limbeck.training.heartbeat import Heartbeat
+from limbeck.training.kept_recipe import keep_recipe
 from limbeck.training.layer_links import describe_layers
-from limbeck.training.output_folder import keep_recipe
 from limbeck.training.record import RunRecord
 from limbeck.training.resuming import TeacherHashes, check_same_teachers, check_same_text
 from limbeck.training.rows import AnyCorpus

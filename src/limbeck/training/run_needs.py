@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core import records
-from limbeck.training.output_folder import read_kept_recipe
+from limbeck.training.kept_recipe import read_kept_recipe
 from limbeck.training.run_identity import knows_content
 
 _MOST_FILES = 10_000

@@ -1,4 +1,7 @@
-"""Batches of rows in memory, dealt out to the processes."""
+"""Batches of row numbers, dealt out to the processes of a training.
+
+A *lane* is one of the processes that read the same rows side by side.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,23 @@ from itertools import islice
 
 from torch.utils.data import Sampler
 
-from limbeck.corpus import (
-    Lane,
-)
+from limbeck.corpus import Lane
 
 
 class SharedBatches(Sampler[list[int]]):
     """Cuts the rows of a sampler into batches of all processes, and yields the part of one of them.
 
     Rows are dealt to the processes one by one, so that all have rows of like length. The last batch of an epoch may
-    have fewer rows than there are processes: those without one get an empty batch, for which see `_collate_or_fill`. So
-    no row is trained on twice, as it would be if the rest were filled up from the epoch's beginning.
+    have fewer rows than there are processes. A process without a row then gets an empty batch, which
+    `limbeck.training.loader` fills with a row that counts nothing. No row is trained on twice in an epoch, as it would
+    be if the last batch were filled up from the epoch's beginning.
 
     Args:
         rows: Yields the rows of an epoch.
-        batch_size: Rows a process.
-        lane: Which process, of how many.
+        batch_size: Rows of a process.
+        lane: The process, of how many.
         drop_last: Leave out the last batch unless it is full.
-        multiple: The batches are as many as a multiple of this; the last ones are empty.
+        multiple: Add empty batches until their number is a multiple of this.
 
     Attributes:
         skip: Batches to leave out at the beginning of an epoch.
@@ -38,40 +40,62 @@ class SharedBatches(Sampler[list[int]]):
         self._lane = lane
         self._multiple = multiple
 
+    @property
+    def _rows_of_all(self) -> int:
+        """Rows of a batch of all processes together."""
+        return self.batch_size * self._lane.count
+
     def __len__(self) -> int:
-        whole, rest = divmod(len(self.rows), self.batch_size * self._lane.count)  # type: ignore[arg-type]
-        batches = whole + bool(rest and not self.drop_last)
-        return batches + -batches % self._multiple
+        row_count: int = len(self.rows)  # type: ignore[arg-type]
+        batches, rest = divmod(row_count, self._rows_of_all)
+        if rest and not self.drop_last:
+            batches += 1
+        return batches + _missing(batches, self._multiple)
 
     def __iter__(self) -> Iterator[list[int]]:
         return islice(self._whole_epoch(), self.skip, None)
 
     def _whole_epoch(self) -> Iterator[list[int]]:
-        size, count = self.batch_size * self._lane.count, 0
-        for batch in _cut(self.rows, size):
-            if len(batch) == size or not self.drop_last:
-                count += 1
+        """Yield this process' batches of an epoch, none skipped."""
+        batches = 0
+        for batch in _cut(self.rows, self._rows_of_all):
+            is_full = len(batch) == self._rows_of_all
+            if is_full or not self.drop_last:
+                batches += 1
+                # With n processes each takes every n-th row.
                 yield batch[self._lane.index :: self._lane.count]
-        yield from [[] for _ in range(-count % self._multiple)]
+        for _ in range(_missing(batches, self._multiple)):
+            yield []
 
 
 def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
-    """Deal the batches of one process out to several, one by one; all get equally many, the last ones maybe empty ones.
+    """Deal whole batches out to the processes, one by one; the last ones may be empty, so that all have as many.
 
-    For measuring: terms that couple the rows of a batch have the value that one process would give them.
+    Held-out rows are measured so: a term that couples the rows of a batch then has the value that one process gives it.
 
     Args:
-        rows: How many there are.
+        rows: Number of rows.
         batch_size: Rows of a batch.
-        lane: Which process, of how many.
+        lane: The process, of how many.
+
+    Returns:
+        The batches of the process.
     """
     batches = list(_cut(range(rows), batch_size))
-    batches += [[]] * (-len(batches) % lane.count)
+    batches += [[]] * _missing(len(batches), lane.count)
     return batches[lane.index :: lane.count]
+
+
+def _missing(count: int, multiple: int) -> int:
+    """Return how many are missing to the next multiple of a number."""
+    return -count % multiple
 
 
 def _cut(rows: Iterable[int], size: int) -> Iterator[list[int]]:
     """Cut rows into lists of a size; the last one may be shorter."""
     iterator = iter(rows)
-    while part := list(islice(iterator, size)):
-        yield part
+    while True:
+        batch = list(islice(iterator, size))
+        if not batch:
+            return
+        yield batch

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM: a stage saves a checkpoint and stops; outside of training a run stops at once."""
+"""Ctrl-C and SIGTERM: a stage in training saves a checkpoint and stops; outside of training a run stops at once."""
 
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
@@ -15,74 +15,25 @@ from limbeck.core.ranks import gather, process_count
 from limbeck.errors import Interrupted, Preempted
 from limbeck.training.arrivals import Arrivals
 
+_SECONDS_UNTIL_RESENT = 0.05
+"""Time for a finaliser to end; a signal that comes back too early is dropped and sent once more."""
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came while nothing was trained; like Ctrl-C it passes by handlers of ordinary errors."""
 
 
-@contextmanager
-def _listening(handle: Any, *signals: int) -> Iterator[None]:
-    """Handle signals inside the block, where this thread may; elsewhere they are the caller's business."""
-    here = threading.current_thread() is threading.main_thread()
-    previous = {number: signal.signal(number, handle) for number in signals if here}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            # None stands for a handler that was not set from Python and cannot be set from it again.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Turn SIGTERM into `Terminated`, where this thread may listen; neither it nor Ctrl-C is lost in a finaliser.
-
-    Python drops what is raised inside a `__del__`, also by the handler of a signal: such a signal is sent again.
-    """
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    with _listening(stop, signal.SIGTERM), _sent_again():
-        yield
-
-
-_AGAIN_AFTER = 0.05  # Seconds: by then the finaliser has ended, or else the signal comes back once more.
-
-
-@contextmanager
-def _sent_again() -> Iterator[None]:
-    """Send signals again whose exceptions were dropped inside the block."""
-    earlier, timers = sys.unraisablehook, list[threading.Timer]()
-
-    def dropped(unraisable: Any) -> None:
-        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
-            earlier(unraisable)
-            return
-        number = signal.SIGTERM if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
-        timers.append(threading.Timer(_AGAIN_AFTER, signal.raise_signal, [number]))
-        timers[-1].start()
-
-    sys.unraisablehook = dropped
-    try:
-        yield
-    finally:
-        sys.unraisablehook = earlier
-        for timer in timers:  # Past the block nobody listens.
-            timer.cancel()
-            timer.join()
-
-
 class InterruptSaver(TrainerCallback):
     """Turns the first SIGINT or SIGTERM into a checkpoint after the present step and a clean stop.
 
-    A second Ctrl-C stops at once. A second SIGTERM changes nothing: launchers and schedulers both send one, and mean
-    the same. Of several processes all stop after the same step, whichever the signal came to and when.
+    A second Ctrl-C stops at once. A second SIGTERM changes nothing: launchers and schedulers each send one, and mean
+    the same stop. All processes stop after the same step, whichever of them the signal came to.
     """
 
     def __init__(self) -> None:
         self._received: int | None = None
-        self._stops = False
+        # With several processes: whether a count of them that has arrived here was above 0.
+        self._all_stop = False
         self._counts: Arrivals[None] = Arrivals()
         self._listening = ExitStack()
 
@@ -92,37 +43,31 @@ class InterruptSaver(TrainerCallback):
         return self._received is not None
 
     def note(self, interrupted: Tensor) -> None:
-        """Tell of a step how many processes a signal has come to before it.
+        """Note how many processes had received a signal before a step.
 
         Args:
             interrupted: Scalar on the device, the same in every process.
         """
         self._counts.send(interrupted, None)
         for count, _ in self._counts.take():
-            self._stops = self._stops or bool(count)
+            if count > 0:
+                self._all_stop = True
 
     def agree(self) -> bool:
-        """Whether a signal has come to any process; all have to ask together."""
+        """Return whether a signal has come to any process; all processes have to ask together."""
         received = [number for number in gather(self._received) if number is not None]
         self._received = received[0] if received else None
         return self.interrupted
 
-    def _is_due(self) -> bool:
-        """Whether to stop after the present step."""
-        return self.interrupted if process_count() == 1 else self._stops
-
     def error(self, message: str) -> Interrupted:
-        """The error that the stage ends with: its exit code tells a user's stop from a machine's."""
-        return Preempted(message) if self._received == signal.SIGTERM else Interrupted(message)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.interrupted and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self._received = self._received or number
+        """Return the error to raise when stopping: `Preempted` after SIGTERM, `Interrupted` after Ctrl-C."""
+        if self._received == signal.SIGTERM:
+            return Preempted(message)
+        return Interrupted(message)
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Listen for the signals."""
-        self._listening.enter_context(_listening(self._handle, signal.SIGINT, signal.SIGTERM))
+        self._listening.enter_context(_handled(self._handle, signal.SIGINT, signal.SIGTERM))
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Ask for a checkpoint and the end of training once a signal has come."""
@@ -131,10 +76,83 @@ class InterruptSaver(TrainerCallback):
             control.should_training_stop = True
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Leave out what belongs to the end of an epoch if this is not one: the resumed run comes to it."""
-        if self._is_due() and not float(state.epoch or 0.0).is_integer():
-            control.should_log = control.should_evaluate = control.should_save = False
+        """Skip the work at an epoch's end where a stop broke the epoch off: the resumed run does it at the true end."""
+        is_whole = float(state.epoch or 0.0).is_integer()
+        if self._is_due() and not is_whole:
+            control.should_log = False
+            control.should_evaluate = False
+            control.should_save = False
 
     def close(self) -> None:
-        """Give the signals back."""
+        """Give the signals back to the handlers of before."""
         self._listening.close()
+
+    def _is_due(self) -> bool:
+        """Return whether to stop after the present step."""
+        # Several processes go by the counts, which reach all of them at the same step.
+        if process_count() > 1:
+            return self._all_stop
+        return self.interrupted
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.interrupted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._received is None:
+            self._received = number
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Terminated` at SIGTERM inside the block, where this thread may listen, and lose no signal in a finaliser.
+
+    Python drops an exception that is raised inside a `__del__`, also by the handler of a signal. A signal that was
+    dropped so is sent again.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    with _handled(stop, signal.SIGTERM), _dropped_signals_resent():
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None], *signals: int) -> Iterator[None]:
+    """Handle signals inside the block; in a thread that may not set handlers they stay with those of before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, previous_handler in previous.items():
+            # None stands for a handler that was not set from Python and cannot be set from it again.
+            signal.signal(number, signal.SIG_DFL if previous_handler is None else previous_handler)
+
+
+@contextmanager
+def _dropped_signals_resent() -> Iterator[None]:
+    """Send signals again whose exceptions were dropped inside the block."""
+    previous_hook = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def on_dropped(unraisable: Any) -> None:
+        exception = unraisable.exc_value
+        if not isinstance(exception, KeyboardInterrupt):
+            previous_hook(unraisable)
+            return
+        number = signal.SIGTERM if isinstance(exception, Terminated) else signal.SIGINT
+        timer = threading.Timer(_SECONDS_UNTIL_RESENT, signal.raise_signal, [number])
+        timers.append(timer)
+        timer.start()
+
+    sys.unraisablehook = on_dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = previous_hook
+        # Behind the block nobody handles the signals.
+        for timer in timers:
+            timer.cancel()
+            timer.join()

@@ -1,4 +1,7 @@
-"""`StreamLoader`: the batches of a stream, of which every worker of every process reads another part."""
+"""`StreamLoader`: the batches of a stream, and the position from which a resumed run goes on.
+
+A *lane* is one of the parts into which a stream is divided: each worker of each process reads one.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from limbeck.core import process_pools, workers
-from limbeck.corpus import (
-    Lane,
-)
+from limbeck.corpus import Lane
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.training.rows import StreamedRows
 
@@ -20,7 +21,7 @@ Collate = Callable[[Sequence[Any]], dict[str, torch.Tensor]]
 
 
 class _Loaded(NamedTuple):
-    """What a worker hands over: a batch and the state behind it, or why there is none."""
+    """A batch from a worker, with the state of its lane behind the batch; or the problem that ended the reading."""
 
     lane: int
     batch: dict[str, torch.Tensor]
@@ -28,43 +29,23 @@ class _Loaded(NamedTuple):
     problem: str | None = None
 
 
-class _LaneBatches(IterableDataset[_Loaded]):
-    """The batches of the lane that a worker reads.
-
-    Args:
-        loader: Of the process.
-        lanes: For each worker the lane that it reads.
-    """
-
-    def __init__(self, loader: StreamLoader, lanes: Sequence[int]) -> None:
-        self._loader, self._lanes = loader, lanes
-
-    def __iter__(self) -> Iterator[_Loaded]:
-        worker, loader = get_worker_info(), self._loader
-        lane = self._lanes[worker.id if worker is not None else 0]
-        options: dict[str, Any] = {"batch_size": loader.batch_size, "seed": loader.seed}
-        part, state = Lane(lane, loader.lane.count * len(self._lanes)), loader.states.get(lane)
-        try:
-            for blocks, behind in loader.rows.corpus.batches(part, state=state, **options):
-                yield _Loaded(lane, loader.collate([loader.rows.make(block) for block in blocks]), behind)
-        except CorpusError as error:  # Between processes an exception would lose its one line.
-            yield _Loaded(lane, {}, {}, str(error))
-
-
 @dataclass
 class StreamLoader:
-    """Loads the batches of a stream, and knows the position behind the last one that was taken.
+    """Loads the batches of a stream, and knows the position behind the last batch that was taken.
 
-    Every worker of every process reads another lane; batches are taken from the lanes of a process round robin. What
-    workers have made ahead does not count: the position is that of the trainer.
+    The batches of a process come from its lanes in turn. Batches that workers have made ahead do not count for the
+    position, which is that of the trainer.
 
     Args:
         rows: The stream.
         collate: Makes a batch of rows.
-        lane: Which process this is, of how many.
+        lane: The process, of how many.
         batch_size: Rows of a batch.
         seed: Decides the order.
-        options: Of `torch.utils.data.DataLoader`; without workers this process reads by itself.
+        options: Options of `torch.utils.data.DataLoader`; without workers this process reads by itself.
+
+    Attributes:
+        states: State of each lane behind its last batch that was taken, see `StreamBatches`.
     """
 
     rows: StreamedRows
@@ -75,41 +56,52 @@ class StreamLoader:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.states: dict[int, dict[str, Any]] = {}
         self._workers: int = self.options.get("num_workers", 0)
         self._layout = {"processes": self.lane.count, "workers": self._workers, "batch_size": self.batch_size}
-        lanes = max(self._workers, 1)
-        self._lanes = list(range(self.lane.index * lanes, (self.lane.index + 1) * lanes))
-        self.states: dict[int, dict[str, Any]] = {}
         self._taken = 0
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        turn = self._taken % len(self._lanes)
-        lanes = self._lanes[turn:] + self._lanes[:turn]
-        # With a separate generator, drawing the workers' seeds leaves the one of dropout where it is.
+        # The first worker reads the lane whose turn it is.
+        lanes = self._lanes()
+        turn = self._taken % len(lanes)
         loader: DataLoader[_Loaded] = DataLoader(
-            _LaneBatches(self, lanes),
+            _LaneBatches(self, lanes[turn:] + lanes[:turn]),
             batch_size=None,
             collate_fn=_as_it_is,
+            # With a separate generator, drawing the workers' seeds leaves the one of dropout where it is.
             generator=torch.Generator(),
             worker_init_fn=begin_worker,
             **self.options,
         )
+        # The workers are started here.
         with process_pools.single_threaded_tokenizers(self._workers > 0):
-            loaded = iter(loader)
-        for item in loaded:
-            if item.problem is not None:
-                raise CorpusError(item.problem)
-            self.states[item.lane] = item.state
+            iterator = iter(loader)
+        for loaded in iterator:
+            if loaded.problem is not None:
+                raise CorpusError(loaded.problem)
+            self.states[loaded.lane] = loaded.state
             self._taken += 1
-            yield item.batch
+            yield loaded.batch
+
+    def _lanes(self) -> list[int]:
+        """Return the lanes of this process: one for each worker, or one without workers."""
+        count = max(self._workers, 1)
+        first = self.lane.index * count
+        return list(range(first, first + count))
 
     def begin_behind(self, earlier: StreamLoader) -> None:
-        """Begin where the present window of another stream of the same sources began, cut otherwise."""
+        """Begin where the present window of another stream began: of the same sources, cut to another length."""
+        names_of_position = ("pass", "cursor", "fruitful")
         for lane, state in earlier.states.items():
-            kept_names = ("pass", "cursor", "fruitful")
-            sources = [{name: source[name] for name in kept_names} for source in state["sources"]]
-            begun = {"window": state["window"], "sources": sources, "taken": 0}
-            self.states[lane] = {**begun, "drawn": [0] * len(sources), "report": {}}
+            sources = [{name: source[name] for name in names_of_position} for source in state["sources"]]
+            self.states[lane] = {
+                "window": state["window"],
+                "sources": sources,
+                "taken": 0,
+                "drawn": [0] * len(sources),
+                "report": {},
+            }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position, as plain JSON values."""
@@ -119,17 +111,52 @@ class StreamLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a position.
 
+        Args:
+            state: Returned by `state_dict`.
+
         Raises:
             TrainingError: if it is of another number of processes, workers or rows a batch.
         """
         if state["layout"] != self._layout:
-            before, now = (", ".join(f"{k} {v}" for k, v in found.items()) for found in (state["layout"], self._layout))
             raise TrainingError(
-                f"The stream was read with {before} and would now be read with {now}, which gives other batches: "
-                "resume with the same, or start again with --overwrite."
+                f"The stream was read with {_describe_layout(state['layout'])} and would now be read with "
+                f"{_describe_layout(self._layout)}, which gives other batches: resume with the same, or start again "
+                "with --overwrite."
             )
         self._taken = state["taken"]
-        self.states = {int(lane): behind for lane, behind in state["lanes"].items()}
+        self.states = {int(lane): state_of_lane for lane, state_of_lane in state["lanes"].items()}
+
+
+class _LaneBatches(IterableDataset[_Loaded]):
+    """The batches of the lane that the present worker reads.
+
+    Args:
+        loader: The loader of the process.
+        lanes: The lane of each worker.
+    """
+
+    def __init__(self, loader: StreamLoader, lanes: Sequence[int]) -> None:
+        self._loader = loader
+        self._lanes = lanes
+
+    def __iter__(self) -> Iterator[_Loaded]:
+        loader = self._loader
+        worker = get_worker_info()
+        index = self._lanes[0] if worker is None else self._lanes[worker.id]
+        lane = Lane(index, loader.lane.count * len(self._lanes))
+        batches = loader.rows.corpus.batches(
+            lane, batch_size=loader.batch_size, seed=loader.seed, state=loader.states.get(index)
+        )
+        try:
+            for blocks, state in batches:
+                yield _Loaded(index, loader.collate([loader.rows.make(block) for block in blocks]), state)
+        # An exception that passes from a worker to its process arrives as a traceback, not as its one line.
+        except CorpusError as error:
+            yield _Loaded(index, {}, {}, str(error))
+
+
+def _describe_layout(layout: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in layout.items())
 
 
 def begin_worker(_worker: int) -> None:

@@ -1,12 +1,13 @@
-"""The folder of a student: an ordinary one of transformers, whole or not at all."""
+"""The folder of a student: an ordinary folder of transformers, written whole or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from safetensors.torch import save_file
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import atomic_folder
 from limbeck.core.permissions import give_ordinary_mode
@@ -16,14 +17,17 @@ from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentences import TRAINED_WIDTHS, SentenceModule, SentencePooling
 from limbeck.recipe.model_plans import StudentPlan
-from limbeck.training.learned_maps import Learned
+from limbeck.training.learned_maps import Learned, kept_maps
+
+_MAP_FOLDER = "2_Dense"
+"""Place of a kept map in a folder of sentence-transformers: behind `0` the Transformer and `1_Pooling`."""
 
 
 def save_student(
     folder: Path,
     student: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    choice: StudentPlan,
+    plan: StudentPlan,
     *,
     sentence: SentencePooling | None,
     learned: Learned | None = None,
@@ -34,29 +38,25 @@ def save_student(
     Args:
         folder: Appears complete; one that is there is replaced.
         student: The student, without taps.
-        tokenizer: The teacher's, which is the student's too.
-        choice: The student, whose dropout rates go into the configuration; those of training are the run's.
+        tokenizer: The teacher's tokenizer, which is the student's too.
+        plan: The student's plan. The dropout rates of its configuration are written, not those of the training.
         sentence: How sentence vectors are made, if the student makes any.
-        learned: What the stage learned that taught them, of which the student may keep a map.
-        widths: Below the whole, to which they were trained to be cut.
+        learned: Maps of the stage that taught these vectors, one of which the student may keep.
+        widths: Widths below the whole that the vectors were trained to be cut to.
     """
-    names = families.family_of(choice.config).fields.dropouts
-    trained = {name: getattr(student.config, name) for name in names}
     with atomic_folder(folder) as partial:
-        if learned is not None and sentence is not None and (kept := write_kept_map(partial, learned)) is not None:
-            sentence = replace(sentence, modules=(kept,))
-        if sentence is not None and widths:  # The whole may be asked for too.
-            setattr(student.config, TRAINED_WIDTHS, [sentence.width(student.config.hidden_size), *widths])
-        try:
-            for name in names:
-                setattr(student.config, name, getattr(choice.config, name))
-            with quiet():
-                student.save_pretrained(str(partial))
-        finally:
-            for name, value in trained.items():
-                setattr(student.config, name, value)
+        if sentence is not None:
+            sentence = _with_kept_map(sentence, partial, learned)
+            if widths:
+                # The whole width may be asked for too.
+                whole_width = sentence.width(student.config.hidden_size)
+                setattr(student.config, TRAINED_WIDTHS, [whole_width, *widths])
+        with _dropouts_of(plan.config, student), quiet():
+            student.save_pretrained(str(partial))
         give_ordinary_mode(partial.glob("*.safetensors"))
-        tokenizers.save_tokenizer(partial, tokenizer, student, None if sentence is None else sentence.max_length)
+
+        max_length = None if sentence is None else sentence.max_length
+        tokenizers.save_tokenizer(partial, tokenizer, student, max_length)
         if sentence is not None:
             write_sentence_transformers_files(
                 partial,
@@ -68,34 +68,58 @@ def save_student(
             )
 
 
-def write_kept_map(folder: Path, learned: Learned) -> SentenceModule | None:
-    """Write the map that a student keeps, as a module of sentence-transformers; None where it keeps none.
-
-    Args:
-        folder: The student's.
-        learned: Of the stage that taught its vectors.
-    """
-    term = next((term for term in learned[0] if term.learned_map is not None and term.learned_map.kept), None)
-    if term is None or term.learned_map is None:
-        return None
-    place, spec = folder / "2_Dense", term.learned_map
-    place.mkdir()
-    parts = ("weight", "bias") if spec.bias else ("weight",)
-    weights = {f"linear.{part}": learned[1][f"maps.{term.map_name}.{part}"].float().contiguous() for part in parts}
-    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
-    give_ordinary_mode(place.glob("*.safetensors"))
-    return SentenceModule("Dense", place, (spec.inputs, spec.outputs), spec.bias, "Identity")
-
-
 def finished_head(sentence: SentencePooling, learned: Learned | None) -> SentenceHead:
-    """Return what makes the sentence vectors of a student that is in memory, with the map that it keeps, if any.
+    """Make what gives the sentence vectors of a student in memory, with the map that it keeps, if any.
 
     Args:
         sentence: How they are made, but for that map.
-        learned: Of the stage that taught them finished vectors, if one did.
+        learned: Maps of the stage that taught the student finished vectors; None if no stage did.
+    """
+    with TemporaryDirectory() as folder:
+        return SentenceHead(_with_kept_map(sentence, Path(folder), learned))
+
+
+def _with_kept_map(sentence: SentencePooling, folder: Path, learned: Learned | None) -> SentencePooling:
+    """Write the map that a student keeps, as a module of sentence-transformers, and put it behind the pooling.
+
+    Args:
+        sentence: How sentence vectors are made, but for the map.
+        folder: The student's folder.
+        learned: Maps of the stage that taught these vectors; None if no stage did.
+
+    Returns:
+        The same with the map in place of other modules; unchanged where no map is kept.
     """
     if learned is None:
-        return SentenceHead(sentence)
-    with TemporaryDirectory() as folder:
-        kept_module = write_kept_map(Path(folder), learned)
-        return SentenceHead(sentence if kept_module is None else replace(sentence, modules=(kept_module,)))
+        return sentence
+    maps = kept_maps(learned.terms)
+    if not maps:
+        return sentence
+    # A student keeps one map at most, which several terms may share.
+    map_name, spec = next(iter(maps.items()))
+    weights = {}
+    for name in ("weight", "bias") if spec.bias else ("weight",):
+        tensor = learned.weights[f"maps.{map_name}.{name}"]
+        weights[f"linear.{name}"] = tensor.float().contiguous()
+    place = folder / _MAP_FOLDER
+    place.mkdir()
+    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
+    give_ordinary_mode(place.glob("*.safetensors"))
+    module = SentenceModule(
+        "Dense", folder=place, widths=(spec.inputs, spec.outputs), bias=spec.bias, activation="Identity"
+    )
+    return replace(sentence, modules=(module,))
+
+
+@contextmanager
+def _dropouts_of(config: PreTrainedConfig, student: PreTrainedModel) -> Iterator[None]:
+    """Give a student's configuration the dropout rates of another one inside the block."""
+    names = families.family_of(config).fields.dropouts
+    rates_of_training = {name: getattr(student.config, name) for name in names}
+    try:
+        for name in names:
+            setattr(student.config, name, getattr(config, name))
+        yield
+    finally:
+        for name, rate in rates_of_training.items():
+            setattr(student.config, name, rate)

@@ -2,10 +2,9 @@
 
 import json
 import logging
-import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training import checkpoints
 from limbeck.training.disk_failures import loading
+from limbeck.training.epochs import last_epoch, next_epoch
 from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.loader import Loader
 from limbeck.training.loss_guard import LossGuard
@@ -46,8 +46,6 @@ from limbeck.training.weights import load_weights, save_weights, whole_weights
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
 _ROWS_OF_START, _BATCH_OF_START = 2048, 64
-_BIT = 1e-6
-"""What epochs, as fractions, may be off by."""
 _logger = logging.getLogger("limbeck")
 
 
@@ -141,10 +139,6 @@ class DistillationTrainer(Trainer):
 
         self.module.start_maps(batches)
 
-    def _students(self) -> Sequence[nn.Module]:
-        """The modules that are trained side by side."""
-        return [self.module]
-
     def get_train_dataloader(self) -> Any:
         """Load the rows to train on, those of this process."""
         return self.loader.training(self.train_dataset)
@@ -196,8 +190,7 @@ class DistillationTrainer(Trainer):
         epoch = self.loader.epoch_of(step)
         if epoch is None:
             epochs = self.state.epoch or 0.0
-            # The last step of an epoch is still in it, though the loop counts the epoch as done.
-            epoch = math.ceil(epochs - _BIT) - 1 if done else int(epochs + _BIT)
+            epoch = last_epoch(epochs) if done else next_epoch(epochs)
         return Course(max(epoch, 0), step / max(self.state.max_steps, 1))
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:

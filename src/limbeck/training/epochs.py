@@ -1,0 +1,20 @@
+"""Epochs as the training loop counts them: fractions, which rounding leaves a little off."""
+
+import math
+
+_TOLERANCE = 1e-6
+
+
+def ends_epoch(epochs: float) -> bool:
+    """Return whether a count of epochs is a whole number."""
+    return abs(epochs - round(epochs)) < _TOLERANCE
+
+
+def next_epoch(epochs: float) -> int:
+    """Return the epoch, from 0, that the next step is in."""
+    return int(epochs + _TOLERANCE)
+
+
+def last_epoch(epochs: float) -> int:
+    """Return the epoch, from 0, that the last finished step was in: at a whole count the one that has just ended."""
+    return math.ceil(epochs - _TOLERANCE) - 1

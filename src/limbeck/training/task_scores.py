@@ -1,0 +1,167 @@
+"""Scores of a run's student and its teacher on tasks, once the student is saved; both as they are, not fine-tuned."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.core import progress, records
+from limbeck.core.devices import choose_device
+from limbeck.corpus import LabelledSettings
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.development_scores import compare_outputs
+from limbeck.evaluation.evaluators import head_match, head_outputs, tokens
+from limbeck.evaluation.tasks.splits import load_task
+from limbeck.kinds.kind import Outputs
+from limbeck.kinds.task import TaskData
+from limbeck.recipe.plan import SCORE_LATER, RunPlan
+from limbeck.recipe.stage_plan import StagePlan
+from limbeck.training.development import prepare_rows, teaches_head
+
+
+@dataclass(frozen=True)
+class _ScoredTask:
+    """A task to score both models on, whose rows are not loaded yet."""
+
+    name: str
+    load: Callable[[], TaskData]
+
+
+def measure_tasks(
+    plan: RunPlan,
+    tokenizer: PreTrainedTokenizerBase,
+    student: Path,
+    load_teacher: Callable[..., PreTrainedModel],
+    report: progress.Report = progress.no_progress,
+) -> list[records.DevelopmentFigures]:
+    """Score a run's student and its teacher: on `evaluation.tasks`, else on the last stage's development rows.
+
+    Args:
+        plan: The run's plan.
+        tokenizer: The tokenizer of both models.
+        student: Folder of the saved student.
+        load_teacher: Loads the teacher of a stage, see `TeacherModels.load`.
+        report: Receives the progress.
+
+    Returns:
+        The figures of each split of each task. A task that cannot be scored has one entry, with the reason.
+    """
+    stage = last_stage_of_head(plan)
+    if stage is None:
+        return []
+    tasks = _tasks_to_score(plan, stage)
+    all_figures: list[records.DevelopmentFigures] = []
+    for number, task in enumerate(tasks):
+        report_task = progress.part_of(report, number / len(tasks), (number + 1) / len(tasks))
+        try:
+            all_figures += _score_on_task(task.load(), stage, tokenizer, student, load_teacher, report_task)
+        except LimbeckError as error:
+            all_figures.append(records.DevelopmentFigures(task=task.name, unavailable=str(error)))
+
+    rows = stage.development
+    for figures in all_figures:
+        if figures.teacher:
+            figures.teacher_name = stage.teacher.title
+        # Development rows are named by their stage; tasks that the recipe names speak for themselves.
+        if plan.recipe.evaluation.tasks is None:
+            figures.stage = stage.spec.title
+            figures.split = "" if rows is None else rows.title
+    return all_figures
+
+
+def measures_tasks(plan: RunPlan) -> bool:
+    """Return whether a run's models are scored on a task at its end."""
+    stage = last_stage_of_head(plan)
+    return stage is not None and bool(_tasks_to_score(plan, stage))
+
+
+def last_stage_of_head(plan: RunPlan) -> StagePlan | None:
+    """Return the last stage that teaches the head of the recipe's student for a task; None if no stage does."""
+    stages = [stage for stage in plan.own_stages if teaches_head(stage)]
+    return stages[-1] if stages else None
+
+
+def _tasks_to_score(plan: RunPlan, stage: StagePlan) -> list[_ScoredTask]:
+    """Return the tasks that the recipe names, else the task of the stage where it has development rows."""
+    names = plan.recipe.evaluation.tasks
+    if names is not None:
+        load = partial(load_task, data=plan.tasks_folder, training=False)
+        return [_ScoredTask(name, partial(load, name)) for name in names]
+    rows = stage.development
+    if rows is None:
+        return []
+    return [_ScoredTask(rows.task.name, rows.load)]
+
+
+def _score_on_task(
+    data: TaskData,
+    stage: StagePlan,
+    tokenizer: PreTrainedTokenizerBase,
+    student: Path,
+    load_teacher: Callable[..., PreTrainedModel],
+    report: progress.Report,
+) -> list[records.DevelopmentFigures]:
+    """Score the student, and the teacher if it has the task's head, on every scored split of a task.
+
+    One model is in memory at a time.
+    """
+    assert isinstance(stage.corpus, LabelledSettings)
+    prepared = prepare_rows(data, stage.corpus, tokenizer)
+    has_teacher = stage.teacher_head is not None
+    student_share = 0.5 if has_teacher else 1.0
+
+    student_outputs = _outputs_by_split(
+        "the student",
+        head_outputs.load_head(str(student), data.task, tokenizer, stage.corpus.length),
+        prepared,
+        tokenizer,
+        renamed_classes={},
+        report=progress.part_of(report, 0.0, student_share),
+    )
+    teacher_outputs: dict[str, Outputs] = {}
+    if has_teacher:
+        teacher_outputs = _outputs_by_split(
+            stage.teacher.title,
+            load_teacher(stage.teacher, head=stage.teacher_head).to(choose_device("auto")),
+            prepared,
+            tokenizer,
+            renamed_classes=stage.teacher.spec.classes or {},
+            report=progress.part_of(report, student_share, 1.0),
+        )
+
+    return [
+        compare_outputs(prepared, split, student=outputs, teacher=teacher_outputs.get(split))
+        for split, outputs in student_outputs.items()
+    ]
+
+
+def _outputs_by_split(
+    name: str,
+    model: PreTrainedModel,
+    prepared: tokens.PreparedTask,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    renamed_classes: dict[str, str],
+    report: progress.Report,
+) -> dict[str, Outputs]:
+    """Run a model over every scored split of a task.
+
+    Args:
+        name: Its name, for messages.
+        model: The model, with the task's head.
+        prepared: The task.
+        tokenizer: The tokenizer of the rows.
+        renamed_classes: Names of its classes to the task's names.
+        report: Receives the progress.
+    """
+    task = prepared.task
+    match = head_match.match_head(name, model.config, task, renamed_classes, way_out=SCORE_LATER)
+    outputs: dict[str, Outputs] = {}
+    for number, split in enumerate(task.scored):
+        report_split = progress.part_of(report, number / len(task.scored), (number + 1) / len(task.scored))
+        outputs[split] = head_outputs.read_outputs(
+            model, tokenizer, prepared, split, classes=match.classes, report=report_split
+        )
+    return outputs
