@@ -58,7 +58,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     return comparison.to_dict() | {"development": [figures.to_dict() for figures in development]}
 
 
-def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder: Path | None) -> Side:
+def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder: Path | str | None) -> Side:
     """Describe one of the two models for the comparison; `folder` is None for a model that is not on this machine."""
     length = run.plan.recipe.evaluation.length
     return Side(model, run.tokenizer, vectors, max_length=length, folder=folder)
