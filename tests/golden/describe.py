@@ -61,10 +61,11 @@ def public_names(module: Any) -> dict[str, Any]:
 
 def described(value: Any) -> Any:
     """Describe a function by its parameters, a class by its constructor and public members, the rest by its type."""
+    is_alias = get_origin(value) is not None or value is str
+    if is_alias:
+        return _type(value)
     if inspect.isclass(value):
         return _class(value)
-    if get_origin(value) is not None:
-        return _type(value)
     return _signature(value) if callable(value) else f"a {type(value).__name__}"
 
 

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+import limbeck
+from limbeck.errors import RecipeError
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS
 from limbeck.export.formats import FORMATS
 from limbeck.kinds.registry import KINDS
 from limbeck.models.start import STARTS
+from limbeck.recipe.json_schema import recipe_schema
 from tests.docs.shell import commands
 from tests.support.models import make_teacher
 from tests.support.plugins import PAGE, PAGE_CODE, PAGE_PARTS, forgetting
@@ -53,3 +56,26 @@ def test_its_other_parts_are_registered():
         assert STARTS["scaled"].place == "fit"
         assert FORMATS["half_weights"].dtypes == ("float16",)
     assert "grades" not in KINDS
+
+
+def test_a_kind_of_a_plugin_is_distilled_by_a_recipe(tmp_path):
+    teacher = make_teacher(tmp_path, head="classification", num_labels=2)
+    rows = [f"the model {number}\t{number % 2}" for number in range(20)]
+    (tmp_path / "essays.tsv").write_text("\n".join(["text\tlabel", *rows]), encoding="utf-8")
+    recipe = {
+        "output": str(tmp_path / "run"),
+        "teacher": str(teacher),
+        "student": "1x24",
+        "corpus": {"sources": str(tmp_path / "essays.tsv"), "length": 16, "task": {"kind": "grades"}},
+        "stages": [{"method": "output_distribution", "training": {"max_steps": 1}}],
+        "evaluation": {"enabled": False},
+    }
+    with pytest.raises(
+        RecipeError, match=r"corpus\.task\.kind: Unknown kind 'grades'\..*Known: classification, .*--plugin"
+    ):
+        limbeck.validate(recipe)
+    with forgetting():
+        exec(PAGE_PARTS, {"__name__": "my_parts"})
+        assert "grades" in recipe_schema()["$defs"]["TaskSpec"]["properties"]["kind"]["enum"]
+        student = limbeck.distill(recipe).student
+        assert "pipeline_tag: text-classification" in (student / "README.md").read_text(encoding="utf-8")

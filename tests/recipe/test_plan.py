@@ -292,4 +292,6 @@ def test_a_table_is_no_mistake_where_only_the_task_of_its_rows_is_one(tiny_recip
     tiny_recipe["corpus"] = {"sources": [str(tmp_path / "rows.tsv")], "task": {"kind": "classificaton"}}
     with pytest.raises(LimbeckError) as caught:
         load_checked(tiny_recipe)
-    assert "corpus.task.kind is 'classificaton'" in str(caught.value) and "give corpus.task" not in str(caught.value)
+    assert "corpus.task.kind: Unknown kind 'classificaton'" in str(caught.value) and "give corpus.task" not in str(
+        caught.value
+    )

@@ -140,7 +140,7 @@ def make_module(method="minilmv2", family="bert", options=None, **student):
     task = "text" if "text" in chosen.tasks else chosen.tasks[0]
     pairing = Pairing(shape_of(config), facts_of_shape(shape_of(tiny_config(family))), task)
     terms = chosen.compose(chosen.options(**(options or {})), pairing)
-    head = needed_head(terms, task, "student")
+    head = needed_head(terms, pairing, "student")
     outputs = {"num_labels": 1} if kind_of(task).has_value else {}
     config.update(outputs)
     teaching = LiveTeaching(tiny_model(family, head=head, **outputs), terms)

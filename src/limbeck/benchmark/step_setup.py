@@ -14,7 +14,6 @@ from limbeck.core import IGNORED_LABEL
 from limbeck.core.blocks import counted
 from limbeck.core.devices import bf16_is_fast, choose_device
 from limbeck.core.kinds import LabelKind, kind_of
-from limbeck.corpus.batches.collating import LABELS_OF_TASK
 from limbeck.errors import RecipeError
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import METHODS, read_method
@@ -199,16 +198,20 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     task = method.tasks[0]
     if kind_of(task).has_value:
         teacher.num_labels = student.num_labels = 1
-    terms = method.compose(options, Pairing(shape_of(student), facts_of_shape(shape_of(teacher)), task))
-    student_head = needed_head(terms, task, "student")
-    teacher_head = needed_head(terms, task, "teacher")
+    pairing = Pairing(shape_of(student), facts_of_shape(shape_of(teacher)), task)
+    terms = method.compose(options, pairing)
+    student_head = needed_head(terms, pairing, "student")
+    teacher_head = needed_head(terms, pairing, "teacher")
     # Both families have a class with the head, or this refuses them.
     model_class(student, student_head)
     model_class(teacher, teacher_head)
 
     masked = 0.0
-    if task == "text" and any(term.unit == "label" for term in terms):
+    labels = pairing.label
+    reads_masked_tokens = any(term.unit == "label" for term in terms)
+    if reads_masked_tokens and not pairing.has_labels:
         masked = MASKED_SHARE
+        labels = "token"
     pooling = SentenceHead(getattr(options, "pooling", None) or "mean")
     training = _training_arguments(request, {"per_device_train_batch_size": 8})
     return StepSetup(
@@ -219,7 +222,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         teacher_head=teacher_head,
         student_head=student_head,
         sentence_heads=(pooling, pooling),
-        labels=LABELS_OF_TASK.get(task, "token" if masked else "none"),
+        labels=labels,
         masked=masked,
         freeze_embeddings=False,
         training=training,

@@ -1,17 +1,21 @@
-"""Facts of kinds of tasks, a row each, which rooms of every floor read; the behaviour of each is in `limbeck.kinds`."""
+"""Facts of kinds of tasks, a row each, which rooms of every floor read; the behaviour of each is in `limbeck.kinds`.
+
+Kinds with a head can be trained: recipes, methods and heads know them by their names. The others are of evaluation
+alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
-KindName: TypeAlias = Literal[
-    "classification", "multi_label", "regression", "question_answering", "token_classification", "ranking"
-]
-"""Kinds that have a head: those of corpora, methods, heads and fine-tuned tasks, by their name in each."""
-KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
+from limbeck.core.registry import hint_of_plugins, load_entry_point, load_plugins
+from limbeck.errors import suggestion
+
+KindName: TypeAlias = str
+"""The name of a kind with a head, the package's or a plugin's, see `check_kind`."""
 
 LabelKind: TypeAlias = Literal["none", "token", "class", "classes", "value", "span", "relevance"]
 """What the labels of a batch are; `corpus.batches.collating.PadCollator` has their shapes."""
@@ -64,6 +68,11 @@ class KindFacts:
         return 1 if self.has_value else None
 
     @property
+    def has_labels(self) -> bool:
+        """Whether rows have labels; text without labels has none."""
+        return self.label != "none"
+
+    @property
     def has_value(self) -> bool:
         """Whether one number is predicted."""
         return self.label in ("value", "relevance")
@@ -76,7 +85,7 @@ class KindFacts:
     @property
     def of_vectors(self) -> bool:
         """Whether sentence vectors are compared, and nothing is trained."""
-        return self.head is None and self.label != "none"
+        return self.head is None and self.has_labels
 
     @property
     def has_several(self) -> bool:
@@ -120,11 +129,8 @@ class KindTable(Mapping[str, KindFacts]):
             raise ValueError(f"the kind '{name}' exists already with other facts")
 
     def __getitem__(self, name: str) -> KindFacts:
-        if name not in self._rows and name not in self._unknown:
-            self._unknown.add(name)
-            # A distribution registers its kind while its module is imported.
-            for entry_point in entry_points(group=ENTRY_POINTS, name=name):
-                entry_point.load()
+        if name not in self._rows:
+            self._read_plugins(name)
         return self._rows[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -132,6 +138,20 @@ class KindTable(Mapping[str, KindFacts]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def _read_plugins(self, name: str) -> None:
+        """Run the user's plugin files, and import the distribution that adds a kind: both add facts as they run.
+
+        Raises:
+            PluginError: for one that cannot be loaded.
+        """
+        load_plugins()
+        if name in self._unknown:
+            return
+        # Noted first: the module may ask for the kind that it is about to add.
+        self._unknown.add(name)
+        for entry_point in entry_points(group=ENTRY_POINTS, name=name):
+            load_entry_point(entry_point)
 
 
 _OF_TEXTS = "ForSequenceClassification"
@@ -170,6 +190,14 @@ KINDS = KindTable(
             length=384,
             rows="a question, a context and answers",
         ),
+        "token_classification": KindFacts(
+            label="token",
+            head="ForTokenClassification",
+            columns=("tokens", "tags"),
+            rows="words and their tags",
+            metrics=("f1_entity", "precision_entity", "recall_entity", "accuracy"),
+            has_classes=True,
+        ),
         "ranking": KindFacts(
             label="relevance",
             head=_OF_TEXTS,
@@ -179,14 +207,6 @@ KINDS = KindTable(
             output="relevance",
             length=256,
             rows="a query and its documents",
-        ),
-        "token_classification": KindFacts(
-            label="token",
-            head="ForTokenClassification",
-            columns=("tokens", "tags"),
-            rows="words and their tags",
-            metrics=("f1_entity", "precision_entity", "recall_entity", "accuracy"),
-            has_classes=True,
         ),
         "similarity": KindFacts(label="value", head=None, metrics=("spearman", "pearson")),
         "retrieval": KindFacts(
@@ -201,15 +221,52 @@ KINDS = KindTable(
 """Name to facts. The last two are kinds of evaluation alone: the cosine of two sentence vectors, or of a query's and
 those of all documents."""
 
+KIND_NAMES: tuple[KindName, ...] = tuple(name for name, facts in KINDS.items() if facts.head is not None)
+"""The package's kinds with a head."""
+
+
+def kinds_with_head() -> list[KindName]:
+    """List the kinds with a head: the package's, and those that plugins have added."""
+    load_plugins()
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        _ = entry_point.name in KINDS  # A look at a kind imports its distribution.
+    return [name for name, facts in KINDS.items() if facts.head is not None]
+
+
+def check_kind(name: str) -> KindName:
+    """Return the name of a kind with a head as it is.
+
+    Raises:
+        ValueError: for another name, with the nearest one.
+    """
+    if name in KINDS and KINDS[name].head is not None:
+        return name
+    if name in KINDS:
+        problem = f"'{name}' is a kind of evaluation alone, on which nothing is trained."
+    else:
+        problem = f"Unknown kind '{name}'."
+    raise ValueError(f"{problem}{suggestion(name, kinds_with_head())}{hint_of_plugins('kind')}")
+
+
+def own_kind_like(name: str) -> str:
+    """Return the package's kind whose rows have the same labels as a plugin's kind; any other name as it is."""
+    if name in KIND_NAMES or not kind_of(name).has_labels:
+        return name
+    for own_name in KIND_NAMES:
+        if KINDS[own_name].label == KINDS[name].label:
+            return own_name
+    return name
+
 
 def kind_of(name: str | None) -> KindFacts:
     """Return the facts of a kind of task or head; those of no labels for text, masked language models and no head."""
-    if name is None or name not in KINDS:
+    if name in _WITHOUT_LABELS or name not in KINDS:
         return _NO_KIND
     return KINDS[name]
 
 
-_NO_KIND = KindFacts("none", None)
+_WITHOUT_LABELS = (None, "text", "masked_lm")
+_NO_KIND = KindFacts(label="none", head=None)
 
 
 def are_made_up(classes: Sequence[str]) -> bool:

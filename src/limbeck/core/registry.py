@@ -79,6 +79,30 @@ def note_distribution(entry_point: EntryPoint) -> None:
         _distributions[entry_point.dist.name] = entry_point.dist.version
 
 
+def load_entry_point(entry_point: EntryPoint) -> object:
+    """Return the object that an entry point names, and note its distribution.
+
+    Raises:
+        PluginError: if its module cannot be imported, or does not have the object.
+    """
+    try:
+        loaded: object = entry_point.load()
+    except Exception as error:
+        reason = f"{_reason(error)}; repair the distribution, or uninstall it."
+        raise PluginError(f"{describe_entry_point(entry_point)} cannot be loaded: {reason}") from error
+    note_distribution(entry_point)
+    return loaded
+
+
+def hint_of_plugins(kind: str) -> str:
+    """Return the end of a message on an unknown name: how items of one's own are added.
+
+    Args:
+        kind: What is looked for, such as `"method"`.
+    """
+    return f" Register your own {kind}s with --plugin FILE, or import that file."
+
+
 def describe_entry_point(entry_point: EntryPoint) -> str:
     """Name an entry point and its distribution for a message, for example `The limbeck.methods 'mine' of mine 1.0`."""
     origin = entry_point.dist
@@ -248,9 +272,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         self._read_plugins()
         if name not in self._items:
-            hint = ""
-            if self._plugins is not None:
-                hint = f" Register your own {self.kind}s with --plugin FILE, or import that file."
+            hint = "" if self._plugins is None else hint_of_plugins(self.kind)
             raise self._error(f"Unknown {self.kind} '{name}'.{suggestion(name, self._items)}{hint}")
         return self._loaded(name)
 
@@ -276,12 +298,7 @@ class Registry(Generic[T]):
         if not isinstance(item, EntryPoint):
             return item
         assert self._plugins is not None
-        try:
-            loaded: object = item.load()
-        except Exception as error:
-            reason = f"{_reason(error)}; repair the distribution, or uninstall it."
-            raise PluginError(f"{describe_entry_point(item)} cannot be loaded: {reason}") from error
-        note_distribution(item)
+        loaded = load_entry_point(item)
         registered = self._items[name]  # By a decorator, as the module was imported.
         if not isinstance(registered, EntryPoint):
             return registered

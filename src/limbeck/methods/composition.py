@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from limbeck.core.kinds import own_kind_like
 from limbeck.methods.cards import RECIPE_CARDS, read_card
 from limbeck.methods.citation import COMPARATIVE_STUDY, Citation, cite, paper
 from limbeck.methods.options import HeadCount, LayerChoice, MappingChoice, MethodOptions, Temperature, Weight
@@ -82,6 +83,10 @@ class Method(Generic[OptionsT]):
     citation: Citation | None = None
     tasks: tuple[Task, ...] = ("text", *LABELLED_TASKS)
     stages: tuple[Mapping[str, Any], ...] = ()
+
+    def takes(self, task: Task) -> bool:
+        """Whether it can be composed for a task: for one of its own, and for a plugin's kind with the same labels."""
+        return task in self.tasks or own_kind_like(task) in self.tasks
 
 
 def __getattr__(name: str) -> Any:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from limbeck.core.kinds import KIND_NAMES, KindName, LabelKind, kind_of
 from limbeck.models.families import Shape
 from limbeck.models.teaching_facts import TeachingFacts
 
 if TYPE_CHECKING:
+    from limbeck.models.heads import Head
     from limbeck.models.sentences import SentencePooling
 
-Task: TypeAlias = Literal["text", KindName]
+TEXT = "text"
+"""The task of a corpus without labels."""
+
+Task: TypeAlias = KindName
+"""`TEXT`, or the name of a kind of task."""
 LABELLED_TASKS: tuple[Task, ...] = KIND_NAMES
+"""The package's kinds of tasks that can be trained."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Pairing:
 
     student: Shape
     teacher: TeachingFacts
-    task: Task = "text"
+    task: Task = TEXT
     layer_cosines: tuple[float, ...] | None = None
     sentence: SentencePooling | None = None
 
@@ -49,6 +55,16 @@ class Pairing:
         return kind_of(self.task).label
 
     @property
+    def has_labels(self) -> bool:
+        """Whether the corpus is of labelled rows, rather than of text."""
+        return kind_of(self.task).has_labels
+
+    @property
     def of_tokens(self) -> bool:
         """Whether tokens are predicted, rather than a sample as a whole."""
-        return self.task == "text" or kind_of(self.task).of_tokens
+        return not self.has_labels or kind_of(self.task).of_tokens
+
+    @property
+    def head(self) -> Head:
+        """The head whose scores are taught: that of the task; of text the masked language model's."""
+        return self.task if self.has_labels else "masked_lm"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from limbeck.core.kinds import KINDS
 from limbeck.core.registry import PluginPoint, Registry, is_own
 from limbeck.errors import PluginError
 from limbeck.methods.citation import Citation
 from limbeck.methods.composition import Compose, Method
 from limbeck.methods.options import MethodOptions
-from limbeck.methods.pairing import Task
+from limbeck.methods.pairing import LABELLED_TASKS, TEXT, Task
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 ComposeT = TypeVar("ComposeT", bound=Compose[Any])
-ALL_TASKS: tuple[Task, ...] = get_args(Task)
+ALL_TASKS: tuple[Task, ...] = (TEXT, *LABELLED_TASKS)
+"""Text without labels, and the package's kinds of tasks that can be trained."""
 
 
 def _problem(method: Method[Any]) -> str | None:
@@ -35,7 +37,7 @@ def _problem(method: Method[Any]) -> str | None:
     compose: Any = method.compose
     if not callable(compose):
         return "its compose is not a function"
-    unknown = [task for task in method.tasks if task not in ALL_TASKS]
+    unknown = [task for task in method.tasks if task != TEXT and task not in KINDS]
     if unknown or not method.tasks:
         return f"its tasks are {method.tasks!r}; choose from {', '.join(ALL_TASKS)}"
     return None

@@ -279,7 +279,7 @@ def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, p
         positions: For text only.
     """
     student, teacher = _logits(pairing)
-    if pairing.task == "text":
+    if not pairing.has_labels:
         rows: Rows = "label" if positions == "masked" else "token"
         return Term("soft_label", "soft_label_kl", student, teacher, weight, {"temperature": temperature}, rows=rows)
     label = _kind(pairing.task).soft_label()
@@ -312,7 +312,7 @@ def hard_label_term(pairing: Pairing, weight: float) -> Term:
         RecipeError: for a kind whose students do not learn from labels, such as rankings, unless it has no weight.
     """
     student, _ = _logits(pairing)
-    if pairing.task == "text":
+    if not pairing.has_labels:
         return Term("hard_label", "masked_lm_ce", student, (), weight, rows="label")
     label = _kind(pairing.task).hard_label()
     if label is None:

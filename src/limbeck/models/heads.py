@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import transformers
 from transformers import PreTrainedConfig
@@ -14,21 +14,18 @@ from limbeck.errors import ModelError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Head: TypeAlias = Literal["masked_lm", KindName]
-"""Heads that can be loaded and taught."""
+Head: TypeAlias = str
+"""The name of a head that can be loaded and taught: `masked_lm`, or a kind of task."""
 
 HEADS: tuple[Head, ...] = ("masked_lm", *KIND_NAMES)
+"""The package's heads."""
 _BY_END = {
     "ForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
     "ForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
     "ForQuestionAnswering": "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
     "ForTokenClassification": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
 }
-# Ends of the classes that save a checkpoint with each head; the first is the head's class in any family.
-_SAVED_BY: dict[Head, tuple[str, ...]] = {
-    "masked_lm": ("ForMaskedLM", "ForPreTraining", "WithLMHead"),
-    **{name: (end,) for name in KIND_NAMES if (end := KINDS[name].head) is not None},
-}
+_MASKED_LM = ("ForMaskedLM", "ForPreTraining", "WithLMHead")
 
 
 def has_head(config: PreTrainedConfig, head: Head | None) -> bool:
@@ -61,15 +58,21 @@ def _mapping(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
     """Return the classes of a head by the configurations of families; without a head those of the Transformer."""
     # Imported here: it brings what all models need, and configurations alone do without.
     class_by_config: Mapping[type[PreTrainedConfig], Any] = getattr(
-        transformers, "MODEL_MAPPING" if head is None else _BY_END[_SAVED_BY[head][0]]
+        transformers, "MODEL_MAPPING" if head is None else _BY_END[_class_ends(head)[0]]
     )
     return class_by_config
+
+
+def _class_ends(head: Head) -> tuple[str, ...]:
+    """Return the ends of the classes that save a checkpoint with a head; the first is its class in any family."""
+    end = kind_of(head).head
+    return _MASKED_LM if end is None else (end,)
 
 
 def head_of(config: PreTrainedConfig) -> Head | None:
     """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
     saved_by = (list(getattr(config, "architectures", None) or []) or [""])[0]
-    head = next((head for head, ends in _SAVED_BY.items() if saved_by.endswith(ends[0])), None)
+    head = next((head for head in HEADS if saved_by.endswith(_class_ends(head)[0])), None)
     if head != "classification":
         return head
     if config.num_labels == 1:
@@ -108,7 +111,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
     """
     check_family(config, head)
     saved_by = list(getattr(config, "architectures", None) or [])
-    if saved_by and not any(cls.endswith(_SAVED_BY[head]) for cls in saved_by):
+    if saved_by and not any(cls.endswith(_class_ends(head)) for cls in saved_by):
         remedy = (
             "give a checkpoint of the pretrained model that has its head, or use a method on hidden states or relations"
             if head == "masked_lm"

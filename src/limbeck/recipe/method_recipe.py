@@ -133,7 +133,7 @@ def _recipe(name: str) -> dict[str, Any]:
     recommended = _recommended(name)
     shape, _ = method_terms(name)
     task = method.tasks[0]
-    teacher = "google-bert/bert-base-uncased" if task == "text" else _FINE_TUNED
+    teacher = _FINE_TUNED if kind_of(task).has_labels else "google-bert/bert-base-uncased"
     title = name.replace("_", "-")
     return {
         "name": title,
@@ -147,9 +147,10 @@ def _recipe(name: str) -> dict[str, Any]:
 
 def _corpus_of(task: str) -> dict[str, Any]:
     """Return a corpus for a task, or for text."""
-    if task == "text":
+    kind = kind_of(task)
+    if not kind.has_labels:
         return {"sources": ["installed-docs"], "length": 128}
-    if kind_of(task).has_queries:
+    if kind.has_queries:
         columns = {"kind": task, "document_columns": ["positive", "negatives"]}
         return {"sources": ["train.jsonl"], "length": 128, "task": columns}
     columns = {"kind": task, "pair_column": "sentence2"}
@@ -158,7 +159,7 @@ def _corpus_of(task: str) -> dict[str, Any]:
 
 def _stages_of_recipe(method: Method[Any], recommended: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the stages of a method's recipe, with every option and what its card recommends."""
-    usual_training = TEXT_TRAINING if method.tasks[0] == "text" else TASK_TRAINING
+    usual_training = TASK_TRAINING if kind_of(method.tasks[0]).has_labels else TEXT_TRAINING
     usual_stages = stages_of(method)
     recommended_stages = recommended.get("stages", usual_stages)
     stages = []
@@ -182,7 +183,7 @@ def _recommended(name: str) -> dict[str, Any]:
 
 def _teacher_note(name: str) -> str:
     """Return the line of a recipe on its teacher: a fine-tuned one for a task, the packaged one without a hub."""
-    if METHODS[name].tasks[0] != "text":
+    if kind_of(METHODS[name].tasks[0]).has_labels:
         return "Its teacher: limbeck finetune MODEL --task TASK --output runs/fine-tuned-teacher"
     if _reads_vocabulary_scores(name):
         return "Its teacher has a masked language model head."

@@ -258,7 +258,7 @@ def plan_checked(recipe: Recipe) -> RunPlan:
     stages = [_with_absent_classes(index, stage) for index, stage in enumerate(stages)]
 
     head_stages = [stage for stage in stages if stage.student is None and stage.student_head]
-    task_stages = [stage for stage in head_stages if stage.pairing.task != "text"]
+    task_stages = [stage for stage in head_stages if stage.pairing.has_labels]
     if recipe.evaluation.tasks and not task_stages:
         raise RecipeError(
             "evaluation.tasks scores the student's head as it is, but no stage trains one for a task; leave it out "

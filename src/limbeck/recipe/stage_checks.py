@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.methods.pairing import Task
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.term import Term
 from limbeck.models.families import segment_count
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo
@@ -139,7 +139,7 @@ def check_text_fits(
             )
 
 
-def masked_share(stage: StageSpec, terms: Sequence[Term], task: Task, place: str) -> float:
+def masked_share(stage: StageSpec, terms: Sequence[Term], pairing: Pairing, place: str) -> float:
     """The share of tokens to mask: the stage's, else BERT's where a term reads masked positions.
 
     Raises:
@@ -147,7 +147,7 @@ def masked_share(stage: StageSpec, terms: Sequence[Term], task: Task, place: str
     """
     key = f"{place}.augment.mask_tokens"
     share = stage.augment.mask_tokens
-    if task != "text":
+    if pairing.has_labels:
         _check_rows_stay(stage, terms, place)
         return 0.0
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from limbeck.corpus.settings import CorpusSettings, CorpusSpec, LabelledSettings
 from limbeck.errors import CorpusError, ModelError, RecipeError
-from limbeck.methods.pairing import Pairing, Task
+from limbeck.methods.pairing import TEXT, Pairing
 from limbeck.methods.term import Term
 from limbeck.models.cross_encoders import check_no_prompt
 from limbeck.models.heads import Head, check_family, check_has_head
@@ -45,7 +45,7 @@ def plan_stage(
     place = f"stages.{index}"
     corpus = stage.corpus or recipe.corpus
     assert corpus is not None
-    task: Task = "text" if corpus.task is None else corpus.task.kind
+    task = TEXT if corpus.task is None else corpus.task.kind
 
     # The two models of the stage, and the terms between them.
     assistant = _assistant_of(stage, earlier)
@@ -57,8 +57,8 @@ def plan_stage(
     learner = own_student or student
     pairing = Pairing(learner.shape, stage_teacher.facts, task, sentence=stage_teacher.sentence)
     terms = compose_terms(stage, pairing, place)
-    student_head = needed_head(terms, task, "student")
-    teacher_head = needed_head(terms, task, "teacher")
+    student_head = needed_head(terms, pairing, "student")
+    teacher_head = needed_head(terms, pairing, "teacher")
     with at_place(place):
         check_family(learner.config, student_head)
         if teacher_head is not None and stage_teacher.teaching is None:
@@ -83,7 +83,7 @@ def plan_stage(
         student=own_student,
         student_head=student_head,
         teacher_head=teacher_head,
-        mask_tokens=masked_share(stage, terms, task, place),
+        mask_tokens=masked_share(stage, terms, pairing, place),
     )
     learns_labels_alone = student_head is not None and teacher_head is None  # Else its outputs are the teacher's.
     if own_student is not None and learns_labels_alone:

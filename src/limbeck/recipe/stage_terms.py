@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from limbeck.errors import RecipeError
-from limbeck.methods.pairing import Pairing, Task
+from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import read_method
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.models.heads import Head
@@ -28,7 +28,7 @@ def compose_terms(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
         LimbeckError: for a task that the method is not made for, and options that do not suit the models.
     """
     method, options = read_method(stage.method)
-    if pairing.task not in method.tasks:
+    if not method.takes(pairing.task):
         raise RecipeError(
             f"{place}.method: {method.name} is made for {', '.join(method.tasks)}, not for {pairing.task}; leave out "
             "corpus.task or choose another method (`limbeck methods` lists them)."
@@ -41,18 +41,19 @@ def compose_terms(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
         return terms
 
 
-def needed_head(terms: Sequence[Term], task: Task, owner: Literal["student", "teacher"]) -> Head | None:
+def needed_head(terms: Sequence[Term], pairing: Pairing, owner: Literal["student", "teacher"]) -> Head | None:
     """The head that terms read scores from, or None if they read none.
 
     Args:
         terms: The terms of a stage.
-        task: The task of its corpus.
-        owner: Whose head.
+        pairing: Its models, and the task of its corpus.
+        owner: The model whose head it is.
     """
-    reads_scores = any(key.kind == "logits" for term in terms for key in getattr(term, owner))
-    if not reads_scores:
-        return None
-    return "masked_lm" if task == "text" else task
+    for term in terms:
+        streams = term.student if owner == "student" else term.teacher
+        if any(key.kind == "logits" for key in streams):
+            return pairing.head
+    return None
 
 
 def streams_read(terms: Sequence[Term]) -> set[str]:

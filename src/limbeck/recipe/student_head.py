@@ -30,7 +30,7 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
         RecipeError: for heads of different tasks, or classes of other names or in another order.
     """
     _check_one_head(stages)
-    if not stages or stages[0].pairing.task == "text":
+    if not stages or not stages[0].pairing.has_labels:
         return student
     _check_same_classes(stages)
 

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader
 
 from limbeck.core.blocks import mean
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line, printable_values
-from limbeck.core.kinds import kind_of
+from limbeck.core.kinds import kind_of, own_kind_like
 from limbeck.core.paths import MODEL_CARD, short_model_name
 from limbeck.core.yaml import read_document
 from limbeck.evaluation.tasks.registry import DEFINITIONS
@@ -88,8 +88,9 @@ def usage_fields(*, pooled: bool, head: str) -> dict[str, Any]:
         pooled: Whether it makes sentence vectors.
         head: The kind of its head; empty for none.
     """
-    if head in HEADS:
-        return {"library_name": "transformers", "pipeline_tag": HEADS[head]["pipeline_tag"]}
+    facts_of_head = HEADS.get(own_kind_like(head))
+    if facts_of_head is not None:
+        return {"library_name": "transformers", "pipeline_tag": facts_of_head["pipeline_tag"]}
     if pooled:
         return {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
     return {"library_name": "transformers", "pipeline_tag": "feature-extraction"}

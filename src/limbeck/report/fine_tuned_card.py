@@ -9,6 +9,7 @@ from typing import Any
 
 from huggingface_hub import ModelCardData
 
+from limbeck.core.kinds import own_kind_like
 from limbeck.core.studies import ChosenPoint, EvaluatedModel, Evaluation, EvaluationCell, Figure
 from limbeck.kinds.task import Task
 from limbeck.models.card_facts import teacher_facts
@@ -106,7 +107,7 @@ class FineTunedCard:
     @property
     def head(self) -> Any:
         """Its head."""
-        return HEADS[self.task.kind]
+        return HEADS[own_kind_like(self.task.kind)]
 
     @cached_property
     def facts(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.escaping import one_line
 from limbeck.core.exports import Export
 from limbeck.core.files import read_json
+from limbeck.core.kinds import own_kind_like
 from limbeck.core.paths import STAGES, STUDENT, run_of_student
 from limbeck.core.records import Run, Stage
 from limbeck.errors import LimbeckError
@@ -237,7 +238,7 @@ class StudentCard:
     @property
     def head(self) -> Mapping[str, str] | None:
         """The head, if there is one."""
-        return HEADS.get(self.head_kind)
+        return HEADS.get(own_kind_like(self.head_kind))
 
     @property
     def has_development(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult
 
 from limbeck.core.escaping import one_line
-from limbeck.core.kinds import KINDS
+from limbeck.core.kinds import KINDS, own_kind_like
 from limbeck.core.paths import EVALUATION_TABLE
 from limbeck.core.records import load
 from limbeck.core.studies import Column, ColumnFigure, EvaluatedModel, Evaluation, Scores
@@ -188,7 +188,7 @@ def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
             how = "cosine of sentence vectors"
         elif scores.as_is:
             how = "as it is"
-        task_type = _VECTOR_TASKS[kind] if KINDS[kind].of_vectors else HEADS[kind]["pipeline_tag"]
+        task_type = _VECTOR_TASKS[kind] if KINDS[kind].of_vectors else HEADS[own_kind_like(kind)]["pipeline_tag"]
         dataset = {key: one_line(value) for key, value in row.dataset.items()}
         yield EvalResult(
             task_type=task_type,

@@ -41,7 +41,7 @@ def check_text_only(plan: RunPlan) -> None:
     if not plan.stages:
         raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
     for choice in plan.stages:
-        if choice.pairing.task != "text":
+        if choice.pairing.has_labels:
             raise RecipeError(
                 f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), but candidates "
                 "are compared on text; leave corpus.task out for the search, and use its result in this recipe."

@@ -142,4 +142,4 @@ def scores_by_step(
 
 def teaches_head(stage: StagePlan) -> bool:
     """Return whether a stage teaches its student's head for a task, other than the masked tokens of plain text."""
-    return stage.student_head is not None and stage.pairing.task != "text"
+    return stage.student_head is not None and stage.pairing.has_labels

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.kinds import LabelKind, kind_of
 from limbeck.corpus import LabelledSettings, RowMix
-from limbeck.corpus.batches.collating import LABELS_OF_TASK, PadCollator
+from limbeck.corpus.batches.collating import PadCollator
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus, RowsByLength, held_out_rows, training_rows
 
@@ -43,7 +43,10 @@ class StageRows:
 
 def label_kind(choice: StagePlan) -> LabelKind:
     """Return what the labels of a stage's rows are, as its collator pads them."""
-    return LABELS_OF_TASK.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
+    # The labels of masked text are its masked tokens.
+    if choice.mask_tokens > 0 and not choice.pairing.has_labels:
+        return "token"
+    return choice.pairing.label
 
 
 def stage_rows(choice: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:

@@ -9,13 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.core.kinds import KINDS, LabelKind
+from limbeck.core.kinds import LabelKind
 from limbeck.corpus.batches.batch import GROUPS, LABELS, OF_TEACHER, SKIPPED
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, suggestion
-
-LABELS_OF_TASK: Mapping[str, LabelKind] = {name: kind.label for name, kind in KINDS.items()}
-"""Kind of the labels that the rows of a task have."""
 
 
 @dataclass(frozen=True)

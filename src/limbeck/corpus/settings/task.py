@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from limbeck.core.fields import Grown, Name, Number, Place
-from limbeck.core.kinds import KINDS, KindName, LabelKind
+from limbeck.core.kinds import KINDS, KindName, LabelKind, check_kind
 
 _KEYS_OF_LABEL: Mapping[LabelKind, tuple[str, ...]] = {
     "class": ("pair_column", "label_column", "class_weights"),
@@ -30,7 +30,7 @@ class TaskSpec(Grown):
 
     name: Place | None = None
     """A task whose files, columns and classes are known, such as mrpc, squad or my-task.yaml; kind follows from it."""
-    kind: KindName
+    kind: Annotated[KindName, AfterValidator(check_kind)]
     """What is predicted."""
     columns: list[Name] | None = Field(
         None,

@@ -4,7 +4,7 @@ import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +91,7 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
     if kind.facts.output is not None:
         # The loss and the metrics read the scores themselves; sentence-transformers would take a sigmoid.
         config.sentence_transformers = cross_encoder_settings(name, config, None) | {"activation_fn": IDENTITY}
-    loader = heads.model_class(config, cast(heads.Head, task.kind))
+    loader = heads.model_class(config, task.kind)
     set_seed(seed)
     model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)

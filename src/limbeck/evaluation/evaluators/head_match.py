@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from limbeck.core.kinds import KINDS, are_made_up, kind_of
 from limbeck.errors import ModelError, RecipeError, suggestion
@@ -94,7 +94,7 @@ def match_head(
     outputs = facts.output_count(len(task.labels))
     fits = outputs in (None, config.num_labels)
     if fits or kind_of(heads.head_of(config)).head != facts.head:
-        heads.check_has_head(name, config, cast(heads.Head, task.kind))
+        heads.check_has_head(name, config, task.kind)
     if not fits:
         wanted = f"has {outputs} classes ({_few(task.labels)})" if facts.has_classes else "needs one value"
         raise ModelError(

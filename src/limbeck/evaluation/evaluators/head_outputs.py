@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from limbeck.evaluation.evaluators.tokens import PreparedTask, TaskCollator, ope
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Predictions, Task
-from limbeck.models import families, heads, inference, loading
+from limbeck.models import families, inference, loading
 from limbeck.models.quiet import quiet
 from limbeck.models.vocabularies import check_fits_model
 
@@ -36,7 +36,7 @@ def load_head(name: str, task: Task, tokenizer: Any, length: int) -> PreTrainedM
     Raises:
         ModelError: if it cannot be loaded or has no such head, or takes fewer tokens.
     """
-    model = loading.load_model(name, head=cast(heads.Head, task.kind))
+    model = loading.load_model(name, head=task.kind)
     check_inputs(name, model, tokenizer, length)
     set_padding(model, tokenizer)
     return model.to(choose_device("auto"))

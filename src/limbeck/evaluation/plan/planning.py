@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from limbeck.core.studies import Column, EvaluationCell
 from limbeck.errors import ModelError, RecipeError, suggestion
@@ -25,7 +25,7 @@ from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks import splits as task_files
 from limbeck.kinds.task import Task
-from limbeck.models.heads import Head, has_head
+from limbeck.models.heads import has_head
 from limbeck.models.loading import load_config
 
 
@@ -37,7 +37,7 @@ def check_fine_tuned(models: Sequence[str], task: Task) -> None:
     """
     for model in models:
         config = load_config(model)
-        if not has_head(config, cast(Head, task.kind)):
+        if not has_head(config, task.kind):
             words = task.kind.replace("_", " ")
             raise ModelError(f"The family {config.model_type} of '{model}' has no {words} head; choose another model.")
 
