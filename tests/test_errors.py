@@ -9,15 +9,8 @@ from pathlib import Path
 import pytest
 
 import limbeck.api
-from limbeck.errors import (
-    _OPTION,
-    _SWITCHES,
-    LONGEST_LINE,
-    CorpusError,
-    LimbeckError,
-    RecipeError,
-    suggestion,
-)
+from limbeck.errors import LONGEST_LINE, CorpusError, LimbeckError, RecipeError, suggestion
+from limbeck.option_names import OPTION, SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -83,6 +76,6 @@ def test_every_switch_that_messages_name_is_known_as_one() -> None:
     switches = {one.name for one in parameters if isinstance(one.default, bool)}
     sources = (path.read_text(encoding="utf-8") for path in Path(limbeck.__file__).parent.rglob("*.py"))
     named = {
-        found["option"].replace("-", "_") for text in sources for found in _OPTION.finditer(text) if found["option"]
+        found["option"].replace("-", "_") for text in sources for found in OPTION.finditer(text) if found["option"]
     }
-    assert {"resume", "overwrite"} <= named & switches <= set(_SWITCHES)
+    assert {"resume", "overwrite"} <= named & switches <= set(SWITCHES)

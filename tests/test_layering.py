@@ -13,7 +13,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "version",
+            "version option_names",
             "errors core",
             "corpus models kernels",
             "objectives kinds",

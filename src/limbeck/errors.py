@@ -3,27 +3,30 @@
 A message names the value, the rule it breaks and the way out. The command line prints it without a traceback
 and exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that failed or that the user stopped, 75 for
 a run that the machine stopped and that can go on.
+
+Below them stand the parts that messages share: several mistakes in one line, the reason that another library gives, and
+the nearest of the names that are known.
 """
 
 import difflib
 import re
 from collections.abc import Iterable, Sequence
 
+from limbeck.option_names import with_arguments
+
 LONGEST_LINE = 6000
 """Characters of a message; what is longer loses its middle."""
-_LONGEST_NAME, _LONGEST_REASON = 200, 200
-_NEAR = 0.65
-"""Similarity from which a name is taken for a misspelling; tensorrt and safetensors, which are not, have 0.63."""
 MOST_MISTAKES = 6
 """Mistakes that are told together; further ones are counted."""
-_AFTER_NEAR = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|\.?$)")
-_OPTION = re.compile(r"(?P<command>\blimbeck [a-z][^;,`]*)|(?<![^\s(`])--(?P<option>[a-z][a-z-]*)")
-"""An option in a message. A whole command, such as `limbeck distill --resume`, stays as it is."""
-_ARGUMENTS = {"set": "overrides"}
-"""Python's arguments that have another name than their option."""
-_OF_THE_PROGRAM = ("plugin", "debug")
-"""Options of `limbeck` itself, which no call of Python has."""
-_SWITCHES = ("resume", "overwrite", "as_is", "read_pickled", "speed", "dry_run", "no_halving")
+
+_LONGEST_NAME = 200
+"""Characters of a name that are compared with the names that are known."""
+_LONGEST_REASON = 200
+"""Characters of another library's message."""
+_NEAR = 0.65
+"""Similarity from which a name is taken for a misspelling; tensorrt and safetensors, which are not, have 0.63."""
+_LIST_AFTER_SUGGESTION = re.compile(r"(?<=\?) Known: [^.]*(?:\.(?= )|\.?$)")
+"""The list of all names behind the nearest one, see `suggestion`."""
 _NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
 
@@ -50,8 +53,8 @@ class LimbeckError(Exception):
 
     def name_arguments(self) -> None:
         """Name the options in the message as Python's arguments: `resume=True` for `--resume`."""
-        self.args = (_with_arguments(str(self)),)
-        self.mistakes = tuple(map(_with_arguments, self.mistakes))
+        self.args = (with_arguments(str(self)),)
+        self.mistakes = tuple(with_arguments(line) for line in self.mistakes)
 
 
 class RecipeError(LimbeckError):
@@ -100,17 +103,22 @@ class Preempted(Interrupted):
 
 
 def together(errors: Sequence[LimbeckError]) -> LimbeckError:
-    """Return errors that were found together as one: of their kind if they share it, else a `RecipeError`.
+    """Return errors that were found together as one: of their class if they share it, else a `RecipeError`.
 
     Args:
         errors: At least one; alone it stays as it is.
     """
-    lines = list(dict.fromkeys(line for error in errors for line in error.mistakes or (str(error),)))
-    if len(lines) == 1:
+    lines: list[str] = []
+    for error in errors:
+        lines += error.mistakes or (str(error),)
+    distinct = list(dict.fromkeys(lines))
+    if len(distinct) == 1:
         return errors[0]
-    kinds = {type(error) for error in errors}
-    joined = (kinds.pop() if len(kinds) == 1 else RecipeError)(join_mistakes(lines))
-    joined.mistakes = tuple(_AFTER_NEAR.sub("", line) for line in lines)
+
+    classes = {type(error) for error in errors}
+    joined_class = classes.pop() if len(classes) == 1 else RecipeError
+    joined = joined_class(join_mistakes(distinct))
+    joined.mistakes = tuple(_without_list(line) for line in distinct)
     return joined
 
 
@@ -119,42 +127,56 @@ def join_mistakes(lines: Iterable[str]) -> str:
     distinct = [line.removesuffix(".") for line in dict.fromkeys(lines)]
     if len(distinct) == 1:
         return f"{distinct[0]}."
-    more = f" (and {len(distinct) - MOST_MISTAKES} more)" if len(distinct) > MOST_MISTAKES else ""
-    # Of several a name that is near says enough.
-    return f"{'; '.join(_AFTER_NEAR.sub('', line) for line in distinct[:MOST_MISTAKES])}{more}."
+    shown = "; ".join(_without_list(line) for line in distinct[:MOST_MISTAKES])
+    hidden = len(distinct) - MOST_MISTAKES
+    if hidden > 0:
+        shown += f" (and {hidden} more)"
+    return f"{shown}."
+
+
+def _without_list(line: str) -> str:
+    """Return a mistake without the list of all names where it has a suggestion: of several mistakes that is enough."""
+    return _LIST_AFTER_SUGGESTION.sub("", line)
 
 
 def describe_error(error: BaseException) -> str:
     """Return an error in one line: the message of one of limbeck's own, the type before it for any other."""
-    text = str(error) if isinstance(error, LimbeckError) else f"{type(error).__name__}: {error}"
+    text = str(error)
+    if not isinstance(error, LimbeckError):
+        text = f"{type(error).__name__}: {text}"
     return " ".join(text.split())
 
 
 def shorten_error(error: BaseException) -> str:
     """Return the text of another library's error in one line of at most 200 characters, or its type if it has none."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
-
-
-def _with_arguments(text: str) -> str:
-    return _OPTION.sub(_argument_of, text)
-
-
-def _argument_of(match: re.Match[str]) -> str:
-    """Return the argument of an option, or a whole command as it is."""
-    option = match["option"]
-    if match["command"] or option in _OF_THE_PROGRAM:
-        return match[0]
-    name = _ARGUMENTS.get(option, option.replace("-", "_"))
-    return f"{name}=True" if name in _SWITCHES else name
+    text = " ".join(str(error).split())
+    if not text:
+        return type(error).__name__
+    if len(text) > _LONGEST_REASON:
+        return f"{text[:_LONGEST_REASON]}…"
+    return text
 
 
 def _as_one_line(text: str) -> str:
-    if len(text) > LONGEST_LINE:
-        text = f"{text[: LONGEST_LINE // 3]}…{text[-LONGEST_LINE // 3 :]}"
-    text = _NEWLINES.sub(" ", text)
-    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return plain if len(plain) <= LONGEST_LINE else f"{plain[: LONGEST_LINE // 3]}…{plain[-LONGEST_LINE // 3 :]}"
+    # Shortened twice: escapes make a text up to ten times as long, and all of a long text need not be escaped.
+    line = _NEWLINES.sub(" ", _without_middle(text))
+    printable = "".join(_printable(character) for character in line)
+    return _without_middle(printable)
+
+
+def _without_middle(text: str) -> str:
+    """Return a text of at most `LONGEST_LINE` characters: the first and the last third of them if it is longer."""
+    if len(text) <= LONGEST_LINE:
+        return text
+    third = LONGEST_LINE // 3
+    return f"{text[:third]}…{text[-third:]}"
+
+
+def _printable(character: str) -> str:
+    """Return a character, or the escape of one that a terminal would not show."""
+    if character.isprintable():
+        return character
+    return ascii(character).strip("'")
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:
@@ -169,7 +191,9 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
     """
     known = sorted(choices)
     hint = nearest(value, known)
-    return f"{hint} Known: {', '.join(known)}." if known else hint
+    if not known:
+        return hint
+    return f"{hint} Known: {', '.join(known)}."
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:
@@ -179,7 +203,11 @@ def nearest(value: str, choices: Iterable[str]) -> str:
     """
     known = list(choices)
     # The comparison takes quadratic time, and no name is longer.
-    near = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=_NEAR)
-    words = [name for name in known if value.lower() in re.split("[-_]", name)]
-    matches = near or (words if len(words) == 1 else [])
-    return f" Did you mean '{matches[0]}'?" if matches else ""
+    matches = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=_NEAR)
+    if not matches:
+        names_with_word = [name for name in known if value.lower() in re.split("[-_]", name)]
+        if len(names_with_word) == 1:
+            matches = names_with_word
+    if not matches:
+        return ""
+    return f" Did you mean '{matches[0]}'?"

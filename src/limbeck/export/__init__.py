@@ -7,6 +7,7 @@ beside its source; `export_model` does all three. `push_folder` uploads the resu
 from typing import TYPE_CHECKING
 
 from limbeck.core import import_when_used
+from limbeck.core.callable_packages import make_callable
 from limbeck.core.exports import Differences
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ __getattr__, __dir__ = import_when_used(
         "request": "ExportRequest",
     },
 )
+
+make_callable(__name__)  # `limbeck.export(...)`
 
 __all__ = [
     "Differences",

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from limbeck.core import import_when_used
+from limbeck.core.callable_packages import make_callable
 
 if TYPE_CHECKING:
     from limbeck.report.quality import (
@@ -27,6 +28,8 @@ __getattr__, __dir__ = import_when_used(
         "writing": "WrittenReport write_report",
     },
 )
+
+make_callable(__name__)  # `limbeck.report(...)`
 
 __all__ = [
     "Row",

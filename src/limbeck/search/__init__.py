@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from limbeck.core.callable_packages import make_callable
+
 if TYPE_CHECKING:
     from limbeck.search.generations import Candidate, GenerationRow, generation_rows, run_search
     from limbeck.search.genetic import default_population
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from limbeck.search.shape_space import shape_reward
     from limbeck.search.study import open_study
     from limbeck.search.teacher_layer import Rung, halving_rungs, survivors
+
+make_callable(__name__)  # `limbeck.search(...)`
 
 __all__ = [
     "Candidate",
