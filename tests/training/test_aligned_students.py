@@ -219,4 +219,4 @@ def dense(folder, inputs, outputs):
     place.mkdir()
     torch.manual_seed(0)
     save_file({"linear.weight": torch.randn(outputs, inputs)}, place / "model.safetensors")
-    return SentenceModule("Dense", place, (inputs, outputs), bias=False, activation="Tanh")
+    return SentenceModule("Dense", place, in_width=inputs, out_width=outputs, bias=False, activation="Tanh")

@@ -64,7 +64,7 @@ class Onnx(Format):
         from limbeck.models.sample_texts import built_in_texts
 
         sentence = source.sentence
-        if sentence is not None and sentence.said_prompts and not sentence.include_prompt:
+        if sentence is not None and sentence.nonempty_prompts and not sentence.include_prompt:
             raise ModelError(
                 f"'{source.name}' leaves the tokens of its prompts out of its vectors (include_prompt), which a graph "
                 "cannot; export it with --format sentence-transformers."
@@ -80,7 +80,7 @@ class Onnx(Format):
         facts = self.write_graph(source, module, example, path, options, opset)
         facts |= {"file": self.file, "opset": opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
         if sentence is not None:
-            facts["prompts"] = sentence.said_prompts
+            facts["prompts"] = sentence.nonempty_prompts
         return {"megabytes": onnx.onnx_bytes(path) / 1e6} | facts
 
     def write_graph(

@@ -16,15 +16,15 @@ from limbeck.core.kinds import kind_of
 from limbeck.core.pickles import convert_pickles
 from limbeck.errors import ModelError
 from limbeck.export.batches import Batch, Runner
-from limbeck.models.folder_files import MODULES, folder_inside, read_json
+from limbeck.models.folder_files import MODULES, read_json, read_modules
 from limbeck.models.heads import Head, has_head, model_class
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.sentence_reader import sentence_modules
+from limbeck.models.sentence_reader import sentence_root
 from limbeck.models.sentences import LIBRARY_CONFIG, SentencePooling
-from limbeck.models.weight_files import SMALL_FILES, fetch_pickles
+from limbeck.models.weight_files import SMALL_FILES, WEIGHTS, fetch_pickles
 
 
 @contextmanager
@@ -41,22 +41,28 @@ def safe_copy(name: str, beside: Path) -> Iterator[str]:
     pickles = fetch_pickles(name)
     folder = pickles[0].parent
     # Of a Hub name the Transformer alone is copied.
-    root, modules = sentence_modules(str(folder)) if is_local(resolve_model(name)) else (folder, [])
+    root = folder
+    modules = []
+    if is_local(resolve_model(name)):
+        root = sentence_root(folder)
+        modules = read_modules(root)
     place = next(parent for parent in beside.absolute().parents if parent.is_dir())
     with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=place) as scratch:
         small_files = (file for pattern in SMALL_FILES for file in folder.glob(pattern))
         small = {file for file in small_files if file.name != MODULES and not file.name.endswith(".index.json")}
         small |= {file for file in (root / MODULES, root / LIBRARY_CONFIG) if modules and file.is_file()}
-        for kind, path in modules:
-            inside = folder_inside(root, path, MODULES)
-            files = () if kind.endswith(".Transformer") else (inside / "config.json", inside / "model.safetensors")
-            small |= {file for file in files if file.is_file()}
+        for module in modules:
+            # The Transformer's files are those of the folder itself.
+            if module.class_name == "Transformer":
+                continue
+            inside = module.folder(root)
+            small |= {file for file in (inside / "config.json", inside / WEIGHTS) if file.is_file()}
         for file in small:
             copy = Path(scratch, file.relative_to(root))
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
         inner = Path(scratch, folder.relative_to(root))
-        convert_pickles(pickles, inner / "model.safetensors")
+        convert_pickles(pickles, inner / WEIGHTS)
         _name_head(inner)
         try:
             yield scratch

@@ -7,44 +7,51 @@ import json
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from limbeck.core.files import atomic_text, read_json
 from limbeck.core.hashing import fingerprint
 from limbeck.core.paths import default_cache_dir
 from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.sentence_reader import sentence_root
 from limbeck.models.weight_files import weight_names
 
 _PACKAGES = ("limbeck", "sentence-transformers", "transformers", "torch")
 
 
 def recall(model: str) -> str | None:
-    """Return what a comparison of a model came to, in words; None where it is not known.
+    """Return the remembered result of a model's comparison, in words; None where there is none.
 
     Args:
         model: A folder or `package:NAME`; of a Hub name nothing is remembered.
     """
-    place = _place(model)
-    result = None if place is None else read_json(place).get("result")
+    file = _result_file(model)
+    if file is None:
+        return None
+    result = read_json(file).get("result")
     return result if isinstance(result, str) else None
 
 
 def remember(model: str, result: str) -> None:
-    """Keep what a comparison of a model came to; a cache that cannot be written keeps nothing.
+    """Remember the result of a model's comparison; a cache that cannot be written remembers nothing.
 
     Args:
         model: As in `recall`.
         result: In words.
     """
-    place = _place(model)
-    if place is not None:
-        with suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            atomic_text(place, json.dumps({"model": model, "result": result}) + "\n", durable=False, shared=True)
+    file = _result_file(model)
+    if file is None:
+        return
+    content = json.dumps({"model": model, "result": result}) + "\n"
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_text(file, content, durable=False, shared=True)
 
 
-def _place(model: str) -> Path | None:
-    """Return the file for a model's comparison: named after its files, as they are on the disk, and the packages."""
+def _result_file(model: str) -> Path | None:
+    """Return the file for a model's result, named after its files as they are on the disk, and after the packages.
+
+    None for a Hub name, and for a folder without weights.
+    """
     resolved = resolve_model(model)
     if not is_local(resolved):
         return None
@@ -52,13 +59,18 @@ def _place(model: str) -> Path | None:
     if not weight_names(folder):
         return None
     # The modules that make a vector lie above the Transformer, or below it.
-    above = folder.parent if (folder.parent / "modules.json").is_file() else folder
-    stats = {str(file): file.stat() for file in sorted(above.rglob("*")) if file.is_file()}
-    known = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-    return default_cache_dir() / "compared-vectors" / f"{fingerprint([known, *map(_version, _PACKAGES)])}.json"
+    root = sentence_root(folder)
+    size_and_time = {}
+    for file in sorted(root.rglob("*")):
+        if file.is_file():
+            stat = file.stat()
+            size_and_time[str(file)] = [stat.st_size, stat.st_mtime_ns]
+    versions = [_version(package) for package in _PACKAGES]
+    name = fingerprint([size_and_time, *versions])
+    return default_cache_dir() / "compared-vectors" / f"{name}.json"
 
 
-def _version(package: str) -> Any:
+def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,4 +1,8 @@
-"""What sentence-transformers does around the scores of a cross-encoder, read from its files."""
+"""What sentence-transformers does around the scores of a cross-encoder, read from its files.
+
+A *cross-encoder* reads two texts together and scores the pair. Version 6 of sentence-transformers keeps its settings in
+the file `LIBRARY_CONFIG` of a folder with `modules.json`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.errors import ModelError
 from limbeck.models.folder_files import MODULES, read_json
 from limbeck.models.hub_files import fetch
-from limbeck.models.sentence_reader import read_prompts
+from limbeck.models.sentence_reader import is_sentence_folder, read_prompts
 from limbeck.models.sentences import LIBRARY_CONFIG
 
 if TYPE_CHECKING:
@@ -16,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, revision: str | None) -> dict[str, Any]:
-    """Read what sentence-transformers does with the scores of a cross-encoder.
+    """Read the settings by which sentence-transformers uses the scores of a cross-encoder.
 
-    Its version 6 keeps it in a file beside `modules.json`, versions 4 and 5 as `sentence_transformers` in that, older
-    ones as `sbert_ce_default_activation_function`.
+    Version 6 keeps them in `LIBRARY_CONFIG`, versions 4 and 5 as `sentence_transformers` in `config.json`, and older
+    versions as `sbert_ce_default_activation_function` in that.
 
     Args:
         name_or_path: The model.
@@ -33,13 +37,21 @@ def cross_encoder_settings(name_or_path: str | Path, config: PreTrainedConfig, r
     Raises:
         ModelError: for a file that cannot be read.
     """
+    settings: dict[str, Any] = {}
     declared = getattr(config, "sentence_transformers", None)
-    settings = dict(declared) if isinstance(declared, dict) else {}
-    folder = fetch(name_or_path, revision, [MODULES, LIBRARY_CONFIG])
-    library_config = read_json(folder / LIBRARY_CONFIG, {}) if (folder / MODULES).is_file() else {}
-    older = getattr(config, "sbert_ce_default_activation_function", None)
-    activation = library_config.get("activation_fn") or settings.get("activation_fn") or older
-    return {**settings, "activation_fn": activation} if isinstance(activation, str) else settings
+    if isinstance(declared, dict):
+        settings = dict(declared)
+
+    # The newest place that names the activation decides.
+    library_config_file = _library_config_file(name_or_path, revision)
+    library_config = {}
+    if library_config_file is not None:
+        library_config = read_json(library_config_file, {})
+    oldest = getattr(config, "sbert_ce_default_activation_function", None)
+    activation = library_config.get("activation_fn") or settings.get("activation_fn") or oldest
+    if isinstance(activation, str):
+        settings["activation_fn"] = activation
+    return settings
 
 
 def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> None:
@@ -48,16 +60,24 @@ def check_no_prompt(name_or_path: str | Path, revision: str | None = None) -> No
     Limbeck puts none before texts whose scores it reads, so these would be of other inputs.
 
     Raises:
-        ModelError: for one, or a file that cannot be read.
+        ModelError: for such a model, or a file that cannot be read.
     """
-    folder = fetch(name_or_path, revision, [MODULES, LIBRARY_CONFIG])
-    file = folder / LIBRARY_CONFIG
-    if not (folder / MODULES).is_file() or read_json(file, {}).get("model_type") != "CrossEncoder":
+    file = _library_config_file(name_or_path, revision)
+    if file is None or read_json(file, {}).get("model_type") != "CrossEncoder":
         return
     prompts, default = read_prompts(file)
-    if prompt := prompts.get(default or ""):
+    prompt = "" if default is None else prompts.get(default)
+    if prompt:
         raise ModelError(
             f"'{name_or_path}' has the prompt {prompt[:40]!r} before its texts by default, but limbeck reads "
             f"scores without one; set default_prompt_name in its {LIBRARY_CONFIG} to null if its scores mean the "
             "same without one."
         )
+
+
+def _library_config_file(name: str | Path, revision: str | None) -> Path | None:
+    """Return the place of `LIBRARY_CONFIG` of a model; None for a folder without modules, of which it says nothing."""
+    folder = fetch(name, revision, [MODULES, LIBRARY_CONFIG])
+    if not is_sentence_folder(folder):
+        return None
+    return folder / LIBRARY_CONFIG

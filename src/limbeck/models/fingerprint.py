@@ -1,15 +1,20 @@
-"""Fingerprints of models and tokenizers: hashes of their files, or a Hub model's commit."""
+"""Fingerprints of models and tokenizers: hashes of their files, or of a Hub model's commit."""
 
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from limbeck.models import loading, locating
+from limbeck.models.loading import load_config
+from limbeck.models.locating import is_local, resolve_model
 
+# Patterns of files. Records hold the fingerprints, so that neither these nor the way of hashing ever change.
 _MODEL_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "modules.json", "*_Pooling/config.json")
 _MODULE_FILES = ("*_Dense/config.json", "*_Dense/*.safetensors", "*_LayerNorm/config.json", "*_LayerNorm/*.safetensors")
 _TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model")
+
+_HASH_BYTES = 12
 _CHUNK = 1 << 20
+"""Bytes of a file that are read at once."""
 
 
 def model_fingerprint(name: str, revision: str | None = None, *, modules: bool = True) -> str:
@@ -23,14 +28,20 @@ def model_fingerprint(name: str, revision: str | None = None, *, modules: bool =
     Raises:
         ModelError: if there is no such model.
     """
-    return _hash_of(name, (*_MODEL_FILES, *(_MODULE_FILES if modules else ()), *_TOKENIZER_FILES), revision)
+    patterns = [*_MODEL_FILES, *_TOKENIZER_FILES]
+    if modules:
+        patterns += _MODULE_FILES
+    return _hash_of(name, patterns, revision)
 
 
 def fingerprint_beside(known: str | None, name: str, revision: str | None = None) -> str:
-    """Return a model's fingerprint; where an earlier version wrote down a known one of it, that.
+    """Return a model's fingerprint, in the form of a known one where that is of the same model.
+
+    A record may hold a fingerprint of an earlier version, which left out modules. If it is that of this model, it is
+    returned, so that the two are equal.
 
     Args:
-        known: What was written down, if anything was.
+        known: The fingerprint in a record; None where there is none.
         name: As in `model_fingerprint`.
         revision: As in `model_fingerprint`.
 
@@ -38,7 +49,7 @@ def fingerprint_beside(known: str | None, name: str, revision: str | None = None
         ModelError: if there is no such model.
     """
     current = model_fingerprint(name, revision)
-    if known in (None, current):
+    if known is None or known == current:
         return current
     earlier = model_fingerprint(name, revision, modules=False)
     return earlier if known == earlier else current
@@ -50,16 +61,24 @@ def tokenizer_fingerprint(name: str) -> str:
     Raises:
         ModelError: if there is no such model.
     """
-    return _hash_of(name, _TOKENIZER_FILES)
+    return _hash_of(name, _TOKENIZER_FILES, revision=None)
 
 
-def _hash_of(name: str, patterns: Sequence[str], revision: str | None = None) -> str:
-    resolved, digest = locating.resolve_model(name), hashlib.blake2b(digest_size=12)
-    if not locating.is_local(resolved):
-        digest.update(f"{resolved}@{getattr(loading.load_config(name, revision), '_commit_hash', None)}".encode())
+def _hash_of(name: str, patterns: Sequence[str], revision: str | None) -> str:
+    """Hash the files of some patterns in a model's folder, or the commit of a Hub name."""
+    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
+    resolved = resolve_model(name)
+    if not is_local(resolved):
+        commit = getattr(load_config(name, revision), "_commit_hash", None)
+        digest.update(f"{resolved}@{commit}".encode())
         return digest.hexdigest()
+
     folder = Path(resolved)
-    for file in sorted({file for pattern in patterns for file in folder.glob(pattern)}):
+    # A file may fit several patterns.
+    files: set[Path] = set()
+    for pattern in patterns:
+        files.update(folder.glob(pattern))
+    for file in sorted(files):
         digest.update(f"{file.relative_to(folder)}\0".encode())
         with file.open("rb") as stream:
             while chunk := stream.read(_CHUNK):

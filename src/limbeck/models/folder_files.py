@@ -1,16 +1,21 @@
-"""Small files in the folder of a model: JSON files, the list of modules of sentence-transformers, folders inside."""
+"""Small files in the folder of a model: JSON files, and the list of modules of sentence-transformers.
+
+Sentence-transformers makes a vector of a text by *modules* one after the other, such as a Transformer, a pooling and a
+linear map. Its `modules.json` lists them, each with its class and with the folder that holds its configuration.
+"""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.errors import ModelError
 
 MODULES = "modules.json"
-"""The file in which sentence-transformers names what makes a vector."""
+"""The file in which sentence-transformers lists its modules."""
 LONGEST_NAME = 255
 """Most characters of the name of a file or a folder."""
 _LARGEST_JSON = 16_000_000
+"""Most bytes of a JSON file that is read."""
 
 
 def read_json(file: Path, default: Any) -> Any:
@@ -27,6 +32,7 @@ def read_json(file: Path, default: Any) -> Any:
                 f"The file '{file}' has more than {_LARGEST_JSON:,} bytes, more than that of any real model."
             )
         content = json.loads(file.read_text(encoding="utf-8"))
+    # Deeply nested JSON is a RecursionError.
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file '{file}' cannot be read as JSON; copy or download the model again.") from error
     if not isinstance(content, type(default)):
@@ -34,9 +40,44 @@ def read_json(file: Path, default: Any) -> Any:
     return content
 
 
-def read_modules(path: Path) -> list[dict[str, Any]]:
-    """Return the modules of a sentence-transformers folder; none of another folder."""
-    return [module for module in read_json(path / MODULES, []) if isinstance(module, dict)]
+class ModuleEntry(NamedTuple):
+    """An entry of `modules.json`.
+
+    Attributes:
+        cls: Path of the module's class, such as `sentence_transformers.models.Pooling`.
+        place: Its folder, below that of the model; empty for the model's own.
+    """
+
+    cls: str
+    place: str
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class alone, such as `Pooling`."""
+        return self.cls.rpartition(".")[2]
+
+    def folder(self, root: Path) -> Path:
+        """Return the module's folder, given that of the model.
+
+        Raises:
+            ModelError: for a folder outside of the model's.
+        """
+        return folder_inside(root, self.place, MODULES)
+
+
+def read_modules(folder: Path) -> list[ModuleEntry]:
+    """Read the modules of a sentence-transformers folder in order; none of another folder.
+
+    Raises:
+        ModelError: for a `modules.json` that cannot be read.
+    """
+    modules = []
+    for entry in read_json(folder / MODULES, []):
+        if isinstance(entry, dict):
+            cls = str(entry.get("type", ""))
+            place = str(entry.get("path") or "")
+            modules.append(ModuleEntry(cls, place))
+    return modules
 
 
 def folder_inside(root: Path, name: str, origin: str) -> Path:
@@ -50,7 +91,10 @@ def folder_inside(root: Path, name: str, origin: str) -> Path:
     Raises:
         ModelError: for an absolute path, one with `..`, or one that no file system has.
     """
-    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name or len(name) > LONGEST_NAME:
+    path = Path(name)
+    leads_outside = path.is_absolute() or ".." in path.parts
+    is_impossible = "\0" in name or len(name) > LONGEST_NAME
+    if leads_outside or is_impossible:
         raise ModelError(
             f"The {origin} of '{root}' names '{name[:80]}', which lies outside of it; nothing there is read."
         )

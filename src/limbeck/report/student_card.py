@@ -13,7 +13,6 @@ from limbeck.core import records
 from limbeck.core.blocks import counted
 from limbeck.core.escaping import one_line
 from limbeck.core.exports import Export
-from limbeck.core.files import read_json
 from limbeck.core.kinds import own_kind_like
 from limbeck.core.paths import STAGES, STUDENT, run_of_student
 from limbeck.core.records import Run, Stage
@@ -24,7 +23,12 @@ from limbeck.kinds.scoring import METRIC_NAMES
 from limbeck.models.card_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
 from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config
-from limbeck.models.sentence_reader import sentence_pooling
+from limbeck.models.sentence_reader import (
+    is_sentence_folder,
+    pooling_of_folder,
+    sentence_pooling,
+    without_unread_pooler,
+)
 from limbeck.models.sentences import SentencePooling, prompt_names
 from limbeck.report.card import (
     HEADS,
@@ -49,7 +53,6 @@ from limbeck.report.task_scores import TaskScores, find_scores, hub_results
 RunRecord: TypeAlias = Mapping[str, Any] | Run
 """The record of a run, typed or as plain values."""
 TEMPLATE = "student_card.md.j2"
-_POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_tokens")
 _MOST_MODULES = 12
 _READERS = {"tokens": "texts with other words", "positions": "longer texts", "segments": "pairs of texts"}
 """By the kind of rows of embeddings, the texts that read more of them."""
@@ -177,7 +180,7 @@ class StudentCard:
     @property
     def is_pooled(self) -> bool:
         """Whether the folder also loads in sentence-transformers."""
-        return (self.folder / "modules.json").is_file()
+        return is_sentence_folder(self.folder)
 
     @cached_property
     def sentence(self) -> SentencePooling | None:
@@ -192,12 +195,13 @@ class StudentCard:
     @property
     def pooling(self) -> str:
         """How sentence vectors are pooled: as the folder tells, else as they were measured, else by the mean."""
-        config = read_json(self.folder / "1_Pooling" / "config.json")
-        if any(key in config for key in _POOLING_KEYS):
-            is_cls = config.get("pooling_mode_cls_token") or config.get("pooling_mode") == "cls"
-            return "cls" if is_cls else "mean"
-        measured = self.evaluation.settings.pooling
-        return measured if measured in ("mean", "cls") else "mean"
+        try:
+            pooling = pooling_of_folder(self.folder)
+        except LimbeckError:  # The card is written of the rest.
+            pooling = None
+        if pooling is None:
+            pooling = self.evaluation.settings.pooling
+        return "cls" if pooling == "cls" else "mean"
 
     @property
     def prompts(self) -> dict[str, tuple[str, str]]:
@@ -342,7 +346,7 @@ class StudentCard:
     @property
     def untrained(self) -> Untrained:
         """The tensors and rows of embeddings that no stage trained."""
-        names = records.read_by_student(_untrained_names(self.run), self.folder)
+        names = without_unread_pooler(_untrained_names(self.run), self.folder)
         # Exported graphs have no pooler.
         if self.is_graph:
             names = [name for name in names if not name.startswith("pooler.")]

@@ -106,7 +106,12 @@ def _with_kept_map(sentence: SentencePooling, folder: Path, learned: Learned | N
     save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
     give_ordinary_mode(place.glob("*.safetensors"))
     module = SentenceModule(
-        "Dense", folder=place, widths=(spec.inputs, spec.outputs), bias=spec.bias, activation="Identity"
+        "Dense",
+        folder=place,
+        in_width=spec.inputs,
+        out_width=spec.outputs,
+        bias=spec.bias,
+        activation="Identity",
     )
     return replace(sentence, modules=(module,))
 

@@ -33,7 +33,6 @@ from limbeck.core.records.run import (
     UnreadRows,
     Untrained,
     modules_of,
-    read_by_student,
     record_damage,
 )
 from limbeck.core.records.run_evaluation import (
@@ -99,7 +98,6 @@ __all__ = [
     "load",
     "modules_of",
     "plain",
-    "read_by_student",
     "record_damage",
     "save",
     "text_of",

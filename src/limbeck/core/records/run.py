@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -254,17 +254,6 @@ class Untrained(Record):
 def modules_of(names: Sequence[str]) -> list[str]:
     """Name the modules two levels above tensors, each once: `encoder.layer.2.output` says enough of its weights."""
     return list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))
-
-
-def read_by_student(names: Iterable[str], folder: Path) -> list[str]:
-    """Leave out the pooler of a student whose sentence vectors are made without it.
-
-    Args:
-        names: Of tensors.
-        folder: The student's, with `modules.json` in it where its vectors are a mean or a first token's.
-    """
-    is_pooled = (folder / "modules.json").is_file()
-    return [name for name in names if not (is_pooled and name.startswith("pooler."))]
 
 
 class Hardware(Record):

@@ -1,0 +1,256 @@
+"""Reading the configurations of the modules of sentence-transformers: Transformer, pooling and those behind it.
+
+What limbeck cannot apply is refused, since the vectors would be others without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import ModelError, suggestion
+from limbeck.models.folder_files import MODULES, read_json
+from limbeck.models.sentence_files import TRANSFORMER_CONFIG
+from limbeck.models.sentences import POOLINGS, SentenceModule
+
+_MOST_TOKENS = 100_000_000
+"""Most tokens that a length may say; tokenizers without a limit say 1e30."""
+_MOST_WIDTH = 1_000_000
+_SHOWN = 80
+"""Most characters of a file's value in a message."""
+
+_VECTOR = "sentence_embedding"
+"""The name under which modules of sentence-transformers hand on the vector of a text."""
+_HIDDEN = "last_hidden_state"
+
+_MODE_OF_FLAG = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Flags of older folders, in the order in which sentence-transformers joins their vectors."""
+
+
+def check_transformer(folder: Path, tokenizer_folder: Path) -> None:
+    """Refuse a Transformer module that reads or gives something else than its last hidden states.
+
+    Args:
+        folder: The module's.
+        tokenizer_folder: The folder of its tokenizer.
+    """
+    file = folder / TRANSFORMER_CONFIG
+    config = read_json(file, {})
+    task = config.get("transformer_task", "feature-extraction")
+    output = config.get("module_output_name")
+    if task != "feature-extraction" or output not in (None, "token_embeddings"):
+        raise ModelError(
+            f"'{file}' says transformer_task {_quoted(task)} and module_output_name {_quoted(output)}; limbeck "
+            "reads the last hidden states of a feature-extraction model."
+        )
+    unread_settings = _unread_settings(config)
+    if unread_settings:
+        key, value = next(iter(unread_settings.items()))
+        raise ModelError(
+            f"'{file}' says {key} {str(value)[:_SHOWN]}; limbeck reads texts as the tokenizer alone gives them, and "
+            "the last hidden states: take that out of a copy of the folder, if its vectors may be others."
+        )
+    if config.get("do_lower_case"):
+        tokenizer = read_json(tokenizer_folder / "tokenizer.json", {})
+        if not _lowers_case(tokenizer):
+            raise ModelError(
+                f"'{file}' says do_lower_case, but the tokenizer beside it keeps capitals; load the model once with "
+                "sentence-transformers 5 or later and save it again, which puts it into the tokenizer."
+            )
+
+
+def _unread_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of sentence-transformers 6 by which other tokens are read, or another output."""
+    unread = {}
+    for key in ("query_length", "document_length", "query_expansion"):
+        if config.get(key):
+            unread[key] = config[key]
+
+    # Arguments of the tokenizer by which a text has other tokens.
+    arguments = _mapping(config.get("processing_kwargs"))
+    for modality in ("text", "common"):
+        settings = _mapping(arguments.get(modality))
+        changed = {key: value for key, value in settings.items() if not _keeps_tokens(key, value)}
+        if changed:
+            unread["processing_kwargs"] = changed
+            break
+
+    # The method of the model that is called, and the name of its output.
+    text = _mapping(_mapping(config.get("modality_config")).get("text"))
+    method = text.get("method", "forward")
+    output = text.get("method_output_name") or _HIDDEN
+    if method != "forward" or output != _HIDDEN:
+        unread["modality_config"] = text
+    return unread
+
+
+def _keeps_tokens(key: str, value: Any) -> bool:
+    """Whether a text has the same tokens with this argument of a tokenizer."""
+    if key == "truncation":
+        return value is True
+    return key in ("padding", "pad_to_multiple_of", "return_tensors")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a value of a file where it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _lowers_case(tokenizer: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer, as its `tokenizer.json` describes it, makes capitals small."""
+    normalizer = tokenizer.get("normalizer") or {}
+    # A sequence of normalizers, or a single one.
+    for part in normalizer.get("normalizers") or [normalizer]:
+        if isinstance(part, dict) and (part.get("type") == "Lowercase" or part.get("lowercase")):
+            return True
+    return False
+
+
+def longest_input(folder: Path) -> int | None:
+    """Return the longest input of a Transformer module in tokens; None where no file says it.
+
+    It has a key of its own. Version 6 of sentence-transformers leaves that out and keeps it with the tokenizer.
+
+    Args:
+        folder: The module's.
+    """
+    file = folder / TRANSFORMER_CONFIG
+    key = "max_seq_length"
+    config = read_json(file, {})
+    value = config.get(key)
+    if value is None and "modality_config" in config:
+        file = folder / "tokenizer_config.json"
+        key = "model_max_length"
+        value = read_json(file, {}).get(key)
+        if isinstance(value, int | float) and value > _MOST_TOKENS:
+            return None
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_TOKENS:
+        raise ModelError(
+            f"{key} in '{file}' is {str(value)[:_SHOWN]}; give a whole number of 1 to {_MOST_TOKENS:,}, or null."
+        )
+    return value
+
+
+def pooling_mode(file: Path, config: Mapping[str, Any]) -> str:
+    """Return the pooling of a configuration: one of `POOLINGS`, or several joined by `+`.
+
+    New folders name the modes; older ones have one flag a mode.
+
+    Args:
+        file: The configuration's, for messages.
+        config: The configuration.
+
+    Raises:
+        ModelError: for none, or one that limbeck does not know.
+    """
+    modes = config.get("pooling_mode")
+    if isinstance(modes, str):
+        modes = [modes]
+    if modes is None:
+        flags = [key for key, is_on in config.items() if key.startswith("pooling_mode_") and is_on]
+        unknown_flags = [key for key in flags if key not in _MODE_OF_FLAG]
+        known_modes = [mode for flag, mode in _MODE_OF_FLAG.items() if flag in flags]
+        # Unknown flags are refused below, by their names.
+        modes = unknown_flags or known_modes
+    if not isinstance(modes, list) or not modes:
+        raise ModelError(f"The pooling in '{file}' is none; limbeck knows {', '.join(POOLINGS)}.")
+    if not all(mode in POOLINGS for mode in modes):
+        shown = " + ".join(map(str, modes))[:200]
+        raise ModelError(f"The pooling in '{file}' is {shown}; limbeck knows {', '.join(POOLINGS)}.")
+    return "+".join(modes)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the configuration that a module cannot be without.
+
+    Raises:
+        ModelError: for a folder or file that is missing, or a file that cannot be read.
+    """
+    file = folder / "config.json"
+    if not file.is_file():
+        lost = file if folder.is_dir() else folder
+        raise ModelError(f"'{lost}' is missing, and {MODULES} names its module; copy or download the model again.")
+    config: dict[str, Any] = read_json(file, {})
+    return config
+
+
+def read_module(class_name: str, folder: Path) -> SentenceModule:
+    """Read the configuration of a module behind the pooling.
+
+    Args:
+        class_name: `Dense`, `LayerNorm` or `Normalize`.
+        folder: The module's.
+
+    Raises:
+        ModelError: for a configuration that is missing or that limbeck cannot apply.
+    """
+    file = folder / "config.json"
+    config = read_json(file, {}) if class_name == "Normalize" else read_config(folder)
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, _VECTOR):
+            raise ModelError(f"'{file}' says {key} {_quoted(config[key])}; limbeck applies modules to {_VECTOR}.")
+    if class_name == "Normalize":
+        return SentenceModule("Normalize")
+    if class_name == "LayerNorm":
+        width = _read_width(file, config, "dimension")
+        return SentenceModule("LayerNorm", folder, in_width=width, out_width=width)
+    return SentenceModule(
+        "Dense",
+        folder,
+        in_width=_read_width(file, config, "in_features"),
+        out_width=_read_width(file, config, "out_features"),
+        bias=_read_flag(file, config, "bias", default=True),
+        activation=_read_activation(file, config),
+        residual=_read_flag(file, config, "use_residual", default=False),
+    )
+
+
+def _read_activation(file: Path, config: Mapping[str, Any]) -> str:
+    """Return the activation of a linear map, the name of a class in `torch.nn`."""
+    path = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    package, _, activation = path.rpartition(".")
+    is_of_torch = package == "torch.nn" or package.startswith("torch.nn.modules.")
+    if not is_of_torch or activation not in _activations():
+        raise ModelError(
+            f"'{file}' names the activation '{package[:_SHOWN]}.{activation[:_SHOWN]}', which is not one of torch.nn "
+            f"without arguments and weights.{suggestion(activation, _activations())}"
+        )
+    return activation
+
+
+def _activations() -> list[str]:
+    """Names of the activations in `torch.nn` that need no argument and have no weights, and of none at all."""
+    from torch.nn.modules import activation
+
+    with_arguments = {"MultiheadAttention", "PReLU", "Threshold"}
+    names = [name for name in activation.__all__ if name not in with_arguments]
+    return ["Identity", *names]
+
+
+def _read_flag(file: Path, config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = config.get(key, default)
+    if not isinstance(value, bool):
+        raise ModelError(f"'{file}' says {key} {_quoted(value)}; give true or false.")
+    return value
+
+
+def _read_width(file: Path, config: Mapping[str, Any], key: str) -> int:
+    value = config.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_WIDTH:
+        raise ModelError(f"'{file}' says {key} {str(value)[:_SHOWN]}; give a whole number of 1 to {_MOST_WIDTH:,}.")
+    return value
+
+
+def _quoted(value: Any) -> str:
+    """A value of a file for a message, cut and in quotes."""
+    return repr(str(value)[:_SHOWN])
