@@ -46,9 +46,9 @@ def written(output):
     [
         (mapping_search, MAPPING, [], 50),
         (shape_search, (*SIZES, *SHAPES, "--max-parameters", "1M", "--max-latency-share", 99),
-         ["Highest reward of ", "Pareto front of loss and latency", "Limits: 1,000,000 parameters and 99"], 30),
+         ["Best candidate: ", "Shapes, highest reward first", "Limits: 1,000,000 parameters and 99"], 30),
         (teacher_layer_search, ("--layers", "1-3,4", "--steps", 6),
-         ["Highest score: teacher layer ", "Step 2", "Step 6", "Successive halving: 4 to step 2, 2 to step 6"], 6),
+         ["Best candidate: teacher layer ", "Step 2", "Step 6", "Successive halving: 4 to step 2, 2 to step 6"], 6),
     ],
     ids=SEARCHES,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from limbeck import inspection
+from limbeck.core.blocks import Figure
 from limbeck.core.records import plain
 from limbeck.core.studies import ColumnFigure, Search
 from limbeck.errors import OutputError, RecipeError
@@ -17,7 +18,6 @@ from limbeck.report.output_files import check_output
 from limbeck.report.pictures import drawn, svg_of
 from limbeck.report.plots import Bar, BarGroup, Lines, Series
 from limbeck.report.search import VIEWS
-from limbeck.report.search_mapping import score_figures
 from tests.golden.committed import read
 
 
@@ -64,7 +64,8 @@ def test_the_words_of_a_long_line_give_its_course():
 
 
 def pictures_of(record):
-    return VIEWS[record["kind"]].pictures(Search.read(record))
+    blocks = VIEWS[record["kind"]].blocks(Search.read(record))
+    return {block.name: block for block in blocks if isinstance(block, Figure)}
 
 
 @pytest.fixture
@@ -72,21 +73,12 @@ def mappings():
     return read("large-search-mapping", "search.json")
 
 
-def test_every_score_has_a_panel_of_generations_and_a_figure_on_a_page(mappings):
-    figure = pictures_of(mappings)["distribution"]
-    panels = dict(figure.drawing.panels)
-    assert list(panels) == ["fitness", "sst2", "squad"]
-    assert panels["squad"].groups == [(1, [75.82, 72.82]), (2, [76.04, 75.82])]
-    assert "sst2: medians 86.00, 87.50" in figure.description
-    assert [page.drawing for page in score_figures(Search.read(mappings))] == [panels["sst2"], panels["squad"]]
-
-
-def test_one_score_is_the_fitness_and_needs_no_second_panel(mappings):
-    mappings["scores"] = ["sst2"]
-    for candidate in mappings["candidates"]:
-        candidate["scores"] = {"sst2": candidate["fitness"]}
-    assert pictures_of(mappings)["distribution"].drawing.y == "fitness (percent)"
-    assert list(score_figures(Search.read(mappings))) == []
+def test_every_member_of_a_generation_is_a_point(mappings):
+    best, mean, members = pictures_of(mappings)["evolution"].drawing.series
+    assert best.points == [(1, pytest.approx(81.41)), (2, pytest.approx(82.02))]
+    assert [place for place, _ in members.points] == [1, 1, 2, 2]
+    assert [fitness for _, fitness in members.points] == pytest.approx([81.41, 78.91, 82.02, 81.41])
+    assert mean.band[0] == pytest.approx((80.16 - 1.25, 80.16 + 1.25))
 
 
 def test_a_single_member_and_a_single_generation_can_be_drawn(mappings):

@@ -168,7 +168,7 @@ def test_figures_go_where_they_are_asked_for(tmp_path):
     done = write_report([SEARCHED], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
     names = {f"{figure.name}{suffix}" for figure in done.page.figures() for suffix in (".svg", ".png")}
     assert {path.name for path in (tmp_path / "paper").iterdir()} == names
-    assert "](../paper/scores-of-students-by-teacher-layer.svg)" in done.markdown.read_text()
+    assert "](../paper/layers.svg)" in done.markdown.read_text()
 
 
 def test_what_is_not_a_report_is_not_replaced(tmp_path):

@@ -130,7 +130,7 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     files = write_search(folder, found)
     assert [path.name for path in files] == [
         "search.json", "recipe.yaml", "search.md", "generations.csv", "candidates.csv", "evolution.svg",
-        "evolution.png", "distribution.svg", "distribution.png",
+        "evolution.png",
     ]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in files)
     assert json.loads((folder / "search.json").read_text()) == found
@@ -140,6 +140,6 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     assert yaml.safe_load(text) == found["recipe"]
     files = write_search(tmp_path, found | {"recipe": None, "best": None, "candidates": [], "generations": []})
     assert [path.name for path in files] == ["search.json", "search.md", "generations.csv", "candidates.csv"]
-    assert "Highest" not in (tmp_path / "search.md").read_text()
+    assert "Best candidate" not in (tmp_path / "search.md").read_text()
     with pytest.raises(OutputError, match="cannot be written"):
         write_search(tmp_path / "search.md" / "out", found)

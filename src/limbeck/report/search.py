@@ -9,7 +9,7 @@ import yaml
 from rich.console import RenderableType
 
 from limbeck.core import markdown, records, studies
-from limbeck.core.blocks import Block, Notes, Paragraph, Section, console
+from limbeck.core.blocks import Block, Figure, Notes, Paragraph, Section, Table, console
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import RECIPE
 from limbeck.report.search_architecture import ArchitectureView
@@ -22,16 +22,22 @@ VIEWS: Mapping[str, SearchView[Any]] = {
     "architecture": ArchitectureView(),
     "teacher-layer": TeacherLayerView(),
 }
-"""By the search's name in its record."""
+"""By the kind of search in its record."""
 SearchRecord: TypeAlias = Mapping[str, Any] | studies.Search
 """The record of a finished search, typed or as plain values."""
 
 
 def search_blocks(record: SearchRecord) -> list[Block]:
-    """Return result, tables and notes of a finished search as blocks."""
+    """Return the result, the tables and the notes of a finished search as blocks."""
     search = studies.Search.read(record)
     view = VIEWS[search.kind or ""]
-    return [*view.console_blocks(search), Notes(tuple(view.notes(search)))]
+    blocks: list[Block] = []
+    result = view.result_line(search)
+    if result:
+        blocks.append(Paragraph(result))
+    blocks += [block for block in view.blocks(search) if not isinstance(block, Figure)]
+    blocks.append(Notes(tuple(view.notes(search))))
+    return blocks
 
 
 def search_table(record: SearchRecord) -> RenderableType:
@@ -40,19 +46,30 @@ def search_table(record: SearchRecord) -> RenderableType:
 
 
 def search_files(record: SearchRecord) -> dict[str, str]:
-    """Return the tables of a finished search, by the names of their files."""
+    """Return the tables of a finished search, `search.md` and CSV, by the names of their files."""
     search = studies.Search.read(record)
     view = VIEWS[search.kind or ""]
-    head = [Paragraph(view.setting(search))]
+    head = [Paragraph(_describe_setting(search))]
     result = view.result_line(search)
     if result:
         head.append(Paragraph(f"{result} `limbeck distill recipe.yaml` trains it."))
-    sections = [
-        Section("", tuple(head)),
-        *(Section(table.caption, (table,)) for table in view.tables(search)),
-        Section("Notes", (Notes(tuple(view.notes(search))),)),
-    ]
-    return {"search.md": markdown.markdown_file(f"{view.TITLE}: {search.name}", sections), **view.files(search)}
+    sections = [Section("", tuple(head))]
+    tables = [block for block in view.blocks(search) if isinstance(block, Table)]
+    sections += [Section(table.caption, (table,)) for table in tables]
+    sections.append(Section("Notes", (Notes(tuple(view.notes(search))),)))
+    text = markdown.markdown_file(f"{view.TITLE}: {search.name}", sections)
+    return {"search.md": text, **view.csv_files(search)}
+
+
+def _describe_setting(search: studies.Search) -> str:
+    """Return the models, the methods and the text of a search in a sentence."""
+    # A search of shapes has no student of its own: it chooses one.
+    student = f" student {search.student.shape}," if search.student.shape else ""
+    methods = " and ".join(search.methods)
+    return (
+        f"Teacher {search.teacher.name} ({search.teacher.shape}),{student} {methods} on {search.share:.0%} of the "
+        "corpus."
+    )
 
 
 def write_search(folder: Path, record: SearchRecord) -> list[Path]:
@@ -61,7 +78,7 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
     Args:
         folder: The search's folder, made if missing.
         record: Of the search. Its `recipe`, if there is one, is the recipe of the result, and goes to `recipe.yaml`,
-            under a line with the type and name of the search.
+            under a line with the kind and the name of the search.
 
     Returns:
         The files: record, recipe, tables, and the figures as SVG and as PNG.
@@ -88,9 +105,11 @@ def write_search(folder: Path, record: SearchRecord) -> list[Path]:
             # Workers that were started by hand end together, and all write.
             atomic_text(folder / name, text, shared=True)
             files.append(folder / name)
-    for stem, figure in VIEWS[search.kind or ""].pictures(search).items():
-        titled = replace(figure, title=f"{figure.title}: {search.name}")
-        for suffix in (".svg", ".png"):
-            files.append(folder / f"{stem}{suffix}")
-            write_figure(titled, files[-1], titled=True)
+    for block in VIEWS[search.kind or ""].blocks(search):
+        if isinstance(block, Figure):
+            titled = replace(block, title=f"{block.title}: {search.name}")
+            for suffix in (".svg", ".png"):
+                path = folder / f"{block.name}{suffix}"
+                write_figure(titled, path, titled=True)
+                files.append(path)
     return files

@@ -1,17 +1,21 @@
-"""The view of a search of student shapes: the front of loss and latency, and every shape that was tried."""
+"""The view of a search of student shapes: loss against latency, and every shape that was tried.
+
+A *reward* joins the loss of a shape and its latency, as a share of the teacher's. The *Pareto front* holds the shapes
+that no other shape beats in both.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Paragraph, Table, counted, duration, number, to_csv
+from limbeck.core.blocks import AnyCell, Figure, Notes, Table, counted, duration, number, to_csv
 from limbeck.core.studies import ArchitectureSearch, SearchedShape
 from limbeck.report.figures import lines_figure
 from limbeck.report.plots import Lines, Point, Series
-from limbeck.report.search_view import SearchView, next_best
+from limbeck.report.search_view import SearchView
 
-_MOST_ON_CONSOLE = 20
-_MOST_ON_PAGE = 100
+_MOST_SHAPES = 50
+"""Shapes in the table; `shapes.csv` has all."""
 _LOSSES = {
     "hidden": "the variance of the teacher's last hidden states that a linear map of the student's leaves unexplained",
     "relations": "the divergence of the last layers' query, key and value relations",
@@ -23,72 +27,46 @@ _FILE_COLUMNS = (
     *("threads", "note", "loss", "reward", "steps", "state", "reason", "training_seconds", "front"),
 )
 _STATES = ("trained", "cut", "diverged", "refused")
-"""States of a shape, in the order of the table of all shapes."""
+"""States of a shape, in the order of the table."""
 
 
 class ArchitectureView(SearchView[ArchitectureSearch]):
     """Student shapes."""
 
     TITLE = "Search of student shapes"
-    SECTION = "Shapes"
 
-    def scope(self, record: ArchitectureSearch) -> str:
-        """Return the sizes that can be chosen, and the sampler."""
+    def best(self, record: ArchitectureSearch) -> str:
+        """Return the shape of the highest reward, with its latency, loss and reward."""
+        best = record.best
+        if best is None:
+            return ""
+        return (
+            f"{_describe_shape(best)}, {best.latency_share:.3f} of the teacher's latency, loss {best.loss:.4f}, "
+            f"reward {best.reward:.4f}"
+        )
+
+    def second_score(self, record: ArchitectureSearch) -> str:
+        """Return the second-highest reward of a trained shape."""
+        rewards = sorted((shape.reward or 0.0 for shape in _trained_shapes(record)), reverse=True)
+        return f"{rewards[1]:.4f}" if len(rewards) > 1 else ""
+
+    def blocks(self, record: ArchitectureSearch) -> Iterator[Figure | Table | Notes]:
+        """Draw loss against latency, then list the shapes."""
+        if not record.shapes:
+            yield Notes(("No shape has a result yet.",))
+            return
+        if record.best is not None:
+            yield shapes_figure(record, record.best)
+        yield _shapes_table(record)
+
+    def notes(self, record: ArchitectureSearch) -> Iterator[str]:
+        """Explain loss, reward, sampler and latency; state the limits and the cost."""
+        yield _loss_note(record)
         sizes = []
         for name in ("layers", "hidden", "heads", "ffn"):
             values = " / ".join(f"{value:g}" for value in getattr(record.space, name))
             sizes.append(f"{name} {values}")
-        return f"{', '.join(sizes)} (FFN in multiples of the hidden size), sampler {record.sampler}"
-
-    def result(self, record: ArchitectureSearch) -> str:
-        """Return the best shape with its latency and loss."""
-        best = record.best
-        if best is None:
-            return ""
-        return f"{describe_shape(best)}, {best.latency_share:.3f} of the teacher's latency, loss {best.loss:.4f}"
-
-    def result_line(self, record: ArchitectureSearch) -> str:
-        """Return the best shape with all its figures, and the reward of the next one."""
-        best = record.best
-        if best is None:
-            return ""
-        trained = [shape for shape in _by_reward(record.shapes) if shape.state == "trained"]
-        other_shapes = [shape for shape in trained if shape.trial != best.trial]
-        second = None
-        if other_shapes:
-            second = f"{other_shapes[0].reward or 0:.4f}"
-        return (
-            f"Highest reward of {counted(len(trained), 'trained shape')}: {describe_shape(best)}, "
-            f"{best.parameters:,} parameters, {best.latency_share:.3f} of the teacher's latency, "
-            f"loss {best.loss:.4f}, reward {best.reward:.4f}. {next_best(second)}"
-        )
-
-    def tables(self, record: ArchitectureSearch) -> list[Table]:
-        """Return the front and all shapes."""
-        return [_front_table(record), _shapes_table(record, "All shapes")]
-
-    def console_blocks(self, record: ArchitectureSearch) -> list[Block]:
-        """Return result, front, and the best shapes for a console."""
-        count = len(record.shapes)
-        best = f", the best {_MOST_ON_CONSOLE} of {count}" if count > _MOST_ON_CONSOLE else ""
-        table = replace(_shapes_table(record, f"Shapes{best}", _MOST_ON_CONSOLE), left_out=0)
-        return [Paragraph(self.result_line(record)), _front_table(record), table]
-
-    def page_blocks(self, record: ArchitectureSearch, so_far: str) -> Iterator[Block]:
-        """Draw loss against latency, then list the front and the shapes."""
-        if not record.shapes:
-            yield Notes(("No shape has a result yet.",))
-        if record.shapes and record.best is not None:
-            yield shapes_figure(record, record.best)
-            front = _front_table(record)
-            yield replace(front, caption=f"{front.caption}{so_far}")
-        if record.shapes:
-            yield _shapes_table(record, f"All shapes{so_far}, highest reward first", _MOST_ON_PAGE)
-        yield self.page_notes(record, so_far)
-
-    def notes(self, record: ArchitectureSearch) -> Iterator[str]:
-        """Describe loss and reward, sampler, latency, limits and cost."""
-        yield _loss_note(record)
+        yield f"Sizes: {', '.join(sizes)} (FFN in multiples of the hidden size); sampler {record.sampler}."
         if record.episode is not None:
             yield (
                 "Sampler kd_nas: the controller of KD-NAS (arXiv 2303.09639) predicts rewards and is refitted for each "
@@ -104,16 +82,15 @@ class ArchitectureView(SearchView[ArchitectureSearch]):
             yield f"Limits: {' and '.join(limits)}. Shapes beyond them were not trained."
         yield from _cost_notes(record)
 
-    def files(self, record: ArchitectureSearch) -> dict[str, str]:
+    def csv_files(self, record: ArchitectureSearch) -> dict[str, str]:
         """Return every shape."""
         rows = [{**shape.to_dict(), "front": shape.trial in record.front} for shape in record.shapes]
         return {"shapes.csv": to_csv(_FILE_COLUMNS, rows)}
 
-    def pictures(self, record: ArchitectureSearch) -> dict[str, Figure]:
-        """Return loss against latency."""
-        if record.best is None:
-            return {}
-        return {"loss_and_latency": shapes_figure(record, record.best)}
+
+def _trained_shapes(record: ArchitectureSearch) -> list[SearchedShape]:
+    """Return the shapes that were trained to the end; only their losses compare."""
+    return [shape for shape in record.shapes if shape.state == "trained"]
 
 
 def _loss_note(record: ArchitectureSearch) -> str:
@@ -156,54 +133,41 @@ def _cost_notes(record: ArchitectureSearch) -> Iterator[str]:
         yield f"Trials that failed or were lost with their worker, and were retried: {cost.failed}."
 
 
-def _front_table(record: ArchitectureSearch) -> Table:
-    """Lay out the shapes that no other beats in both loss and latency, the fastest first."""
-    shape_by_trial = {shape.trial: shape for shape in record.shapes}
+def _shapes_table(record: ArchitectureSearch) -> Table:
+    """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
+    ranked = sorted(record.shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
     rows: list[tuple[AnyCell, ...]] = []
-    for trial in record.front:
-        shape = shape_by_trial[trial]
-        latency = number(shape.latency_ms, 2)
-        rows.append((describe_shape(shape), number(shape.parameters), latency, *_figure_cells(shape)))
-    headings = ("Shape", "Parameters", "Latency (ms)", "Latency share", "Loss", "Reward")
-    return Table("Pareto front of loss and latency", headings, tuple(rows), words=(0,))
-
-
-def _shapes_table(record: ArchitectureSearch, caption: str, most: int | None = None) -> Table:
-    """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial.
-
-    Args:
-        record: The search.
-        caption: Of the table.
-        most: The most rows; None for all.
-    """
-    ranked = _by_reward(record.shapes)
-    rows: list[tuple[AnyCell, ...]] = []
-    for shape in ranked[:most]:
-        state = shape.state if shape.reason is None else f"{shape.state}: {shape.reason}"
-        cells = _figure_cells(shape)
-        rows.append((str(shape.trial), describe_shape(shape), number(shape.parameters), *cells, state))
+    for shape in ranked[:_MOST_SHAPES]:
+        state = shape.state
+        if shape.trial in record.front:
+            state = "Pareto front"
+        elif shape.reason is not None:
+            state = f"{shape.state}: {shape.reason}"
+        cells = (
+            str(shape.trial),
+            _describe_shape(shape),
+            number(shape.parameters),
+            number(shape.latency_share, 3),
+            number(shape.loss, 4),
+            number(shape.reward, 4),
+            state,
+        )
+        rows.append(cells)
+    caption = "Shapes, highest reward first"
+    if len(ranked) > _MOST_SHAPES:
+        caption += f", the first {_MOST_SHAPES} of {len(ranked)}"
     headings = ("Trial", "Shape", "Parameters", "Latency share", "Loss", "Reward", "State")
-    return Table(caption, headings, tuple(rows), words=(1, 6), left_out=len(ranked) - len(rows))
+    return Table(caption, headings, tuple(rows), words=(1, 6))
 
 
-def _by_reward(shapes: Sequence[SearchedShape]) -> list[SearchedShape]:
-    """Sort shapes by their state as in `_STATES`, then from the highest reward, then by trial."""
-    return sorted(shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
-
-
-def _figure_cells(shape: SearchedShape) -> tuple[Cell, ...]:
-    return number(shape.latency_share, 3), number(shape.loss, 4), number(shape.reward, 4)
-
-
-def describe_shape(shape: SearchedShape) -> str:
-    """Write a shape as the student's blueprint is written."""
+def _describe_shape(shape: SearchedShape) -> str:
+    """Write a shape as messages name it: `6x384, 12 heads, FFN 1536`."""
     return f"{shape.layers}x{shape.hidden}, {shape.heads} heads, FFN {shape.ffn}"
 
 
 def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     """Draw the loss of every shape that was trained to the end against its latency, with the front and the best."""
-    # Shapes that were cut or refused have no loss that compares.
-    trained = [shape for shape in record.shapes if shape.state == "trained"]
+    trained = _trained_shapes(record)
     shape_by_trial = {shape.trial: shape for shape in trained}
     front = [shape_by_trial[trial] for trial in record.front]
     behind = [shape for shape in trained if shape.trial not in record.front]
@@ -214,7 +178,7 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
     if behind:
         series.append(Series("shape", _points(behind), "points", names=_names(behind)))
 
-    caption = f"{counted(len(trained), 'shape')}; best reward: {describe_shape(best)}."
+    caption = f"{counted(len(trained), 'shape')}; best reward: {_describe_shape(best)}."
     limit = record.limits.latency_share
     if limit is not None:
         caption += f" Latency limit: {limit:g} of the teacher's."
@@ -225,7 +189,7 @@ def shapes_figure(record: ArchitectureSearch, best: SearchedShape) -> Figure:
         x_from_zero=True,
         limit=limit,
     )
-    return lines_figure("Loss and latency of shapes", plot, caption)
+    return replace(lines_figure("Loss and latency of shapes", plot, caption), name="loss_and_latency")
 
 
 def _points(shapes: Sequence[SearchedShape]) -> list[Point]:
@@ -233,4 +197,5 @@ def _points(shapes: Sequence[SearchedShape]) -> list[Point]:
 
 
 def _names(shapes: Sequence[SearchedShape]) -> list[str]:
+    """Write shapes shortly, as the table below a figure has them: `6x384h12f1536`."""
     return [f"{shape.layers}x{shape.hidden}h{shape.heads}f{shape.ffn}" for shape in shapes]
