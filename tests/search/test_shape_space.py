@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from itertools import chain, repeat
 
 import numpy as np
 import optuna
@@ -11,10 +10,11 @@ import torch
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
+from limbeck.evaluation.latency import PassTime, time_passes
 from limbeck.models.students import build_student
 from limbeck.recipe.load import load_recipe
-from limbeck.search import pareto, requests, shape_space
-from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
+from limbeck.search import latency, pareto, requests, shape_space
+from limbeck.search.latency import FEWEST_PASSES
 from limbeck.search.requests import ShapeSizes
 from tests.support.shape_search import SIZES, recipe_data, write_teacher
 from tests.support.word_models import tiny_bert
@@ -75,9 +75,9 @@ def test_reward_is_equation_12():
     assert shape_space.shape_reward(0.0, 6.0, 10.0) == 1.0
     falling = [shape_space.shape_reward(*cost, 10.0) for cost in ((0.2, 3.0), (0.2, 6.0), (0.3, 6.0))]
     assert falling == sorted(set(falling), reverse=True)
-    for latency, teacher in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
+    for student, teacher in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
         with pytest.raises(ValueError, match="above 0"):
-            shape_space.shape_reward(0.1, latency, teacher)
+            shape_space.shape_reward(0.1, student, teacher)
 
 
 def naive_front(points):
@@ -140,48 +140,46 @@ def test_seeds_and_trials_draw_differently():
 
 # Latency: the least disturbed pass is what is compared, on a machine that is busy or idle.
 
-EACH = WARM_UP + FEWEST_PASSES
-
-
-class Passes:
-    """Passes of known times; counts how many were asked for."""
-
-    def __init__(self, *times):
-        self.asked = 0
-        self._times = chain(times, repeat(times[-1]))
-
-    def __call__(self):
-        self.asked += 1
-        return next(self._times)
+CALM_STUDENT = [PassTime(0.01, 0.01)] * FEWEST_PASSES
 
 
 @pytest.mark.parametrize(
-    ("teacher", "student", "expected", "attempts"),
+    ("teacher_by_attempt", "student", "expected"),
     [
         # A long pass is mostly interrupted, and judged by the one that was not.
-        ([PassTime(0.2 + n, 0.1) for n in range(EACH - 1)] + [PassTime(0.1, 0.1)], [PassTime(0.01, 0.01)],
-         (100, 10, False), 1),
+        ([[PassTime(0.2 + n, 0.1) for n in range(FEWEST_PASSES)] + [PassTime(0.1, 0.1)]], CALM_STUDENT,
+         (100, 10, False)),
         # A disturbed measurement is made again.
-        ([PassTime(0.2, 0.1)] * EACH + [PassTime(0.11, 0.1)], [PassTime(0.01, 0.01)], (110, 10, False), 2),
+        ([[PassTime(0.2, 0.1)], [PassTime(0.11, 0.1)]], CALM_STUDENT, (110, 10, False)),
+        # Passes of earlier attempts count: the shortest of both is not the second's.
+        ([[PassTime(0.2, 0.1)], [PassTime(0.3, 0.3)], [PassTime(0.15, 0.15)]], CALM_STUDENT, (150, 10, False)),
         # Where every attempt is disturbed, processor times are compared.
-        ([PassTime(0.2, 0.1)], [PassTime(0.01, 0.01)], (100, 10, True), 3),
+        ([[PassTime(0.2, 0.1)]] * 3, CALM_STUDENT, (100, 10, True)),
+        # A pass too short for the processor's clock has its wall time.
+        ([[PassTime(0.2, 0.1)]] * 3, [PassTime(0.01, 0.0)], (100, 10, True)),
         # Without a processor clock wall times stand.
-        ([PassTime(0.2)], [PassTime(0.1)], (200, 100, False), 1),
+        ([[PassTime(0.2)]], [PassTime(0.1)], (200, 100, False)),
     ],
 )  # fmt: skip
-def test_the_least_disturbed_pass_counts(teacher, student, expected, attempts):
-    teacher, student = Passes(*teacher), Passes(*student)
-    found = time_in_turns(teacher, student, seconds=0)
-    assert (found.teacher_ms, found.student_ms, found.busy) == pytest.approx(expected)
-    assert teacher.asked == student.asked == attempts * EACH
+def test_the_least_disturbed_pass_counts(monkeypatch, teacher_by_attempt, student, expected):
+    attempts = iter(teacher_by_attempt)
+    monkeypatch.setattr(latency, "time_passes", lambda *_, **__: {"teacher": next(attempts), "student": student})
+    model = tiny_bert(1)
+    measured = latency.compare_latency(model, model, torch.ones(1, 4, dtype=torch.long), seconds=0)
+    assert (measured.teacher_ms, measured.student_ms, measured.busy) == pytest.approx(expected)
+    assert not list(attempts), "no attempt more, and none less"
 
 
 def test_short_passes_are_not_repeated_for_ever():
-    teacher, student = Passes(PassTime(1.0, 1.0)), Passes(PassTime(1.0, 1.0))
-    time_in_turns(teacher, student, seconds=60)
-    assert teacher.asked == student.asked == WARM_UP + MOST_PASSES
+    calls = []
+    time_passes(
+        {"model": lambda **_: calls.append(1)}, torch.ones(1, 4, dtype=torch.long), seconds=60, warmup=2, most=7
+    )
+    assert len(calls) == 2 + 7
 
 
 def test_a_pass_is_timed_by_both_clocks():
-    found = pass_timer(tiny_bert(2).eval(), torch.ones(3, 16, dtype=torch.long))()
-    assert 0 < found.cpu <= found.wall * 1.05
+    models = {"a": tiny_bert(2).eval(), "b": tiny_bert(1).eval(), "c": tiny_bert(1).eval()}
+    passes = time_passes(models, torch.ones(3, 16, dtype=torch.long), seconds=0)
+    assert list(passes) == ["a", "b", "c"]
+    assert all(0 < one_pass.cpu <= one_pass.wall * 1.05 for one_pass in passes["a"])

@@ -1,7 +1,6 @@
 """`limbeck benchmark model`: size, latency and throughput of any models, side by side."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import torch
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
@@ -10,9 +9,10 @@ from limbeck.benchmark import limits
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
+from limbeck.core.timing import speedup, summarise, tell_rounds
 from limbeck.errors import RecipeError
 from limbeck.evaluation import costs
+from limbeck.evaluation.latency import time_passes, wall_times
 from limbeck.models import blueprint, families, inference, locating, streams, students, taps
 from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
@@ -138,18 +138,20 @@ def measure_models(
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
         input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
-        inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
-        runs = {}
-        for name, model in models.items():
-            runs[name] = stopwatch(partial(inference.encoder_of(model), **inputs), device)
         progress = part_of(report, _LOADED + share * index, _LOADED + share * (index + 1))
-        tell = tell_rounds(progress, f"{batch} x {length} tokens")
-        with torch.inference_mode():
-            times = take_turns(runs, seconds=seconds / len(cases), warmup=warmup, tell=tell)
+        passes = time_passes(
+            {name: inference.encoder_of(model) for name, model in models.items()},
+            input_ids,
+            seconds=seconds / len(cases),
+            warmup=warmup,
+            tell=tell_rounds(progress, f"{batch} x {length} tokens"),
+        )
+        first_times = wall_times(passes[names[0]])
 
-        for name, times_of_model in times.items():
+        for name, passes_of_model in passes.items():
+            times = wall_times(passes_of_model)
             size, forward = sizes[name]
-            spread = summarise(times_of_model)
+            spread = summarise(times)
             row = {
                 "model": name,
                 **size,
@@ -158,11 +160,11 @@ def measure_models(
                 "device_type": device.type,
                 "batch": batch,
                 "length": length,
-                "rounds": len(times_of_model),
+                "rounds": len(times),
                 **spread,
                 "sentences_per_second": batch / spread["median_ms"] * 1000,
                 "tokens_per_second": batch * length / spread["median_ms"] * 1000,
-                "speedup": speedup(times[names[0]], times_of_model),
+                "speedup": speedup(first_times, times),
             }
             rows.append(tidy(row))
     return rows

@@ -1,9 +1,8 @@
-"""Latency of a forward pass, teacher beside student.
+"""Latency of forward passes: any number of models in turns, on the same token ids.
 
-The two models take turns (A B A B …) in one process, so that whatever else the machine does falls on both,
-and the speedup is the median of the ratios of neighbouring passes. The Transformer part is timed within the
-same passes, from the entry of the first block to the exit of the last: it leaves out the embedding lookup and
-its norm, and the pooler.
+`time_passes` is the one procedure of latency; benchmarks, searches and exports use it too. The models take turns
+(A B, B A, A B …) in one process, so that whatever else the machine does falls on all of them alike.
+`measure_latency` sums it up for a teacher and its student: medians, and speedups of neighbouring passes.
 """
 
 from __future__ import annotations
@@ -11,21 +10,81 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.core.devices import synchronise
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
-from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
+from limbeck.core.timing import FEWEST_ROUNDS, MOST_ROUNDS, Tell, speedup, summarise, take_turns, tell_rounds
 from limbeck.evaluation.costs import find_blocks
 from limbeck.models.inference import device_of, encoder_of, longest_input
 from limbeck.models.taps import evaluation_mode
+
+
+@dataclass(frozen=True)
+class PassTime:
+    """The time of one forward pass.
+
+    Attributes:
+        wall: Seconds on the clock, the device's work included.
+        cpu: Processor seconds of the thread that called the model; None where another device computed.
+        blocks: Seconds of the Transformer part, from the entry of the first block to the exit of the last. It leaves
+            out the embedding lookup with its norm, and the pooler. NaN where no block was watched or called.
+    """
+
+    wall: float
+    cpu: float | None = None
+    blocks: float = math.nan
+
+
+def wall_times(passes: Sequence[PassTime]) -> list[float]:
+    """Return the seconds on the clock of each pass."""
+    return [one_pass.wall for one_pass in passes]
+
+
+def time_passes(
+    models: Mapping[str, Callable[..., object]],
+    input_ids: Tensor,
+    *,
+    seconds: float,
+    warmup: int = 2,
+    fewest: int = FEWEST_ROUNDS,
+    most: int = MOST_ROUNDS,
+    blocks: Mapping[str, Sequence[nn.Module]] | None = None,
+    tell: Tell | None = None,
+) -> dict[str, list[PassTime]]:
+    """Time forward passes of models in turns, on texts without padding.
+
+    Args:
+        models: Name to model, ready for inference on the device of the texts: a module in evaluation mode, or any
+            callable that takes `input_ids` and `attention_mask` as keywords.
+        input_ids: `[B, L]` int64 on that device.
+        seconds: For everything together. At least `fewest` rounds are made whatever they take.
+        warmup: Passes of each model that are not counted.
+        fewest: Least number of counted passes of each model.
+        most: Greatest number of counted passes of each model.
+        blocks: Name of a model to its blocks, whose part of a pass is timed too.
+        tell: Receives the progress.
+
+    Returns:
+        Name to counted passes. Passes at the same place of two lists are of the same round.
+    """
+    inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+    runs: dict[str, Callable[[], PassTime]] = {}
+    with ExitStack() as stack, torch.inference_mode():
+        for name, model in models.items():
+            clock = _BlockClock(input_ids.device)
+            if blocks is not None:
+                stack.enter_context(clock.watching(blocks[name]))
+            runs[name] = partial(_time_pass, partial(model, **inputs), clock, input_ids.device)
+        return take_turns(runs, seconds=seconds, warmup=warmup, fewest=fewest, most=most, tell=tell)
 
 
 def measure_latency(
@@ -55,38 +114,103 @@ def measure_latency(
         report: Receives the progress.
     """
     for model in (teacher, student):
-        length = min(length, longest_input(encoder_of(model)) or length)
+        longest = longest_input(encoder_of(model))
+        if longest:
+            length = min(length, longest)
     vocabulary = min(_vocabulary_size(teacher), _vocabulary_size(student))
+    device = device_of(teacher)
     generator = torch.Generator().manual_seed(seed)
     with (
-        evaluation_mode(encoder_of(teacher), dtype) as ready_teacher,
-        evaluation_mode(encoder_of(student), dtype) as ready_student,
-        torch.inference_mode(),
-        _watch(ready_teacher) as time_teacher,
-        _watch(ready_student) as time_student,
+        evaluation_mode(encoder_of(teacher), dtype) as timed_teacher,
+        evaluation_mode(encoder_of(student), dtype) as timed_student,
     ):
+        blocks = {"teacher": find_blocks(timed_teacher), "student": find_blocks(timed_student)}
         batches = []
         deadline = time.perf_counter() + seconds
         for index, batch_size in enumerate(batch_sizes):
-            input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
             # Time left over by a fast batch size goes to the later ones.
             seconds_left = deadline - time.perf_counter()
             batch_sizes_left = len(batch_sizes) - index
             report_batch = part_of(report, index / len(batch_sizes), (index + 1) / len(batch_sizes))
-            rounds = take_turns(
-                {"teacher": partial(time_teacher, input_ids), "student": partial(time_student, input_ids)},
+            passes = time_passes(
+                {"teacher": timed_teacher, "student": timed_student},
+                torch.randint(0, vocabulary, (batch_size, length), generator=generator).to(device),
                 seconds=seconds_left / batch_sizes_left,
                 warmup=warmup,
+                blocks=blocks,
                 tell=tell_rounds(report_batch, f"latency, {batch_size} x {length} tokens"),
             )
-            batches.append(_summarise_batch(batch_size, rounds["teacher"], rounds["student"]))
+            batches.append(_summarise_batch(batch_size, passes["teacher"], passes["student"]))
     return Latency(
         batches=batches,
         length=length,
         dtype=str(dtype).removeprefix("torch."),
-        device=_device_name(device_of(teacher)),
+        device=_device_name(device),
         threads=torch.get_num_threads(),
     )
+
+
+class _BlockClock:
+    """Times the Transformer part of a pass.
+
+    ALBERT calls the same block many times: the first entry and the last exit of any block are what counts.
+
+    Args:
+        device: Where the model runs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        # Seconds, or events of the GPU, which no pass waits for.
+        self._marks: list[Any] = []
+
+    @contextmanager
+    def watching(self, blocks: Sequence[nn.Module]) -> Iterator[None]:
+        """Mark entries and exits of blocks inside of the context."""
+        hooks = [block.register_forward_pre_hook(self._mark) for block in blocks]
+        hooks += [block.register_forward_hook(self._mark) for block in blocks]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def restart(self) -> None:
+        """Forget the marks of the last pass."""
+        self._marks.clear()
+
+    def seconds(self) -> float:
+        """Return the seconds from the first entry to the last exit, once the device is done; NaN without blocks."""
+        if not self._marks:
+            return math.nan
+        first = self._marks[0]
+        last = self._marks[-1]
+        if self._on_gpu:
+            milliseconds: float = first.elapsed_time(last)
+            return milliseconds / 1000
+        seconds: float = last - first
+        return seconds
+
+    def _mark(self, *_: object) -> None:
+        if self._on_gpu:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter())
+
+
+def _time_pass(run: Callable[[], object], clock: _BlockClock, device: torch.device) -> PassTime:
+    """Time one pass, the device's work included."""
+    clock.restart()
+    synchronise(device)
+    wall_start = time.perf_counter()
+    cpu_start = time.thread_time()
+    run()
+    synchronise(device)
+    cpu = time.thread_time() - cpu_start
+    wall = time.perf_counter() - wall_start
+    return PassTime(wall, cpu=cpu if device.type == "cpu" else None, blocks=clock.seconds())
 
 
 def _vocabulary_size(model: nn.Module) -> int:
@@ -96,70 +220,21 @@ def _vocabulary_size(model: nn.Module) -> int:
     return max(size, 1)
 
 
-@contextmanager
-def _watch(model: nn.Module) -> Iterator[Callable[[Tensor], tuple[float, float]]]:
-    """Yield a function that runs a pass on token ids, and returns its seconds and those of its blocks.
-
-    ALBERT calls the same block many times: the first entry and the last exit of any block are what counts.
-    """
-    device = device_of(model)
-    on_gpu = device.type == "cuda"
-    marks: list[Any] = []  # Seconds, or events of the GPU, which no pass waits for.
-
-    def mark(*_: object) -> None:
-        if on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            marks.append(event)
-        else:
-            marks.append(time.perf_counter())
-
-    def run(input_ids: Tensor) -> tuple[float, float]:
-        marks.clear()
-        input_ids = input_ids.to(device)
-        attention_mask = torch.ones_like(input_ids)
-        time_pass = stopwatch(partial(model, input_ids=input_ids, attention_mask=attention_mask), device)
-        seconds = time_pass()
-        if not marks:
-            return seconds, math.nan
-        first, last = marks[0], marks[-1]
-        if on_gpu:
-            milliseconds = first.elapsed_time(last)
-            return seconds, milliseconds / 1000
-        return seconds, last - first
-
-    blocks = find_blocks(model)
-    hooks = [block.register_forward_pre_hook(mark) for block in blocks]
-    hooks += [block.register_forward_hook(mark) for block in blocks]
-    try:
-        yield run
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _summarise_batch(
-    batch_size: int, teacher_rounds: list[tuple[float, float]], student_rounds: list[tuple[float, float]]
-) -> BatchLatency:
-    """Reduce the times of one batch size to medians, percentiles and speedups.
-
-    Args:
-        batch_size: Texts per pass.
-        teacher_rounds: Seconds of the whole pass and of its blocks, for each round.
-        student_rounds: Likewise, in the same rounds.
-    """
-    teacher = np.array(teacher_rounds)  # [rounds, (whole, blocks)]
-    student = np.array(student_rounds)
-    speedup, blocks_speedup = np.median(teacher / student, axis=0).tolist()
+def _summarise_batch(batch_size: int, teacher: Sequence[PassTime], student: Sequence[PassTime]) -> BatchLatency:
+    """Reduce the times of one batch size to medians, percentiles and speedups."""
+    teacher_walls = wall_times(teacher)
+    student_walls = wall_times(student)
+    teacher_blocks = [one_pass.blocks for one_pass in teacher]
+    student_blocks = [one_pass.blocks for one_pass in student]
     return BatchLatency(
         batch_size=batch_size,
-        rounds=len(teacher_rounds),
-        teacher=Times(**summarise(teacher[:, 0])),
-        student=Times(**summarise(student[:, 0])),
-        teacher_transformer=Times(**summarise(teacher[:, 1])),
-        student_transformer=Times(**summarise(student[:, 1])),
-        speedup=speedup,
-        transformer_speedup=blocks_speedup,
+        rounds=len(teacher),
+        teacher=Times(**summarise(teacher_walls)),
+        student=Times(**summarise(student_walls)),
+        teacher_transformer=Times(**summarise(teacher_blocks)),
+        student_transformer=Times(**summarise(student_blocks)),
+        speedup=speedup(teacher_walls, student_walls),
+        transformer_speedup=speedup(teacher_blocks, student_blocks),
     )
 
 

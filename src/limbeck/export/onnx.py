@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from transformers import PreTrainedConfig
+from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.timing import speedup, summarise, tell_rounds
 from limbeck.errors import ModelError, shorten_error
-from limbeck.evaluation.latency import measure_latency
+from limbeck.evaluation.latency import time_passes, wall_times
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.source import OutputModule, is_per_token
 from limbeck.models.loaded import LoadedModel
@@ -142,8 +141,8 @@ def open_session(path: Path) -> InferenceSession:
 
 def session_runner(session: InferenceSession) -> Runner:
     """Return what runs a session on batches."""
-    inputs = [found.name for found in session.get_inputs()]
-    outputs = [found.name for found in session.get_outputs()]
+    inputs = [tensor.name for tensor in session.get_inputs()]
+    outputs = [tensor.name for tensor in session.get_outputs()]
 
     def run(batch: Batch) -> dict[str, Tensor]:
         values = session.run(outputs, {name: batch.inputs[name].numpy() for name in inputs})
@@ -152,32 +151,18 @@ def session_runner(session: InferenceSession) -> Runner:
     return run
 
 
-class SessionModule(nn.Module):
-    """A session as a module, so that it is timed as any other model.
+def session_pass(session: InferenceSession) -> Callable[..., Any]:
+    """Return a function that runs a session on `input_ids` and `attention_mask`, so that it is timed as a model is."""
+    names = [tensor.name for tensor in session.get_inputs()]
 
-    Args:
-        session: The session.
-        config: Of its model.
-    """
+    def run(*, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        # Other inputs, such as segment ids, are zero.
+        arrays = dict.fromkeys(names, torch.zeros_like(input_ids).numpy())
+        arrays["input_ids"] = input_ids.numpy()
+        arrays["attention_mask"] = attention_mask.numpy()
+        return session.run(None, arrays)
 
-    def __init__(self, session: InferenceSession, config: PreTrainedConfig) -> None:
-        super().__init__()
-        self._session = session
-        self._others = [found.name for found in session.get_inputs()]
-        # A graph has no blocks to time by themselves, but a list of them is asked for.
-        self.blocks = nn.ModuleList([nn.Identity()])
-        self.config = SimpleNamespace(vocab_size=config.vocab_size)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Any]:
-        """Run the session; its other inputs, such as segment ids, are zero.
-
-        Args:
-            input_ids: `[B, L]`.
-            attention_mask: `[B, L]`.
-        """
-        tensors = {"input_ids": input_ids, "attention_mask": attention_mask}
-        feed = {name: tensors.get(name, torch.zeros_like(input_ids)).numpy() for name in self._others}
-        return self._session.run(None, feed)
+    return run
 
 
 _ARM = ("arm64", "aarch64")
@@ -241,20 +226,34 @@ def measure_int8(
         report: Receives progress.
 
     Returns:
-        `megabytes` of both, and `latency`, an entry a length, as `Latency` in plain values, the float32 file first.
+        `megabytes` of both, and `latency`, a row a batch size and length, with the milliseconds of both.
     """
-    sizes = {"float32": onnx_bytes(full) / 1e6, "int8": onnx_bytes(path) / 1e6}
-    config = source.model.config
-    modules = [SessionModule(open_session(file), config) for file in (full, path)]
+    runs = {"float32": session_pass(open_session(full)), "int8": session_pass(open_session(path))}
     lengths = sorted({min(length, source.longest) for length in LATENCY_LENGTHS})
+    cases = [(batch, length) for length in lengths for batch in LATENCY_BATCH_SIZES]
+    generator = torch.Generator().manual_seed(0)
     rows = []
-    for number, length in enumerate(lengths):
-        here = part_of(report, number / len(lengths), (number + 1) / len(lengths))
-        share = seconds / len(lengths)
-        latency = measure_latency(*modules, batch_sizes=LATENCY_BATCH_SIZES, length=length, seconds=share, report=here)
-        for batch in latency.batches:
-            row = {"batch": batch.batch_size, "length": length, "rounds": batch.rounds, "threads": latency.threads}
-            for name, times in (("float32", batch.teacher), ("int8", batch.student)):
-                row |= {f"{name}_ms": times.median_ms, f"{name}_p10_ms": times.p10_ms, f"{name}_p90_ms": times.p90_ms}
-            rows.append({**row, "speedup": batch.speedup})
+    for index, (batch, length) in enumerate(cases):
+        progress = part_of(report, index / len(cases), (index + 1) / len(cases))
+        passes = time_passes(
+            runs,
+            torch.randint(source.model.config.vocab_size, (batch, length), generator=generator),
+            seconds=seconds / len(cases),
+            tell=tell_rounds(progress, f"latency, {batch} x {length} tokens"),
+        )
+        times = {name: wall_times(passes_of_file) for name, passes_of_file in passes.items()}
+        row: dict[str, Any] = {
+            "batch": batch,
+            "length": length,
+            "rounds": len(times["int8"]),
+            "threads": torch.get_num_threads(),
+        }
+        for name, seconds_of_rounds in times.items():
+            spread = summarise(seconds_of_rounds)
+            row[f"{name}_ms"] = spread["median_ms"]
+            row[f"{name}_p10_ms"] = spread["p10_ms"]
+            row[f"{name}_p90_ms"] = spread["p90_ms"]
+        row["speedup"] = speedup(times["float32"], times["int8"])
+        rows.append(row)
+    sizes = {"float32": onnx_bytes(full) / 1e6, "int8": onnx_bytes(path) / 1e6}
     return {"megabytes": sizes, "latency": rows}

@@ -1,14 +1,13 @@
 """The latency of a student's shape beside its teacher's, on a machine that may be busy.
 
-A pass that is longer than a slice of the scheduler is interrupted on a busy machine and a shorter one is not, so
-that medians of a slow and a fast model are not disturbed alike and their ratio is wrong. The least disturbed passes
-of both are compared, and the processor's time says whether even those waited.
+On a busy machine a pass that is longer than a slice of the scheduler is interrupted, and a shorter one is not. Medians
+of a slow and a fast model are then disturbed differently, and their ratio is wrong. So the least disturbed passes of
+both are compared, and the processor's time shows whether even those had to wait.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,36 +15,21 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from limbeck.core.devices import choose_device, device_name, synchronise
-from limbeck.core.timing import take_turns
+from limbeck.core.devices import choose_device, device_name
 from limbeck.errors import RecipeError
+from limbeck.evaluation.latency import PassTime, time_passes, wall_times
 from limbeck.models import families, students
 from limbeck.models.inference import encoder_of
 from limbeck.search.requests import MeasuringRequest
 
-FEWEST_PASSES, MOST_PASSES = 10, 100
+FEWEST_PASSES = 10
+MOST_PASSES = 100
 WARM_UP = 2
 MOST_ATTEMPTS = 3
 DISTURBED = 1.5
 """A pass whose wall time is above this many times its processor time waited for the machine."""
-
-
-@dataclass(frozen=True)
-class PassTime:
-    """The time of one forward pass.
-
-    Args:
-        wall: Seconds on the clock.
-        cpu: Seconds that the thread which called the model ran; None where another device computed.
-    """
-
-    wall: float
-    cpu: float | None = None
-
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether the pass waited for the machine; a processor clock too coarse to show it says nothing."""
-        return bool(self.cpu) and self.wall > DISTURBED * (self.cpu or 0.0)
+USUAL_LENGTH = 128
+"""Tokens a text, where nothing else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -67,64 +51,6 @@ class ShapeLatency:
     busy: bool = False
 
 
-TimePass = Callable[[], PassTime]
-
-
-def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> ShapeLatency:
-    """Time both alternately; of each the least disturbed pass counts, on a busy machine the least processor time.
-
-    Where the shortest pass of either is disturbed, all is measured again, up to `MOST_ATTEMPTS` times in all; passes of
-    earlier attempts count.
-
-    Args:
-        teacher: Makes and times one pass.
-        student: The same.
-        seconds: For each attempt; `FEWEST_PASSES` of each are made whatever they take, and `MOST_PASSES` at most.
-    """
-    runs_by_model = {"teacher": teacher, "student": student}
-    passes: dict[str, list[PassTime]] = {name: [] for name in runs_by_model}
-    busy = True
-    for _ in range(MOST_ATTEMPTS):
-        new_passes = take_turns(runs_by_model, seconds=seconds, warmup=WARM_UP, fewest=FEWEST_PASSES, most=MOST_PASSES)
-        passes = {name: passes[name] + new_passes[name] for name in runs_by_model}
-        busy = any(min(times, key=lambda one: one.wall).is_disturbed for times in passes.values())
-        if not busy:
-            break
-    # Wall time counts for a pass too short for the processor's clock.
-    least = {name: min(one.cpu if busy and one.cpu else one.wall for one in passes[name]) for name in runs_by_model}
-    return ShapeLatency(
-        share=least["student"] / least["teacher"],
-        student_ms=1000 * least["student"],
-        teacher_ms=1000 * least["teacher"],
-        threads=torch.get_num_threads(),
-        busy=busy,
-    )
-
-
-def pass_timer(model: nn.Module, input_ids: torch.Tensor) -> TimePass:
-    """Return a timer of passes of a model's encoder over texts without padding.
-
-    Args:
-        model: In eval mode, on the device of the texts.
-        input_ids: Of shape (texts, tokens).
-    """
-    encoder, valid, device = encoder_of(model), torch.ones_like(input_ids), input_ids.device
-
-    def time_pass() -> PassTime:
-        synchronise(device)
-        wall, cpu = time.perf_counter(), time.thread_time()
-        with torch.inference_mode():
-            encoder(input_ids=input_ids, attention_mask=valid)
-        synchronise(device)
-        cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
-        return PassTime(wall, cpu if device.type == "cpu" else None)
-
-    return time_pass
-
-
-USUAL_LENGTH = 128
-
-
 @dataclass(frozen=True)
 class LatencySetting:
     """How latencies are measured.
@@ -133,7 +59,7 @@ class LatencySetting:
         device: Where.
         length: Tokens a text, all of them real.
         batch: Texts a pass.
-        seconds: For each shape, and again where the machine is too busy; see `time_in_turns`.
+        seconds: For each shape, and again where the machine is too busy; see `compare_latency`.
     """
 
     device: torch.device
@@ -148,9 +74,11 @@ class LatencySetting:
         Raises:
             RecipeError: for texts that are longer than teacher and students can take.
         """
-        longest = USUAL_LENGTH if teacher.positions is None else teacher.positions
-        length = min(USUAL_LENGTH, longest) if request.length is None else request.length
-        if teacher.positions is not None and length > longest:
+        longest = teacher.positions
+        length = request.length
+        if length is None:
+            length = USUAL_LENGTH if longest is None else min(USUAL_LENGTH, longest)
+        if longest is not None and length > longest:
             raise RecipeError(
                 f"--measure-length {length} is longer than the {longest} tokens that the teacher takes; use a "
                 "smaller number."
@@ -190,4 +118,63 @@ class LatencyBench:
         generator = torch.Generator().manual_seed(0)
         size = (setting.batch, setting.length)
         input_ids = torch.randint(config.vocab_size, size, generator=generator).to(setting.device)
-        return time_in_turns(pass_timer(self._teacher, input_ids), pass_timer(student, input_ids), setting.seconds)
+        return compare_latency(self._teacher, student, input_ids, setting.seconds)
+
+
+def compare_latency(teacher: nn.Module, student: nn.Module, input_ids: torch.Tensor, seconds: float) -> ShapeLatency:
+    """Time both models alternately; of each the least disturbed pass counts.
+
+    Where the shortest pass of either is disturbed, both are measured again, up to `MOST_ATTEMPTS` times in all; passes
+    of earlier attempts count. If they still are, the least processor time of each counts.
+
+    Args:
+        teacher: In evaluation mode, on the device of the texts.
+        student: The same.
+        input_ids: Token ids `[texts, tokens]`, without padding.
+        seconds: For each attempt; `FEWEST_PASSES` of each are made whatever they take, and `MOST_PASSES` at most.
+    """
+    encoders = {"teacher": encoder_of(teacher), "student": encoder_of(student)}
+    passes: dict[str, list[PassTime]] = {"teacher": [], "student": []}
+    busy = True
+    for _ in range(MOST_ATTEMPTS):
+        attempt = time_passes(
+            encoders, input_ids, seconds=seconds, warmup=WARM_UP, fewest=FEWEST_PASSES, most=MOST_PASSES
+        )
+        for name, passes_of_model in attempt.items():
+            passes[name].extend(passes_of_model)
+        busy = _is_busy(passes)
+        if not busy:
+            break
+
+    if busy:
+        student_seconds = min(_cpu_times(passes["student"]))
+        teacher_seconds = min(_cpu_times(passes["teacher"]))
+    else:
+        student_seconds = min(wall_times(passes["student"]))
+        teacher_seconds = min(wall_times(passes["teacher"]))
+    return ShapeLatency(
+        share=student_seconds / teacher_seconds,
+        student_ms=1000 * student_seconds,
+        teacher_ms=1000 * teacher_seconds,
+        threads=torch.get_num_threads(),
+        busy=busy,
+    )
+
+
+def _is_busy(passes: Mapping[str, Sequence[PassTime]]) -> bool:
+    """Whether the shortest pass of any model waited for the machine."""
+    shortest = [min(passes_of_model, key=lambda one_pass: one_pass.wall) for passes_of_model in passes.values()]
+    return any(_is_disturbed(one_pass) for one_pass in shortest)
+
+
+def _is_disturbed(one_pass: PassTime) -> bool:
+    """Whether a pass waited for the machine; unknown, so False, without a processor time."""
+    # A pass that is too short for the processor's clock takes 0 seconds of it.
+    if not one_pass.cpu:
+        return False
+    return one_pass.wall > DISTURBED * one_pass.cpu
+
+
+def _cpu_times(passes: Sequence[PassTime]) -> list[float]:
+    """Return the processor seconds of each pass; its wall time where it is too short for the processor's clock."""
+    return [one_pass.cpu or one_pass.wall for one_pass in passes]
