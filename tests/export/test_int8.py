@@ -4,10 +4,11 @@ import onnx
 import pytest
 
 from limbeck.core.exports import Int8Latency
+from limbeck.export import int8 as int8_files
 from limbeck.export import onnx as onnx_files
 from limbeck.export.differences import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.export.onnx import needs_reduced_range
+from limbeck.export.int8 import needs_reduced_range
 from limbeck.report.export_text import busy_line, export_lines, latency_markdown, speed_of
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
@@ -24,7 +25,7 @@ def int8(tmp_path_factory):
 @pytest.fixture
 def unmeasured(monkeypatch):
     """Exports without latencies."""
-    monkeypatch.setattr(onnx_files, "measure_int8", lambda *args, **kwargs: None)
+    monkeypatch.setattr(int8_files, "measure_int8", lambda *args, **kwargs: None)
 
 
 def matrices(done, kind):
@@ -59,7 +60,7 @@ def test_it_reports_size_latency_and_quality(int8):
 def test_decisions_of_a_classifier_are_compared_and_reduced_weights_have_7_bits(
     tmp_path, monkeypatch, unmeasured, export
 ):
-    monkeypatch.setattr(onnx_files, "needs_reduced_range", lambda: True)
+    monkeypatch.setattr(int8_files, "needs_reduced_range", lambda: True)
     done = export(make_teacher(tmp_path, "bert", head="classification", layers=2, num_labels=3), "onnx-int8")
     found = done.record["differences"]
     assert 0 <= found["equal_decisions"] <= 1

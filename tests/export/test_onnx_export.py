@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoTokenizer
 from limbeck.errors import ModelError
 from limbeck.export.batches import make_batches
 from limbeck.export.onnx import data_file, onnx_bytes, write_onnx
-from limbeck.export.source import OutputModule
+from limbeck.export.outputs import OutputModule
 from limbeck.models.heads import HEADS, has_head
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model

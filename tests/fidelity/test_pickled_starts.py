@@ -10,7 +10,8 @@ from transformers import BertForPreTraining, BertModel
 
 from limbeck.core import pickles
 from limbeck.errors import ModelError
-from limbeck.export import ExportRequest, export_model, source
+from limbeck.export import ExportRequest, export_model, safe_copies
+from limbeck.export.safe_copies import safe_copy
 from limbeck.models.loaded import open_model
 from limbeck.models.loading import load_model
 from limbeck.models.sentence_heads import SentenceHead
@@ -57,7 +58,7 @@ def test_a_start_that_is_damaged_is_named_by_its_own_folder(tmp_path):
 
 @pytest.mark.parametrize("inside", ["", "0_Transformer"], ids=["flat", "nested"])
 def test_a_copy_of_pickled_sentence_vectors_keeps_their_pooling(tmp_path, monkeypatch, inside):
-    monkeypatch.setattr(source, "convert_pickles", pickles.convert)
+    monkeypatch.setattr(safe_copies, "convert_pickles", pickles.convert)
     root, model = tmp_path / "start", BertModel(tiny_config("bert", layers=2))
     folder = save_folder(model, root / inside, "bert")
     (folder / "model.safetensors").unlink()
@@ -72,7 +73,7 @@ def test_a_copy_of_pickled_sentence_vectors_keeps_their_pooling(tmp_path, monkey
     (root / "2_Dense" / "config.json").write_text(json.dumps({"in_features": width, "out_features": 3, "bias": False}))
     save_file({"linear.weight": torch.ones(3, width)}, root / "2_Dense" / "model.safetensors")
     (root / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
-    with source.safe_copy(str(root), tmp_path / "copy") as copy:
+    with safe_copy(str(root), tmp_path / "copy") as copy:
         found, wanted = open_model(copy).sentence, sentence_pooling(root)
         assert (
             (str(found), dict(found.prompts))
@@ -81,6 +82,6 @@ def test_a_copy_of_pickled_sentence_vectors_keeps_their_pooling(tmp_path, monkey
         )
         assert SentenceHead(found).width(width) == 3
     # Of a Hub name the Transformer alone is copied.
-    monkeypatch.setattr(source, "is_local", lambda resolved: False)
-    with source.safe_copy(str(folder), tmp_path / "copy") as copy:
+    monkeypatch.setattr(safe_copies, "is_local", lambda resolved: False)
+    with safe_copy(str(folder), tmp_path / "copy") as copy:
         assert sentence_pooling(copy) is None

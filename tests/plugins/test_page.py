@@ -54,7 +54,7 @@ def test_its_other_parts_are_registered():
         assert KINDS["grades"].facts.metrics == ("accuracy",)
         assert EVALUATORS["depth"].metrics == ("share_of_twelve",)
         assert STARTS["scaled"].place == "fit"
-        assert FORMATS["half_weights"].dtypes == ("float16",)
+        assert FORMATS["half-weights"].dtypes == ("float16",)
     assert "grades" not in KINDS
 
 

@@ -170,6 +170,7 @@ class PluginPoint(Generic[T]):
         decorator: What turns a function into such an item, for messages.
         problem: Says why an item cannot be added, as the end of a sentence; None where it can.
         code: The code of an item: the decorators of a package may register what its entry points name.
+        separators: Characters between the words of a name, beside letters and digits.
     """
 
     group: str
@@ -177,6 +178,7 @@ class PluginPoint(Generic[T]):
     decorator: str
     problem: Callable[[T], str | None]
     code: Callable[[T], object]
+    separators: str = "_"
 
     def check(self, kind: str, name: str, item: object) -> T:
         """Check an item and return it.
@@ -192,8 +194,9 @@ class PluginPoint(Generic[T]):
         problem: str | None = None
         if item_name != name:
             problem = f"its own name is '{item_name}'; use the same name in both places"
-        elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            problem = "a name consists of lower-case letters, digits and _, and starts with a letter"
+        elif not re.fullmatch(f"[a-z][a-z0-9{self.separators}]*", name):
+            allowed = " and ".join(self.separators)
+            problem = f"a name consists of lower-case letters, digits and {allowed}, and starts with a letter"
         else:
             problem = self.problem(item)
         if problem is not None:

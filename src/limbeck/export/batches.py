@@ -15,6 +15,8 @@ from limbeck.models.sample_texts import Text
 BATCH_SIZE = 8
 _LONG_ENOUGH = 64
 """Rows above this many tokens go in separate batches, so that a long text does not pad all the others."""
+_MORE_PADDING = 5
+"""Columns of padding alone in the batch that has more than it needs."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,11 @@ def tokenise(
     for text in texts:
         encoded = tokenizers.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
         length = len(encoded["input_ids"][0])
-        known = {"attention_mask": [1] * length}
-        for name, ids in encoded.items():
-            known[name] = list(ids[0])
-        rows.append({name: known.get(name, [0] * length) for name in names})
+        inputs = dict.fromkeys(names, [0] * length)
+        inputs["attention_mask"] = [1] * length
+        for name, rows_of_ids in encoded.items():
+            inputs[name] = list(rows_of_ids[0])
+        rows.append({name: inputs[name] for name in names})
     return rows
 
 
@@ -67,11 +70,12 @@ def make_batches(
         texts: A text without a single token (an empty one, without special tokens) is left out.
         names: Of the inputs.
         longest: In tokens.
-        left: Have a batch that is padded on the left too, which changes the outputs of models that count positions
-            from there.
+        left: Whether a batch is padded on the left too, which changes the outputs of models that count
+            positions from there.
     """
-    tokenised = tokenise(tokenizer, texts, names, longest)
-    rows = [_Row(text, inputs) for text, inputs in zip(texts, tokenised, strict=True) if inputs["input_ids"]]
+    inputs_of_texts = tokenise(tokenizer, texts, names, longest)
+    rows = [_Row(text, inputs) for text, inputs in zip(texts, inputs_of_texts, strict=True)]
+    rows = [row for row in rows if row.length > 0]
     if not rows:
         return []
     padding_id = int(tokenizer.pad_token_id or 0)
@@ -82,7 +86,7 @@ def make_batches(
     batches: list[Batch] = []
     for group in (short, long):
         starts = range(0, len(group), BATCH_SIZE)
-        batches.extend(_pad(group[start : start + BATCH_SIZE], padding_id) for start in starts)
+        batches += [_pad(group[start : start + BATCH_SIZE], padding_id) for start in starts]
 
     # The shortest and the middle one alone, without padding.
     by_length = sorted(rows, key=lambda row: row.length)
@@ -95,8 +99,8 @@ def make_batches(
     # A few with more padding than they need, and on the other side.
     few = short[: BATCH_SIZE // 2]
     if few:
-        widest = max(row.length for row in few)
-        batches.append(_pad(few, padding_id, width=min(longest, widest + 5)))
+        width = max(row.length for row in few) + _MORE_PADDING
+        batches.append(_pad(few, padding_id, width=min(longest, width)))
         if left:
             batches.append(_pad(few, padding_id, side="left"))
     return batches
@@ -117,7 +121,8 @@ def _pad(rows: Sequence[_Row], padding_id: int, *, width: int = 1, side: str = "
     """Make a batch of rows, whose length is a multiple of `width`."""
     collate = PadCollator(padding_id, side, multiple_of=width)
     padded = collate([row.inputs for row in rows])
-    inputs = {name: padded.get(name, torch.zeros_like(padded["input_ids"])) for name in rows[0].inputs}
+    zeros = torch.zeros_like(padded["input_ids"])
+    inputs = {name: padded.get(name, zeros) for name in rows[0].inputs}
     return Batch(tuple(row.text for row in rows), inputs)
 
 

@@ -13,7 +13,7 @@ from limbeck.core.progress import Count, Report, no_progress
 from limbeck.core.records import Number
 from limbeck.errors import LimbeckError
 from limbeck.export.batches import Batch, Runner
-from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
+from limbeck.export.outputs import HIDDEN, SENTENCE, is_per_token
 from limbeck.models import heads
 
 BOUNDS = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.25}
@@ -25,73 +25,13 @@ LEAST_EQUAL = 0.9
 """Share of the decisions that int8 weights must keep of the source."""
 
 _NEVER = -1e9
-"""Score of padding, which is no answer's end."""
+"""Score of padding, where no answer starts or ends."""
 
 
 class ExportMismatchError(LimbeckError):
     """An export whose outputs are not those of its source."""
 
     exit_code = 1
-
-
-class _Gaps:
-    """Sums of the differences of two models over batches.
-
-    Args:
-        head: The head of both.
-    """
-
-    def __init__(self, head: heads.Head | None) -> None:
-        self._head = head
-        self._largest: dict[str, list[Tensor]] = {}
-        self._scales: dict[str, list[Tensor]] = {}
-        self._cosines: list[Tensor] = []
-        self._equal: list[Tensor] = []
-        self._divergence: list[Tensor] = []
-
-    def add(self, batch: Batch, source: dict[str, Tensor], export: dict[str, Tensor]) -> None:
-        """Take in the outputs of both models on a batch."""
-        for name, exported in export.items():
-            expected = source[name]
-            if is_per_token(name, self._head):
-                real = (expected[batch.valid], exported[batch.valid])
-            else:
-                real = (expected, exported)
-            self._largest.setdefault(name, []).append((real[0] - real[1]).abs().max())
-            self._scales.setdefault(name, []).append(real[0].abs().max())
-            if name == SENTENCE or (name == HIDDEN and SENTENCE not in export):
-                self._cosines.append(F.cosine_similarity(*real, dim=-1))
-            if name in (LOGITS, *ANSWER_ENDS) and not kind_of(self._head).has_value:
-                if name in ANSWER_ENDS:
-                    padding = ~batch.valid
-                    real = (expected.masked_fill(padding, _NEVER), exported.masked_fill(padding, _NEVER))
-                self._add_decisions(*real)
-
-    def _add_decisions(self, source: Tensor, export: Tensor) -> None:
-        """Take in scores, of which the highest of the last axis is a decision."""
-        if kind_of(self._head).has_several:
-            # Each class is a decision by itself, as between scores z and 0.
-            source = torch.stack([source, torch.zeros_like(source)], -1)
-            export = torch.stack([export, torch.zeros_like(export)], -1)
-        self._equal.append(source.argmax(-1) == export.argmax(-1))
-        self._divergence.append(_kl(source, export))
-
-    def differences(self, batches: Sequence[Batch]) -> Differences:
-        """Return the differences, given the batches that were taken in."""
-        cosine: dict[str, Number | None] = {}
-        if self._cosines:
-            cosines = torch.cat(self._cosines)
-            cosine = {"mean": float(cosines.mean()), "lowest": float(cosines.min())}
-        return Differences(
-            texts=len({text for batch in batches for text in batch.texts}),
-            batches=len(batches),
-            tokens=max((int(batch.valid.sum(1).max()) for batch in batches), default=0),
-            largest={name: float(torch.stack(values).max()) for name, values in self._largest.items()},
-            scale={name: float(torch.stack(values).max()) for name, values in self._scales.items()},
-            cosine=cosine,
-            equal_decisions=float(torch.cat(self._equal).float().mean()) if self._equal else None,
-            mean_kl=float(torch.cat(self._divergence).mean()) if self._divergence else None,
-        )
 
 
 def measure_differences(
@@ -129,7 +69,9 @@ def check_differences(differences: Differences, dtype: str, *, bound: float | No
         bound = BOUNDS[dtype]
     if share <= bound:
         return
-    way_out = "it was not written: please report the model" if dtype == "float32" else "use float32"
+    way_out = "use float32"
+    if dtype == "float32":
+        way_out = "it was not written: please report the model"
     raise ExportMismatchError(
         f"The export differs from its source by {differences.largest[output]:.3g} in {output}, whose largest value is "
         f"{differences.scale[output]:.3g}; in {dtype} {bound:g} of that (or of 1) is the limit; {way_out}."
@@ -152,7 +94,8 @@ def check_int8_quality(differences: Differences) -> None:
         bound = LEAST_COSINE
         title = "mean cosine of the vectors"
     else:
-        quality = 1 - largest_share(differences)[0]
+        share, _ = largest_share(differences)
+        quality = 1 - share
         bound = LEAST_EQUAL
         title = "share of the largest value that is kept"
     if not quality >= bound:  # True for NaN too.
@@ -164,19 +107,100 @@ def check_int8_quality(differences: Differences) -> None:
 def largest_share(differences: Differences) -> tuple[float, str]:
     """Return the largest difference as a share of its output's scale, or of 1 where that is below; and the output.
 
-    Where a difference is no number the share is infinite.
+    A difference that is not a number counts as an infinite share.
     """
     shares = []
-    for name, value in differences.largest.items():
-        if value is None or math.isnan(value):
-            shares.append((math.inf, name))
-        else:
-            shares.append((value / max(1.0, differences.scale[name] or 0.0), name))
+    for output, difference in differences.largest.items():
+        share = math.inf
+        if difference is not None and not math.isnan(difference):
+            share = difference / max(1.0, differences.scale[output] or 0.0)
+        shares.append((share, output))
     return max(shares)
 
 
+class _Gaps:
+    """Collects the differences of two models, batch by batch.
+
+    Args:
+        head: The head of both.
+    """
+
+    def __init__(self, head: heads.Head | None) -> None:
+        self._head = head
+        self._facts = kind_of(head)
+        # Of each batch: the largest difference and the largest value, by output.
+        self._largest: dict[str, list[Tensor]] = {}
+        self._scales: dict[str, list[Tensor]] = {}
+        # Of each vector its cosine; of each decision whether it is equal, and the divergence of its probabilities.
+        self._cosines: list[Tensor] = []
+        self._equal: list[Tensor] = []
+        self._divergences: list[Tensor] = []
+
+    def add(self, batch: Batch, source: dict[str, Tensor], export: dict[str, Tensor]) -> None:
+        """Take in the outputs of both models on a batch, by name."""
+        vectors = SENTENCE if SENTENCE in export else HIDDEN
+        for name, exported in export.items():
+            expected = source[name]
+            if is_per_token(name, self._head):
+                real_expected = expected[batch.valid]
+                real_exported = exported[batch.valid]
+            else:
+                real_expected = expected
+                real_exported = exported
+            self._largest.setdefault(name, []).append((real_expected - real_exported).abs().max())
+            self._scales.setdefault(name, []).append(real_expected.abs().max())
+
+            if name == vectors:
+                self._cosines.append(F.cosine_similarity(real_expected, real_exported, dim=-1))
+            if self._head is None or self._facts.has_value:
+                continue  # Vectors and values decide nothing.
+            if self._facts.has_answers:
+                # An answer's end is chosen among all tokens of a row, so the rows stay whole.
+                padding = ~batch.valid
+                self._add_decisions(expected.masked_fill(padding, _NEVER), exported.masked_fill(padding, _NEVER))
+            else:
+                self._add_decisions(real_expected, real_exported)
+
+    def _add_decisions(self, source: Tensor, export: Tensor) -> None:
+        """Take in the scores of decisions: the highest of the last axis is the one that is made."""
+        if self._facts.has_several:
+            # Each class is a decision by itself, as between scores z and 0.
+            source = torch.stack([source, torch.zeros_like(source)], -1)
+            export = torch.stack([export, torch.zeros_like(export)], -1)
+        self._equal.append(source.argmax(-1) == export.argmax(-1))
+        self._divergences.append(_kl(source, export))
+
+    def differences(self, batches: Sequence[Batch]) -> Differences:
+        """Return the differences, given the batches that were taken in."""
+        cosine: dict[str, Number | None] = {}
+        if self._cosines:
+            cosines = torch.cat(self._cosines)
+            cosine = {"mean": float(cosines.mean()), "lowest": float(cosines.min())}
+        equal_decisions = None
+        mean_kl = None
+        if self._equal:
+            equal_decisions = float(torch.cat(self._equal).float().mean())
+            mean_kl = float(torch.cat(self._divergences).mean())
+
+        texts = set()
+        longest = 0
+        for batch in batches:
+            texts.update(batch.texts)
+            longest = max(longest, int(batch.valid.sum(1).max()))
+        return Differences(
+            texts=len(texts),
+            batches=len(batches),
+            tokens=longest,
+            largest={name: float(torch.stack(values).max()) for name, values in self._largest.items()},
+            scale={name: float(torch.stack(values).max()) for name, values in self._scales.items()},
+            cosine=cosine,
+            equal_decisions=equal_decisions,
+            mean_kl=mean_kl,
+        )
+
+
 def _kl(source: Tensor, export: Tensor) -> Tensor:
-    """KL divergence of the last axis' softmaxes, per row, in float64."""
+    """KL divergence of the softmaxes of the last axis, in float64; one number a row."""
     log_p = F.log_softmax(source.double(), dim=-1)
     log_q = F.log_softmax(export.double(), dim=-1)
     return (log_p.exp() * (log_p - log_q)).sum(-1).flatten()

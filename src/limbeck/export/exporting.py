@@ -22,9 +22,10 @@ from limbeck.export.batches import make_batches, tokenise
 from limbeck.export.differences import ExportMismatchError, measure_differences
 from limbeck.export.format import Format, FormatOptions
 from limbeck.export.formats import FORMATS
+from limbeck.export.outputs import OutputModule
 from limbeck.export.request import ExportRequest, default_output
+from limbeck.export.safe_copies import safe_copy
 from limbeck.export.small_files import public_name
-from limbeck.export.source import OutputModule, safe_copy
 from limbeck.models import families
 from limbeck.models.loaded import LoadedModel
 from limbeck.models.locating import locate_model
@@ -37,7 +38,9 @@ CHECKED_TEXTS = 32
 """Texts of the check that every export has; `verify` takes all."""
 
 # Shares of the progress at the end of loading, writing and comparing.
-_LOADED, _WRITTEN, _COMPARED = 0.1, 0.7, 0.85
+_LOADED = 0.1
+_WRITTEN = 0.7
+_COMPARED = 0.85
 _PACKAGES = ("limbeck", "torch", "transformers", "onnx", "onnxruntime", "sentence-transformers")
 """Packages whose versions are in a record."""
 
@@ -78,40 +81,42 @@ def export_model(
         ExportMismatchError: if the outputs of the export are not those of the student.
     """
     request.check()
-    chosen = FORMATS[request.format]
-    check_packages(chosen.needs)
+    export_format = FORMATS[request.format]
+    check_packages(export_format.needs)
     located = locate_model(request.student)
-    output = (request.output or default_output(located, chosen.name)).expanduser()
+    output = (request.output or default_output(located, export_format.name)).expanduser()
     options = replace(request.format_options, report=progress.part_of(report, _LOADED, _WRITTEN))
 
     report(0.0, f"Loading {located}")
     with safe_copy(located, output) if request.read_pickled else nullcontext(located) as readable:
-        source = chosen.open(readable, options)
+        source = export_format.open(readable, options)
         if request.texts is None:
             texts = built_in_texts(pairs=source.sentence is None)
-            few = texts
+            checked_texts = texts
         else:
             texts = list(request.texts)
-            few = texts[:CHECKED_TEXTS]
-        options = replace(options, texts=few)
+            checked_texts = texts[:CHECKED_TEXTS]
+        options = replace(options, texts=checked_texts)
         with folders.writing(output), atomic_folder(output, shared=True) as folder:
-            options.report(0.0, f"Writing {chosen.name}")
-            facts = chosen.write(source, folder, options)
+            options.report(0.0, f"Writing {export_format.name}")
+            format_facts = export_format.write(source, folder, options)
+
             comparing = progress.part_of(report, _WRITTEN, _COMPARED)
-            differences = compare_folder(source, chosen, folder, few, comparing)
-            chosen.check(differences, options.dtype, strict=False)
+            differences = compare_folder(source, export_format, folder, checked_texts, comparing)
+            export_format.check(differences, options.dtype, strict=False)
             verified = None
             if request.verify:
                 report(_COMPARED, "Comparing again in a fresh process")
-                verified = compare_in_fresh_process(readable, chosen, folder, replace(options, texts=texts))
-                chosen.check(verified, options.dtype, strict=True)
+                verified = compare_in_fresh_process(readable, export_format, folder, replace(options, texts=texts))
+                export_format.check(verified, options.dtype, strict=True)
 
-            named = replace(source, name=located)
-            described = _describe(named, chosen, options.dtype, folder)
-            described |= {"differences": differences, "verified": verified}
-            saved = exports.Export.read(described | facts)
-            records.save(saved, folder)
-            record = saved.to_dict()
+            # The record names the model that the user gave, not its copy.
+            values = _common_facts(replace(source, name=located), export_format, options.dtype, folder)
+            values |= {"differences": differences, "verified": verified}
+            values |= format_facts
+            export_record = exports.Export.read(values)
+            records.save(export_record, folder)
+            record = export_record.to_dict()
             if finish is not None:
                 finish(folder, record)
     return Export(output, record, list_files(output))
@@ -119,7 +124,7 @@ def export_model(
 
 def compare_folder(
     source: LoadedModel,
-    chosen: Format,
+    export_format: Format,
     folder: Path,
     texts: Sequence[Text],
     report: progress.Report = progress.no_progress,
@@ -128,7 +133,7 @@ def compare_folder(
 
     Args:
         source: The exported model, as the format opens it.
-        chosen: The format.
+        export_format: The format.
         folder: The export's.
         texts: Sample text.
         report: Receives progress.
@@ -139,24 +144,28 @@ def compare_folder(
     """
     inputs = OutputModule(source).inputs
     source_rows = tokenise(source.tokenizer, texts, inputs, source.longest)
-    exported_tokenizer = load_tokenizer(folder / chosen.tokenizer_folder)
+    exported_tokenizer = load_tokenizer(folder / export_format.tokenizer_folder)
     exported_rows = tokenise(exported_tokenizer, texts, inputs, source.longest)
     for text, source_row, exported_row in zip(texts, source_rows, exported_rows, strict=True):
         if source_row != exported_row:
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
 
-    sample = make_batches(source.tokenizer, texts, inputs, source.longest, left=not chosen.reads_text)
-    if not sample:
+    # A format that reads text is padded by its library, always on the right.
+    pads_left = not export_format.reads_text
+    batches = make_batches(source.tokenizer, texts, inputs, source.longest, left=pads_left)
+    if not batches:
         raise CorpusError("The sample text has no tokens; give other text with --text FILE.")
-    return measure_differences(chosen.reference(source), chosen.runner(source, folder), sample, source.head, report)
+    run_source = export_format.reference(source)
+    run_export = export_format.runner(source, folder)
+    return measure_differences(run_source, run_export, batches, source.head, report)
 
 
-def compare_in_fresh_process(name: str, chosen: Format, folder: Path, options: FormatOptions) -> Differences:
+def compare_in_fresh_process(name: str, export_format: Format, folder: Path, options: FormatOptions) -> Differences:
     """Do what `compare_folder` does in a new process that loads source and export from disk.
 
     Args:
         name: The source, as it was located.
-        chosen: The format.
+        export_format: The format.
         folder: The export's.
         options: Of the export, with all of the text.
 
@@ -166,20 +175,25 @@ def compare_in_fresh_process(name: str, chosen: Format, folder: Path, options: F
     options = replace(options, report=progress.no_progress)
     try:
         with process_pools.process_pool(1, "spawn", torch.get_num_threads()) as pool:
-            return pool.submit(_compare, name, chosen.name, folder, options).result()
+            return pool.submit(_compare, name, export_format.name, folder, options).result()
     except BrokenProcessPool as error:
         raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
 
 
 def _compare(name: str, format_name: str, folder: Path, options: FormatOptions) -> Differences:
-    chosen = FORMATS[format_name]
-    return compare_folder(chosen.open(name, options), chosen, folder, options.texts)
+    """Compare an export with its source in a process that has neither."""
+    export_format = FORMATS[format_name]
+    source = export_format.open(name, options)
+    return compare_folder(source, export_format, folder, options.texts)
 
 
 def list_files(folder: Path) -> dict[str, int]:
     """Return the bytes of every file below a folder, by relative name in order."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    bytes_by_name = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            bytes_by_name[path.relative_to(folder).as_posix()] = path.stat().st_size
+    return bytes_by_name
 
 
 def check_packages(names: Sequence[str]) -> None:
@@ -196,24 +210,29 @@ def check_packages(names: Sequence[str]) -> None:
         )
 
 
-def _describe(source: LoadedModel, chosen: Format, dtype: str, folder: Path) -> dict[str, Any]:
+def _common_facts(source: LoadedModel, export_format: Format, dtype: str, folder: Path) -> dict[str, Any]:
     """Return the part of the record that all formats have."""
-    sentence = source.sentence
-    weights = sum(size for name, size in list_files(folder).items() if name.endswith(".safetensors"))
+    pooling = None
+    normalize = None
+    if source.sentence is not None:
+        pooling = source.sentence.pooling
+        normalize = source.sentence.normalize
+    weight_bytes = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
     return {
-        "format": chosen.name,
+        "format": export_format.name,
         "dtype": dtype,
         "source": public_name(source.name),
         "shape": str(families.shape_of(source.model.config)),
         "head": source.head,
-        "pooling": None if sentence is None else sentence.pooling,
-        "normalize": None if sentence is None else sentence.normalize,
+        "pooling": pooling,
+        "normalize": normalize,
         "longest": source.longest,
-        "megabytes": weights / 1e6,
+        "megabytes": weight_bytes / 1e6,
         "created": records.timestamp(),
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES if _is_installed(name)},
     }
 
 
 def _is_installed(name: str) -> bool:
+    """Whether a package is installed, by the name of its distribution or of its module."""
     return importlib.util.find_spec(name.replace("-", "_")) is not None

@@ -95,7 +95,7 @@ class Format(ABC):
 
     def reference(self, source: LoadedModel) -> Runner:
         """Return a function that runs the source on batches, with the outputs that `runner` has."""
-        from limbeck.export.source import OutputModule, module_runner
+        from limbeck.export.outputs import OutputModule, module_runner
 
         return module_runner(OutputModule(source))
 

@@ -13,7 +13,7 @@ from limbeck.export.format import Format, FormatOptions
 if TYPE_CHECKING:
     from limbeck.core.exports import Differences
     from limbeck.export.batches import Batch, Runner
-    from limbeck.export.source import OutputModule
+    from limbeck.export.outputs import OutputModule
     from limbeck.models.loaded import LoadedModel
 
 DEFAULT_OPSET = 17
@@ -21,8 +21,8 @@ DEFAULT_OPSET = 17
 OPSETS = range(14, 21)
 """The last is the last that PyTorch's tracer writes."""
 
+# Shares of the progress of writing int8 at the end of two of its steps.
 _TRACED = 0.2
-"""Share of the progress of writing int8 when the graph is traced."""
 _QUANTISED = 0.4
 
 
@@ -57,10 +57,10 @@ class Onnx(Format):
         Raises:
             ModelError: for vectors without the tokens of their prompts, which the graph cannot tell from the text's.
         """
-        from limbeck.export import onnx
         from limbeck.export.batches import make_batches
+        from limbeck.export.onnx import onnx_bytes
+        from limbeck.export.outputs import OutputModule
         from limbeck.export.small_files import write_small_files
-        from limbeck.export.source import OutputModule
         from limbeck.models.sample_texts import built_in_texts
 
         sentence = source.sentence
@@ -69,19 +69,28 @@ class Onnx(Format):
                 f"'{source.name}' leaves the tokens of its prompts out of its vectors (include_prompt), which a graph "
                 "cannot; export it with --format sentence-transformers."
             )
-        path = folder / self.file
-        module = OutputModule(source)
         write_small_files(source, folder)
+
+        # The example is not of the user's texts, which may be one: a trace takes an axis of one entry for constant.
+        module = OutputModule(source)
+        batches = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
+        example = max(batches, key=lambda batch: len(batch.texts))
+        path = folder / self.file
         path.parent.mkdir()
-        # Not of the user's texts, which may be one: a trace takes an axis of one entry for constant.
-        examples = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
-        example = max(examples, key=lambda batch: len(batch.texts))
-        opset = options.opset or DEFAULT_OPSET
-        facts = self.write_graph(source, module, example, path, options, opset)
-        facts |= {"file": self.file, "opset": opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
+        opset = DEFAULT_OPSET if options.opset is None else options.opset
+        graph_facts = self.write_graph(source, module, example, path, options, opset)
+
+        facts = {
+            "megabytes": onnx_bytes(path) / 1e6,
+            **graph_facts,
+            "file": self.file,
+            "opset": opset,
+            "inputs": list(module.inputs),
+            "outputs": list(module.outputs),
+        }
         if sentence is not None:
             facts["prompts"] = sentence.nonempty_prompts
-        return {"megabytes": onnx.onnx_bytes(path) / 1e6} | facts
+        return facts
 
     def write_graph(
         self,
@@ -92,17 +101,26 @@ class Onnx(Format):
         options: FormatOptions,
         opset: int,
     ) -> dict[str, Any]:
-        """Write the graph, and return further facts."""
-        from limbeck.export import onnx
+        """Write the graph, and return further facts for the record.
 
-        onnx.write_onnx(module, example, path, opset=opset, dtype=options.dtype)
+        Args:
+            source: The exported model.
+            module: The same as a module with named inputs and outputs.
+            example: Inputs of the trace.
+            path: The file of the graph.
+            options: Of the export.
+            opset: Operator set of ONNX.
+        """
+        from limbeck.export.onnx import write_onnx
+
+        write_onnx(module, example, path, opset=opset, dtype=options.dtype)
         return {}
 
     def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run the graph in ONNX Runtime."""
-        from limbeck.export import onnx
+        from limbeck.export.onnx import open_session, session_runner
 
-        return onnx.session_runner(onnx.open_session(folder / self.file))
+        return session_runner(open_session(folder / self.file))
 
     def note(self, dtype: str) -> str | None:
         """Warn of float16 on a CPU."""
@@ -130,11 +148,11 @@ class OnnxInt8(Onnx):
         options: FormatOptions,
         opset: int,
     ) -> dict[str, Any]:
-        """Write the graph in float32, check it, and quantise it."""
-        from limbeck.export import onnx
+        """Write the graph in float32, check it, and quantise it; arguments as of `Onnx.write_graph`."""
+        from limbeck.export import int8, onnx
         from limbeck.export.batches import make_batches
         from limbeck.export.differences import check_differences, measure_differences
-        from limbeck.export.source import module_runner
+        from limbeck.export.outputs import module_runner
 
         sample = make_batches(source.tokenizer, options.texts, module.inputs, source.longest)
         with TemporaryDirectory(dir=path.parent.parent) as scratch:
@@ -145,12 +163,12 @@ class OnnxInt8(Onnx):
             differences = measure_differences(module_runner(module), graph, sample, source.head)
             check_differences(differences, "float32")
 
-            reduced = onnx.needs_reduced_range()
+            has_seven_bits = int8.needs_reduced_range()
             options.report(_TRACED, "Quantising")
-            onnx.quantise(full, path, reduce_range=reduced)
+            int8.quantise(full, path, reduce_range=has_seven_bits)
             measuring = part_of(options.report, _QUANTISED, 1.0)
-            measured = onnx.measure_int8(source, full, path, seconds=options.seconds, report=measuring)
-        return {"weight_bits": 7 if reduced else 8, "int8": measured}
+            measured = int8.measure_int8(source, full, path, seconds=options.seconds, report=measuring)
+        return {"weight_bits": 7 if has_seven_bits else 8, "int8": measured}
 
     def check(self, differences: Differences, dtype: str, *, strict: bool) -> None:
         """Refuse too little quality, if strict."""

@@ -51,28 +51,33 @@ class Router(Safetensors):
 
         pair = pair_of(source)
         texts = [text for text in options.texts if isinstance(text, str)]
-        share = share_of_own_documents(pair, texts)
+        share_found = share_of_own_documents(pair, texts)
         for role, model in pair.by_role.items():
             (folder / role).mkdir()
             super().write(model, folder / role, options)
         sentences = {role: model.sentence for role, model in pair.by_role.items() if model.sentence is not None}
         write_router_files(folder, sentences)
-        return {"documents": public_name(pair.documents.name), "prompts": router_prompts(sentences), "found": share}
+        return {
+            "documents": public_name(pair.documents.name),
+            "prompts": router_prompts(sentences),
+            "found": share_found,
+        }
 
     def reference(self, source: LoadedModel) -> Runner:
         """Run both models by limbeck, with the prompt of each role."""
         from limbeck.models.router import pair_of
         from limbeck.models.vector_check import own_vectors
 
-        pair = pair_of(source)
-        return _role_runner({role: partial(own_vectors, model) for role, model in pair.by_role.items()})
+        models = pair_of(source).by_role
+        return _role_runner({role: partial(own_vectors, model) for role, model in models.items()})
 
     def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run both models by `encode_query` and `encode_document` of sentence-transformers."""
+        from limbeck.models.router import pair_of
         from limbeck.models.vector_check import library_vectors, load_in_library
 
-        vectors = partial(library_vectors, load_in_library(folder))
-        return _role_runner(dict.fromkeys(("query", "document"), vectors))
+        encode = partial(library_vectors, load_in_library(folder))
+        return _role_runner(dict.fromkeys(pair_of(source).by_role, encode))
 
     def check(self, differences: Differences, dtype: str, *, strict: bool) -> None:
         """Refuse vectors that are not those of the two models."""
@@ -81,17 +86,18 @@ class Router(Safetensors):
         check_differences(differences, dtype, bound=LARGEST_DIFFERENCE)
 
 
-def _role_runner(vectors: Mapping[str, Callable[[Sequence[tuple[str, str | None]]], Tensor]]) -> Runner:
+def _role_runner(encoders: Mapping[str, Callable[[Sequence[tuple[str, str | None]]], Tensor]]) -> Runner:
     """Return a function that runs both models on the texts of batches, with an output for each role.
 
     Args:
-        vectors: By role a function that makes vectors of texts with roles.
+        encoders: Role to a function that makes the vectors of texts, each given with its role.
     """
 
     def run(batch: Batch) -> dict[str, Tensor]:
         outputs = {}
-        for role, encode in vectors.items():
-            outputs[role] = encode([(str(text), role) for text in batch.texts])
+        for role, encode in encoders.items():
+            texts_with_role = [(str(text), role) for text in batch.texts]
+            outputs[role] = encode(texts_with_role)
         return outputs
 
     return run

@@ -36,7 +36,7 @@ class Safetensors(Format):
 
     def runner(self, source: LoadedModel, folder: Path) -> Runner:
         """Run the model with transformers."""
-        from limbeck.export.source import OutputModule, module_runner
+        from limbeck.export.outputs import OutputModule, module_runner
         from limbeck.models.loading import load_config, load_model
 
         # AutoModel's default; `load_model` takes float32 where nothing is asked for.

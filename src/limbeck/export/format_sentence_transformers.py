@@ -50,7 +50,7 @@ class SentenceTransformers(Safetensors):
         """Run the model with sentence-transformers, which reads text."""
         from sentence_transformers import SentenceTransformer
 
-        from limbeck.export.source import SENTENCE
+        from limbeck.export.outputs import SENTENCE
         from limbeck.models.quiet import quiet
 
         with quiet():

@@ -24,18 +24,22 @@ OWN_FORMATS: tuple[Format, ...] = (Onnx(), OnnxInt8(), SentenceTransformers(), R
 
 
 def _problem(item: Format) -> str | None:
-    return None if item.title and item.dtypes else "it needs a title and dtypes"
+    """Return why a format cannot be added, as the end of a sentence; None where it can."""
+    if item.title and item.dtypes:
+        return None
+    return "it needs a title and dtypes"
 
 
 _POINT: PluginPoint[Format] = PluginPoint(
-    "limbeck.formats",
-    Format,  # type: ignore[type-abstract]  # Items are instances of its subclasses.
-    "register_as_format",
-    _problem,
-    type,
+    group="limbeck.formats",
+    expected=Format,  # type: ignore[type-abstract]  # Items are instances of its subclasses.
+    decorator="register_as_format",
+    problem=_problem,
+    code=type,
+    separators="_-",
 )
 FORMATS: Registry[Format] = Registry(
-    "format", plugins=_POINT, source=lambda: ((each.name, each) for each in OWN_FORMATS)
+    "format", plugins=_POINT, source=lambda: ((item.name, item) for item in OWN_FORMATS)
 )
 """Name to format."""
 

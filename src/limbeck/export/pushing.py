@@ -9,6 +9,9 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from limbeck.errors import OutputError, shorten_error
 from limbeck.models.hub_files import hub_answers
 
+_NO_ACCESS = (401, 403, 404)
+"""HTTP statuses of the Hub without a login, without the right, and of a repository that is not there or hidden."""
+
 
 def check_repository(name: str) -> None:
     """Refuse a text that cannot be the name of a repository; nothing is asked of the network.
@@ -54,14 +57,16 @@ def push_folder(folder: Path, repository: str, *, private: bool, message: str, a
     Raises:
         OutputError: if the Hub refuses, or cannot be reached.
     """
-    api = api or HfApi()
+    if api is None:
+        api = HfApi()
     try:
         address = api.create_repo(repository, repo_type="model", private=private, exist_ok=True)
         api.upload_folder(repo_id=address.repo_id, repo_type="model", folder_path=str(folder), commit_message=message)
     except HfHubHTTPError as error:
         reason = error.server_message or shorten_error(error)
-        status = error.response.status_code if error.response is not None else None
-        hint = " Check the name and that your token may write: hf auth whoami." if status in (401, 403, 404) else ""
+        hint = ""
+        if error.response is not None and error.response.status_code in _NO_ACCESS:
+            hint = " Check the name and that your token may write: hf auth whoami."
         raise OutputError(f"The Hub refused '{repository}': {reason.rstrip('.')}.{hint}") from error
     except Exception as error:  # A broken connection raises what the client's HTTP library has for it.
         raise OutputError(f"'{repository}' could not be pushed: {shorten_error(error)}; the folder is kept.") from error

@@ -35,7 +35,7 @@ class ExportRequest:
         verify: Compare in a fresh process too, on all of the text.
         overwrite: Replace an earlier export.
         seconds: For the latencies of int8.
-        read_pickled: The weights are pickles, and are read as `limbeck.export.source.safe_copy` says.
+        read_pickled: The weights are pickles, and are read as `limbeck.export.safe_copies.safe_copy` says.
         documents: Of a router, the model for documents; None takes the teacher that the student's run names.
     """
 
@@ -54,9 +54,13 @@ class ExportRequest:
     @property
     def format_options(self) -> FormatOptions:
         """The options as the format takes them."""
-        dtype = self.dtype or FORMATS[self.format].dtypes[0]
-        texts = () if self.texts is None else self.texts
-        return FormatOptions(dtype, texts, self.opset, self.documents, self.seconds)
+        return FormatOptions(
+            dtype=self.dtype or FORMATS[self.format].dtypes[0],
+            texts=self.texts or (),
+            opset=self.opset,
+            documents=self.documents,
+            seconds=self.seconds,
+        )
 
     def check(self) -> None:
         """Refuse what is wrong whatever the model is: names and places; torch is not imported.
@@ -66,47 +70,54 @@ class ExportRequest:
             ModelError: for a model that is nowhere.
             OutputError: if the folder must not be written.
         """
-        chosen = FORMATS[self.format]
-        check_dtype(chosen, self.dtype)
-        for name in ("opset", "documents"):
-            if getattr(self, name) is not None and name not in chosen.options:
-                takers = [each for each, candidate in FORMATS.items() if name in candidate.options]
-                raise RecipeError(
-                    f"--{name} is for --format {' or '.join(takers)}, not for --format {self.format}; leave it out."
-                )
-        chosen.check_options(self.format_options)
+        export_format = FORMATS[self.format]
+        check_dtype(export_format, self.dtype)
+        for option in ("opset", "documents"):
+            if getattr(self, option) is None or option in export_format.options:
+                continue
+            formats_with_option = [name for name, item in FORMATS.items() if option in item.options]
+            raise RecipeError(
+                f"--{option} is for --format {' or '.join(formats_with_option)}, not for --format {self.format}; "
+                "leave it out."
+            )
+        export_format.check_options(self.format_options)
+
         located = locate_model(self.student)
         output = self.output or default_output(located, self.format)
         check_output(output.expanduser(), located, overwrite=self.overwrite)
-        check_there(located, *(() if self.documents is None else (self.documents,)))
+        models = [located]
+        if self.documents is not None:
+            models.append(self.documents)
+        check_there(*models)
 
 
-def check_dtype(chosen: Format, name: str | None) -> None:
+def check_dtype(export_format: Format, name: str | None) -> None:
     """Refuse a dtype that a format does not have.
 
     Raises:
         RecipeError: with the reason where it is not obvious.
     """
-    if name is None or name in chosen.dtypes:
+    if name is None or name in export_format.dtypes:
         return
-    if name in chosen.refused_dtypes:
-        raise RecipeError(chosen.refused_dtypes[name])
-    near = suggestion(name, chosen.dtypes)
-    raise RecipeError(f"--dtype '{name}' does not go with --format {chosen.name}.{near}")
+    if name in export_format.refused_dtypes:
+        raise RecipeError(export_format.refused_dtypes[name])
+    hint = suggestion(name, export_format.dtypes)
+    raise RecipeError(f"--dtype '{name}' does not go with --format {export_format.name}.{hint}")
 
 
-def default_output(located: str, export_format: str) -> Path:
+def default_output(located: str, format_name: str) -> Path:
     """Return where an export goes by default: beside the model's folder, or here for a package or a Hub name.
 
     Args:
         located: The model, as `locate_model` gives it.
-        export_format: Name of the format.
+        format_name: Name of the format.
     """
     folder = Path(located).expanduser()
     if folder.is_dir():
         folder = folder.resolve()
-        return folder.with_name(f"{folder.name}-{export_format}")
-    return Path(f"{located.removeprefix(PACKAGE_PREFIX).replace('/', '-')}-{export_format}")
+        return folder.with_name(f"{folder.name}-{format_name}")
+    name = located.removeprefix(PACKAGE_PREFIX).replace("/", "-")
+    return Path(f"{name}-{format_name}")
 
 
 def check_output(output: Path, source: str, *, overwrite: bool) -> None:
@@ -126,7 +137,8 @@ def check_output(output: Path, source: str, *, overwrite: bool) -> None:
     origin = Path(source).expanduser().resolve()
     if origin.is_dir() and origin.is_relative_to(output.resolve()):
         raise OutputError(f"Output '{output}' holds the model that is exported; choose another folder.")
-    if not output.is_dir() or not any(output.iterdir()):
+    is_empty = not output.is_dir() or not any(output.iterdir())
+    if is_empty:
         return
     if not (output / exports.Export.FILE).is_file():
         raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")

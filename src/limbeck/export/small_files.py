@@ -40,4 +40,7 @@ def public_name(located: str) -> str:
     if not folder.is_dir():
         return located
     folder = folder.resolve()
-    return f"{folder.parent.name}/{folder.name}" if folder.name == paths.STUDENT else folder.name
+    if folder.name == paths.STUDENT:
+        # A run's student: the name of the run says more.
+        return f"{folder.parent.name}/{folder.name}"
+    return folder.name

@@ -1,0 +1,105 @@
+"""A copy of a model whose weights are pickles, with safetensors in their place, for as long as it is exported.
+
+Reading a pickle can run code, so no other part of an export reads one; `limbeck.core.pickles` reads numbers alone.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from limbeck.core.pickles import convert_pickles
+from limbeck.errors import ModelError
+from limbeck.models.folder_files import MODULES, read_json, read_modules
+from limbeck.models.heads import has_head, model_class
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.sentence_reader import sentence_root
+from limbeck.models.sentences import LIBRARY_CONFIG
+from limbeck.models.weight_files import SMALL_FILES, WEIGHTS, fetch_pickles
+
+_OLDER_NAMES = ("ForPreTraining", "WithLMHead")
+"""Ends of older names of classes with a masked language model."""
+
+
+@contextmanager
+def safe_copy(name: str, beside: Path) -> Iterator[str]:
+    """Yield a folder with the files of a model whose weights are pickles, with safetensors in their place.
+
+    Args:
+        name: A model's folder or a Hub name.
+        beside: A folder to be; the copy lies beside it, and is gone at the end.
+
+    Raises:
+        ModelError: see `limbeck.core.pickles.convert_pickles` and `limbeck.models.weight_files.fetch_pickles`.
+    """
+    pickles = fetch_pickles(name)
+    folder = pickles[0].parent
+    root = folder
+    files = _transformer_files(folder)
+    # Of a Hub name the Transformer alone is copied.
+    if is_local(resolve_model(name)):
+        root, sentence_files = _sentence_files(folder)
+        files |= sentence_files
+
+    place = next(parent for parent in beside.absolute().parents if parent.is_dir())
+    with TemporaryDirectory(prefix=".limbeck-safe-copy-", dir=place) as scratch:
+        for file in files:
+            copy = Path(scratch, file.relative_to(root))
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        transformer = Path(scratch, folder.relative_to(root))
+        convert_pickles(pickles, transformer / WEIGHTS)
+        _name_head(transformer)
+        try:
+            yield scratch
+        except ModelError as error:
+            # The copy is gone by the time that the message is read, so it names the model's own folder.
+            raise type(error)(str(error).replace(scratch, str(root))) from None
+
+
+def _transformer_files(folder: Path) -> set[Path]:
+    """Return the configuration and tokenizer files of a model's folder."""
+    files = set()
+    for pattern in SMALL_FILES:
+        for file in folder.glob(pattern):
+            # An index lists the pickles. `modules.json` stands in the root, which may be the folder above.
+            if file.name != MODULES and not file.name.endswith(".index.json"):
+                files.add(file)
+    return files
+
+
+def _sentence_files(folder: Path) -> tuple[Path, set[Path]]:
+    """Return the root of a sentence-transformers folder, and its files beside those of the Transformer.
+
+    Args:
+        folder: Of the Transformer: the root itself, or a folder in it.
+    """
+    root = sentence_root(folder)
+    modules = read_modules(root)
+    files = set()
+    if modules:
+        files = {root / MODULES, root / LIBRARY_CONFIG}
+    for module in modules:
+        # The Transformer's files are those of the folder itself.
+        if module.class_name != "Transformer":
+            module_folder = module.folder(root)
+            files |= {module_folder / "config.json", module_folder / WEIGHTS}
+    return root, {file for file in files if file.is_file()}
+
+
+def _name_head(folder: Path) -> None:
+    """Name the head of a masked language model as `transformers` does today, where an older class saved it."""
+    config = load_config(folder)
+    names = config.architectures or []
+    is_older = any(name.endswith(_OLDER_NAMES) for name in names)
+    if not is_older or not has_head(config, "masked_lm"):
+        return
+    # ELECTRA's pretraining has another head, which this refuses.
+    with suppress(ModelError):
+        load_model(folder, head="masked_lm")
+        values = read_json(folder / "config.json", {})
+        values["architectures"] = [model_class(config, "masked_lm").__name__]
+        (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
