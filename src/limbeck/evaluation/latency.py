@@ -57,7 +57,7 @@ def time_passes(
     warmup: int = 2,
     fewest: int = FEWEST_ROUNDS,
     most: int = MOST_ROUNDS,
-    blocks: Mapping[str, Sequence[nn.Module]] | None = None,
+    blocks: Mapping[str, nn.ModuleList] | None = None,
     tell: Tell | None = None,
 ) -> dict[str, list[PassTime]]:
     """Time forward passes of models in turns, on texts without padding.
@@ -165,7 +165,7 @@ class _BlockClock:
         self._marks: list[Any] = []
 
     @contextmanager
-    def watching(self, blocks: Sequence[nn.Module]) -> Iterator[None]:
+    def watching(self, blocks: nn.ModuleList) -> Iterator[None]:
         """Mark entries and exits of blocks inside of the context."""
         hooks = [block.register_forward_pre_hook(self._mark) for block in blocks]
         hooks += [block.register_forward_hook(self._mark) for block in blocks]

@@ -15,6 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.outputs import HIDDEN, SENTENCE, is_per_token
 from limbeck.models import heads
+from limbeck.models.sample_texts import Text
 
 BOUNDS = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.25}
 """Largest difference of an output, as a share of its largest value (of 1 where that is smaller), by dtype."""
@@ -182,7 +183,7 @@ class _Gaps:
             equal_decisions = float(torch.cat(self._equal).float().mean())
             mean_kl = float(torch.cat(self._divergences).mean())
 
-        texts = set()
+        texts: set[Text] = set()
         longest = 0
         for batch in batches:
             texts.update(batch.texts)
