@@ -53,11 +53,11 @@ class Classification(Kind):
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the number of the class."""
         column = source.columns.label
-        value = source.spelling(row.values.get(column), row)
+        value = source.usual_spelling(row.values.get(column), row)
         if value is None and row.values.get(column) is not None:
             return None
         if source.is_unlabelled(value, has_classes=True):
-            raise source.unlabelled(row, column)
+            raise source.unlabelled_error(row, column)
         return source.numbers.number(value, row.where, row.class_names.get(column, ()))
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:

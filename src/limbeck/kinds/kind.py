@@ -19,8 +19,9 @@ from limbeck.corpus.rows.row_kind import RowEncoder, RowReader
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tokens.sequences import SequenceEncoder
+from limbeck.kinds.corpus_rows import CorpusRows
 from limbeck.kinds.drawing import draw
-from limbeck.kinds.reading import CorpusRows, RowSource, text_rows
+from limbeck.kinds.reading import RowSource, text_rows
 from limbeck.kinds.task import Predictions, Submission, Task
 from limbeck.kinds.usage import RUN_LOGITS, HeadUsage
 

@@ -80,7 +80,7 @@ class MultiLabel(Kind):
             return source.numbers.flags_of(values, row.where)
         value = row.values[columns.label]
         if not isinstance(value, str) and is_missing(value):  # Empty text is a row without a class.
-            raise source.unlabelled(row, columns.label)
+            raise source.unlabelled_error(row, columns.label)
         return source.numbers.flags(value, row.where, row.class_names.get(columns.label, ()))
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:

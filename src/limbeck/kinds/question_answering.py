@@ -72,7 +72,7 @@ class QuestionAnswering(Kind):
         texts = []
         starts = []
         for text, start in answers:
-            place = source.place(context, text, start, row.where)
+            place = source.place_answer(context, text, start, row.where)
             if place is None:
                 return []
             texts.append(text)

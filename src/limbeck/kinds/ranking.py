@@ -3,8 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from limbeck.errors import CorpusError
 from limbeck.kinds.drawing import DRAW
 from limbeck.kinds.kind import LabelTerm, Loss, Metric
 from limbeck.kinds.losses import relevance_loss
-from limbeck.kinds.ranking_scores import RETRIEVAL_METRICS, queries_of, score_query
+from limbeck.kinds.ranking_scores import queries_of, score_query
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
 from limbeck.kinds.regression import ValueKind
@@ -24,13 +23,16 @@ from limbeck.kinds.task import Predictions, Task
 
 
 def mean_over_queries(name: str) -> Metric:
-    """Return a metric: the mean over queries of one of the scores of `score_query`."""
-    place = RETRIEVAL_METRICS.index(name)
+    """Return a metric: the mean over queries of one of the scores of `score_query`, named in `RETRIEVAL_METRICS`."""
 
     def metric(predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> float:
         scores = np.asarray(predictions, np.float64)
         labels = np.array([row.label for row in rows]).astype(np.float64)
-        return float(np.mean([score_query(scores[query], labels[query])[place] for query in queries_of(rows)]))
+        figures = []
+        for query in queries_of(rows):
+            query_scores = score_query(scores[query], labels[query])
+            figures.append(getattr(query_scores, name))
+        return float(np.mean(figures))
 
     return metric
 
@@ -50,24 +52,23 @@ class Ranking(ValueKind):
         source.require(row, [columns.query, *columns.documents])
         query = source.text(row, columns.query)
         row_id = source.row_id(row, columns.id)
-        documents = self.read_documents(row, source)
+        documents = read_documents(row, columns.documents, columns.label)
         if query is None:
             return []
+
         rows = []
-        for place, (text, relevance) in enumerate(documents):
-            document = source.document(text, row.where)
-            if document is None:
+        for place, document in enumerate(documents):
+            text = source.document(document.text, row.where)
+            if text is None:
                 continue
-            label = source.relevance(relevance, row) if source.labelled else None
+            label = None
+            if source.labelled:
+                label = source.relevance(document.relevance, row)
             document_id = row_id if len(documents) == 1 else f"{row_id}.{place}"
-            rows.append(LabelledRow(document_id, query, document, label, language=source.language))
+            rows.append(LabelledRow(document_id, query, text, label, language=source.language))
         if not rows:
             source.report.note("query without a document, left out", row.where)
         return rows
-
-    def read_documents(self, row: PlacedRow, source: RowSource) -> list[tuple[str, float | None]]:
-        """Return the documents of a query with their relevance, see `read_documents`."""
-        return read_documents(row, source.columns.documents, source.columns.label)
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
         """Return whole queries, drawn in turn as long as they have no more rows than asked for."""
@@ -75,8 +76,17 @@ class Ranking(ValueKind):
             return rows
         queries = queries_of(rows)
         random.Random(DRAW).shuffle(queries)
-        ends = accumulate(query.stop - query.start for query in queries)
-        chosen = [query for query, end in zip(queries, ends, strict=True) if end <= most] or queries[:1]
+
+        # At least one query, even if it alone has more rows.
+        chosen = queries[:1]
+        count = len(rows[queries[0]])
+        for query in queries[1:]:
+            count += len(rows[query])
+            if count > most:
+                break
+            chosen.append(query)
+
+        # In the order of the split.
         drawn: list[LabelledRow] = []
         for query in sorted(chosen, key=lambda query: query.start):
             drawn += rows[query]
@@ -91,7 +101,19 @@ class Ranking(ValueKind):
         return None
 
 
-def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) -> list[tuple[str, float | None]]:
+class Document(NamedTuple):
+    """A document of a query.
+
+    Attributes:
+        text: Its text.
+        relevance: Its relevance to the query, 0 or more; None where the row does not say it.
+    """
+
+    text: str
+    relevance: float | None
+
+
+def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) -> list[Document]:
     """Return a query's documents, with the relevance of each as far as the row says it.
 
     Args:
@@ -104,19 +126,23 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
     Raises:
         CorpusError: if a document is no text, or the labels are not as many as documents, or below 0.
     """
-    documents: list[tuple[str, float | None]] = []
+    documents: list[Document] = []
     for place, column in enumerate(columns):
         value: Any = row.values[column]
         if value is None:
             continue
-        relevance = float(place == 0) if len(columns) > 1 else None
-        for text in value if isinstance(value, list | tuple) else [value]:
+        relevance = None
+        if len(columns) > 1:
+            relevance = 1.0 if place == 0 else 0.0
+        texts = value if isinstance(value, list | tuple) else [value]
+        for text in texts:
             if not isinstance(text, str):
                 raise CorpusError(
                     f"{row.where} has a document that is not text in its column '{column}': {text!r:.40}."
                 )
-            documents.append((text, relevance))
+            documents.append(Document(text, relevance))
 
+    # Labels of the row replace the relevance by columns.
     label: Any = row.values.get(label_column)
     if is_missing(label):
         return documents
@@ -126,7 +152,7 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
             f"{row.where} has {counted(len(documents), 'document')} and {counted(len(labels), 'label')} in its column "
             f"'{label_column}': give each document a label, in the same order."
         )
-    relevances = [parse_value(label, row.where) for label in labels]
+    relevances = [parse_value(value, row.where) for value in labels]
     if min(relevances, default=0) < 0:
         raise CorpusError(f"{row.where} has the label {min(relevances):g}, but a relevance is 0 or more.")
-    return [(text, relevance) for (text, _), relevance in zip(documents, relevances, strict=True)]
+    return [Document(document.text, label) for document, label in zip(documents, relevances, strict=True)]

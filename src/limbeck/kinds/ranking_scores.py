@@ -1,4 +1,7 @@
-"""Scores of the ranked documents of queries: nDCG, reciprocal rank and recall. Every retrieval is scored by these."""
+"""Scores of the ranked documents of queries: nDCG, reciprocal rank and recall. Every retrieval is scored by these.
+
+The *relevance* of a document to a query is a label of 0 or more; documents with a label above 0 are relevant.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -50,21 +53,39 @@ def score_places(above: NDArray[np.int64], equal: NDArray[np.int64], gains: NDAr
     Source: Järvelin and Kekäläinen 2002 for nDCG, with linear gains as trec_eval has them; the orders of equals as
         McSherry and Najork 2008.
     """
-    discounts = 1 / np.log2(np.arange(2, CUTOFF + 2))
-    summed = np.concatenate([[0.0], np.cumsum(discounts)])
-    first = np.minimum(above, CUTOFF)
-    last = np.minimum(above + equal, CUTOFF)
-    best = np.sort(gains)[::-1][:CUTOFF]
-    gained = (gains * (summed[last] - summed[first]) / equal).sum()
-    ndcg = gained / (best * discounts[: len(best)]).sum()
+    # Discounts of the ranks 1 to 10, and their sums: the discounts of the ranks i to j add up to sums[j] - sums[i - 1].
+    ranks = np.arange(1, CUTOFF + 1)
+    discounts = 1 / np.log2(1 + ranks)
+    sums_of_discounts = np.concatenate([[0.0], np.cumsum(discounts)])
+
+    # A document stands at any of the ranks of its score alike: its discount is their mean. Ranks beyond 10 have none.
+    ranks_before = np.minimum(above, CUTOFF)
+    last_rank = np.minimum(above + equal, CUTOFF)
+    discounts_of_ranks = sums_of_discounts[last_rank] - sums_of_discounts[ranks_before]
+    gain = (gains * discounts_of_ranks / equal).sum()
+    highest_gains = np.sort(gains)[::-1][:CUTOFF]
+    best_gain = (highest_gains * discounts[: len(highest_gains)]).sum()
+    ndcg = gain / best_gain
 
     # The first relevant document stands behind those of its score that are not relevant.
     is_highest = above == above.min()
-    rank = above.min() + equal[is_highest][0] - is_highest.sum() + 1
-    reciprocal_rank = 1 / float(rank) if rank <= CUTOFF else 0.0
+    not_relevant = equal[is_highest][0] - is_highest.sum()
+    first_rank = int(above.min() + not_relevant + 1)
+    reciprocal_rank = 1 / first_rank if first_rank <= CUTOFF else 0.0
 
-    recalls = [float((np.clip(most - above, 0, equal) / equal).mean()) for most in (CUTOFF, FURTHER_CUTOFF)]
-    return QueryScores(float(ndcg), reciprocal_rank, recalls[0], recalls[1])
+    return QueryScores(
+        ndcg_at_10=float(ndcg),
+        mrr_at_10=reciprocal_rank,
+        recall_at_10=_recall(above, equal, CUTOFF),
+        recall_at_100=_recall(above, equal, FURTHER_CUTOFF),
+    )
+
+
+def _recall(above: NDArray[np.int64], equal: NDArray[np.int64], cutoff: int) -> float:
+    """Return the share of the relevant documents within the first ranks, the mean over the orders of equal scores."""
+    # Of the ranks of a document's score, these are within the cutoff.
+    ranks_within = np.clip(cutoff - above, 0, equal)
+    return float((ranks_within / equal).mean())
 
 
 def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> QueryScores:
@@ -79,8 +100,10 @@ def score_query(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> Que
     is_relevant = labels > 0
     if not is_relevant.any():
         return NOTHING_RELEVANT
-    relevant = scores[is_relevant, None]
-    return score_places((scores > relevant).sum(1), (scores == relevant).sum(1), labels[is_relevant])
+    relevant_scores = scores[is_relevant, None]  # [relevant, 1], compared with all scores, [documents]
+    above = (scores > relevant_scores).sum(axis=1)
+    equal = (scores == relevant_scores).sum(axis=1)
+    return score_places(above, equal, gains=labels[is_relevant])
 
 
 def queries_of(rows: Sequence[LabelledRow]) -> list[slice]:

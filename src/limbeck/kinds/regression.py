@@ -44,7 +44,7 @@ class ValueKind(Kind):
         """Return the value."""
         value = row.values.get(source.columns.label)
         if source.is_unlabelled(value, has_classes=False):
-            raise source.unlabelled(row, source.columns.label)
+            raise source.unlabelled_error(row, source.columns.label)
         return parse_value(value, row.where)
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:

@@ -36,21 +36,26 @@ class Retrieval(ValueKind):
         if not query.strip():
             source.report.note("query without a text, left out", row.where)
             return []
-        # A paragraph that does not answer a question (SQuAD 2.0) is searched, but the question is not asked.
+        # A paragraph that does not answer a question (SQuAD 2.0) is searched, but the question is not asked: a row
+        # without a query is a document alone.
         is_unanswered = bool(row.values.get("is_impossible"))
         if is_unanswered:
             source.report.note("question that its paragraph does not answer, left out", row.where)
             query = ""
 
         rows = []
-        for place, (text, relevance) in enumerate(documents):
-            label = 1.0 if relevance is None else relevance
-            if is_unanswered:
+        for place, document in enumerate(documents):
+            label: float | None
+            if not source.labelled:
+                label = None
+            elif is_unanswered:
                 label = 0.0
+            elif document.relevance is None:
+                label = 1.0
+            else:
+                label = document.relevance
             document_id = row_id if len(documents) == 1 else f"{row_id}.{place}"
-            rows.append(
-                LabelledRow(document_id, query, text, label if source.labelled else None, language=source.language)
-            )
+            rows.append(LabelledRow(document_id, query, document.text, label, language=source.language))
         return rows
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:

@@ -32,34 +32,38 @@ def choose_thresholds(probabilities: ArrayLike, rows: Sequence[LabelledRow]) -> 
         probabilities: Of each row and class, `[rows, classes]`.
         rows: With their labels. What is scored by the thresholds has to be other rows.
     """
-    scores = np.asarray(probabilities, dtype=np.float64)
-    has_class = np.array([row.label for row in rows]) == 1
-    classes = range(scores.shape[1])
-    return tuple(_best_threshold(scores[:, number], has_class[:, number]) for number in classes)
+    by_class = np.asarray(probabilities, dtype=np.float64).T
+    has_class = np.array([row.label for row in rows]).T == 1
+    thresholds = []
+    for class_probabilities, rows_with_class in zip(by_class, has_class, strict=True):
+        thresholds.append(_best_threshold(class_probabilities, rows_with_class))
+    return tuple(thresholds)
 
 
-def _best_threshold(scores: NDArray[np.float64], has_class: NDArray[np.bool_]) -> float:
+def _best_threshold(probabilities: NDArray[np.float64], has_class: NDArray[np.bool_]) -> float:
     """Return the threshold of one class.
 
     Args:
-        scores: Its probability, `[rows]`.
-        has_class: Whether each row has it, `[rows]`.
+        probabilities: Of the class in each row, `[rows]`.
+        has_class: Whether each row has the class, `[rows]`.
     """
     if not has_class.any():
         return DECIDED
-    probabilities = np.unique(scores)
-    half_way = (probabilities[1:] + probabilities[:-1]) / 2
+    distinct = np.unique(probabilities)  # In ascending order.
+    half_way = (distinct[1:] + distinct[:-1]) / 2
     thresholds = np.sort(np.append(half_way, DECIDED))
 
-    # F1 of every threshold at once. Rows in ascending order of their scores: a threshold gives the class to all rows
-    # behind its place, and misses those before it that have the class.
-    order = np.argsort(scores, kind="stable")
-    rows_below = np.searchsorted(scores[order], thresholds)
+    # F1 of every threshold at once. Rows in ascending order of their probabilities: a threshold gives the class to all
+    # rows behind its place, and misses those before it that have the class.
+    order = np.argsort(probabilities, kind="stable")
+    rows_below = np.searchsorted(probabilities[order], thresholds)
     labelled = has_class.sum()
     labelled_before = np.concatenate([[0], np.cumsum(has_class[order])])
     hits = labelled - labelled_before[rows_below]
-    predicted = len(scores) - rows_below
+    predicted = len(probabilities) - rows_below
     f1 = 2 * hits / (predicted + labelled)
 
+    # Of thresholds with the same F1 the one nearest to 0.5.
     best = thresholds[f1 == f1.max()]
-    return float(best[np.abs(best - DECIDED).argmin()])
+    nearest = np.abs(best - DECIDED).argmin()
+    return float(best[nearest])

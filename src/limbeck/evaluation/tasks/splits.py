@@ -18,8 +18,9 @@ from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.sources import FileSource, TextFile
 from limbeck.evaluation.tasks.split_files import find_file, read_split_file, read_split_of_hub
 from limbeck.kinds.columns import Columns
-from limbeck.kinds.reading import SplitRows, text_of
 from limbeck.kinds.registry import KINDS
+from limbeck.kinds.row_values import text_of
+from limbeck.kinds.split_rows import SplitRows, require_columns
 from limbeck.kinds.task import SplitFacts, Task, TaskData
 
 _SHOWN_NAMES = 6
@@ -367,10 +368,9 @@ def _read_texts(place: _Place, key: str, file: TextFile, report: SourceReport) -
     names = place.definition.paths_of_texts(file)
     path, source = _find(names, place.folders, f"the {key} of {place.title}")
     needed = [file.id, *file.text[-1:]]
-    checker = SplitRows(place.definition.task, SplitFacts(), Columns(), report)
     texts: dict[str, str] = {}
     for row in read_split_file(path, source, report):
-        checker.require(row, needed)
+        require_columns(row, needed)
         parts = [text_of(row, column).strip() for column in file.text if row.values.get(column) is not None]
         texts[str(row.values[file.id])] = " ".join(part for part in parts if part)
     return texts
