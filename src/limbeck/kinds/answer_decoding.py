@@ -43,19 +43,24 @@ def decode_answers(
 
     Source: BERT (arXiv 1810.04805, sections 4.2 and 4.3).
     """
-    best: dict[str, tuple[float, str]] = {}
-    null: dict[str, float] = {}
+    # Each by row id: the best answer of the windows so far, its score, and the lowest score of no answer.
+    texts: dict[str, str] = {}
+    scores: dict[str, float] = {}
+    null_scores: dict[str, float] = {}
     for window, window_starts, window_ends in zip(windows, start_scores, end_scores, strict=True):
         starts = np.asarray(window_starts, dtype=np.float64)
         ends = np.asarray(window_ends, dtype=np.float64)
         score, place = best_span(window, starts, ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
-        if window.row not in best or score > best[window.row][0]:  # A score that is no number stays one.
-            best[window.row] = score, contexts[window.row][place].strip()
-        null[window.row] = min(null.get(window.row, math.inf), float(starts[0] + ends[0]))
+        # A NaN of an earlier window stays, since nothing is greater: damaged outputs show in the result.
+        if window.row not in scores or score > scores[window.row]:
+            scores[window.row] = score
+            texts[window.row] = contexts[window.row][place].strip()
+        null_score = float(starts[0] + ends[0])
+        null_scores[window.row] = min(null_scores.get(window.row, math.inf), null_score)
 
     answers = {}
-    for row, (score, text) in best.items():
-        null_odds = 0.0 if answerable_only else null[row] - score
+    for row, text in texts.items():
+        null_odds = 0.0 if answerable_only else null_scores[row] - scores[row]
         answers[row] = AnswerPrediction(text, null_odds)
     return answers
 
@@ -77,19 +82,20 @@ def best_span(
         n_best: Starts and ends that are paired; where no pair of theirs counts, all are.
         max_answer_tokens: Most tokens of an answer.
     """
-    tokens = slice(window.first, window.first + len(window.offsets))
-    starts = start_scores[tokens]
-    ends = end_scores[tokens]
+    tokens_of_context = slice(window.first, window.first + len(window.offsets))
+    starts = start_scores[tokens_of_context]
+    ends = end_scores[tokens_of_context]
     first_characters = window.offsets[:, 0]
     end_characters = window.offsets[:, 1]
+    # The best starts and ends first; all of them where no pair of the best ones counts.
     for count in (n_best, len(starts)):
-        # Every pair of the best starts (rows) and the best ends (columns).
+        # Every pair of a start (rows) and an end (columns), as places of tokens.
         first = _best_places(starts, count)[:, None]
         last = _best_places(ends, count)[None, :]
-        counts = (first <= last) & (last - first < max_answer_tokens)
-        counts &= first_characters[first] < end_characters[last]  # Some tokenizers have tokens of no characters.
-        if counts.any():
-            scores = np.where(counts, starts[first] + ends[last], -np.inf)
+        is_pair = (first <= last) & (last - first < max_answer_tokens)
+        is_pair &= first_characters[first] < end_characters[last]  # Some tokenizers have tokens of no characters.
+        if is_pair.any():
+            scores = np.where(is_pair, starts[first] + ends[last], -np.inf)
             row, column = np.unravel_index(scores.argmax(), scores.shape)
             begin = int(first_characters[first[row, 0]])
             end = int(end_characters[last[0, column]])

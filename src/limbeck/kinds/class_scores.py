@@ -1,4 +1,7 @@
-"""Scores of classes and values, by arrays of predictions and labels."""
+"""Scores of classes and values, by arrays of predictions and labels.
+
+Scikit-learn and SciPy are imported where they are used: they take a second, which a run need not wait for.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -9,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 def accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
     """Share of right classes, `[N]`, or of rows with all of their classes right, `[N, classes]`."""
-    from sklearn.metrics import accuracy_score  # It takes a second to import, which a run need not wait for.
+    from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(labels, predicted))
 
@@ -38,26 +41,34 @@ def mean_average_precision(probabilities: ArrayLike, labels: ArrayLike) -> float
     from sklearn.metrics import average_precision_score
 
     flags = np.asarray(labels)
-    is_there = flags.any(0)
-    if not is_there.any():
+    has_rows = flags.any(axis=0)  # [classes]
+    if not has_rows.any():
         return 0.0
     scores = np.asarray(probabilities)
-    return float(average_precision_score(flags[:, is_there], scores[:, is_there], average="macro"))
+    return float(average_precision_score(flags[:, has_rows], scores[:, has_rows], average="macro"))
 
 
 def correlation(predicted: ArrayLike, labels: ArrayLike, name: Literal["pearsonr", "spearmanr"]) -> float:
     """Pearson's or Spearman's correlation, -1 to 1; NaN of fewer than two values, or of values that are all equal."""
     from scipy import stats
 
-    first = np.asarray(predicted).astype(np.float64)
-    second = np.asarray(labels).astype(np.float64)
-    if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+    predictions = np.asarray(predicted).astype(np.float64)
+    values = np.asarray(labels).astype(np.float64)
+    are_equal = len(predictions) < 2 or np.ptp(predictions) == 0 or np.ptp(values) == 0
+    if are_equal:
         return float("nan")
-    return float(getattr(stats, name)(first, second).statistic)
+    coefficient = stats.pearsonr if name == "pearsonr" else stats.spearmanr
+    return float(coefficient(predictions, values).statistic)
 
 
 def class_f1(hits: float, predicted: float, labelled: float) -> float:
-    """F1 of one class by counts; 0 where the class is neither predicted nor there."""
+    """F1 of one class by counts; 0 where the class is neither predicted nor there.
+
+    Args:
+        hits: Rows of the class that are predicted to be of it.
+        predicted: Rows that are predicted to be of the class.
+        labelled: Rows of the class.
+    """
     total = predicted + labelled
     if total == 0:
         return 0.0
@@ -67,7 +78,7 @@ def class_f1(hits: float, predicted: float, labelled: float) -> float:
 def confusion(labels: NDArray[Any], predicted: ArrayLike, classes: int) -> NDArray[np.int64]:
     """Rows of each class by the class that they are given, `[classes, classes]`."""
     counts = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(counts, (labels, np.asarray(predicted)), 1)
+    np.add.at(counts, (labels, np.asarray(predicted)), 1)  # Counts places that come more than once, too.
     return counts
 
 

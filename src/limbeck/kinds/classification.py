@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from limbeck.core import intervals
-from limbeck.core.records import LabelFigures
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
-from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs, label_figures
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -53,12 +52,15 @@ class Classification(Kind):
     def read_label(self, row: PlacedRow, source: RowSource) -> Label | None:
         """Return the number of the class."""
         column = source.columns.label
-        value = source.usual_spelling(row.values.get(column), row)
-        if value is None and row.values.get(column) is not None:
+        value = row.values.get(column)
+        label = source.usual_spelling(value, row)
+        is_left_out = label is None and value is not None
+        if is_left_out:
             return None
-        if source.is_unlabelled(value, has_classes=True):
+        if source.is_unlabelled(label, has_classes=True):
             raise source.unlabelled_error(row, column)
-        return source.numbers.number(value, row.where, row.class_names.get(column, ()))
+        names_of_numbers = row.class_names.get(column, ())
+        return source.numbers.number(label, row.where, names_of_numbers)
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
         """Return the class by its other number."""
@@ -66,11 +68,14 @@ class Classification(Kind):
 
     def loss(self, weights: Sequence[float] | None) -> Loss | None:
         """Return the cross entropy with weights of classes."""
-        return None if weights is None else ClassWeightedLoss(weights)
+        if weights is None:
+            return None
+        return ClassWeightedLoss(weights)
 
     def decode(self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Any) -> Predictions:
         """Return the class with the highest score, a row each."""
-        return [int(number) for number in np.stack(outputs[0]).argmax(-1)]
+        logits = np.stack(outputs[0])  # [rows, classes]
+        return [int(number) for number in logits.argmax(axis=-1)]
 
     def interval(
         self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
@@ -95,7 +100,8 @@ class Classification(Kind):
         self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
     ) -> ClassFigures | None:
         """Return the F1 of each class, and the confusion of the student's."""
-        return figures_of_classes(_labels(rows), [np.asarray(each) for each in predictions], task.labels)
+        classes_of_models = [np.asarray(classes) for classes in predictions]
+        return figures_of_classes(_labels(rows), classes_of_models, task.labels)
 
     def disagreements(
         self,
@@ -105,15 +111,16 @@ class Classification(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return half of the summed differences of the probabilities of all classes."""
-        student = np.asarray(predictions[0])
-        teacher = np.asarray(predictions[1])
-        student_probabilities = _probabilities(outputs[0])
-        teacher_probabilities = _probabilities(outputs[1])
+        student_classes, teacher_classes = (np.asarray(classes) for classes in predictions)
+        student_outputs, teacher_outputs = outputs
+        student_probabilities = _probabilities(student_outputs)
+        teacher_probabilities = _probabilities(teacher_outputs)
+        differences = np.abs(student_probabilities - teacher_probabilities)
         return Disagreements(
-            distances=np.abs(student_probabilities - teacher_probabilities).sum(-1) / 2,
-            differ=student != teacher,
-            student=_with_probabilities(student, student_probabilities, task),
-            teacher=_with_probabilities(teacher, teacher_probabilities, task),
+            distances=differences.sum(axis=-1) / 2,
+            differ=student_classes != teacher_classes,
+            student=_with_probabilities(student_classes, student_probabilities, task),
+            teacher=_with_probabilities(teacher_classes, teacher_probabilities, task),
         )
 
     def submitted(self, prediction: Any, task: Task, submission: Submission | None) -> str:
@@ -148,9 +155,8 @@ def _with_probabilities(numbers: NDArray[Any], probabilities: NDArray[np.float64
         task: Has the names of the classes.
     """
     words = []
-    for number, of_row in zip(numbers, probabilities, strict=True):
-        name = task.labels[number]
-        words.append(f"{name} ({of_row[number]:.0%})")
+    for number, row_probabilities in zip(numbers, probabilities, strict=True):
+        words.append(f"{task.labels[number]} ({row_probabilities[number]:.0%})")
     return words
 
 
@@ -162,29 +168,34 @@ def figures_of_classes(labels: NDArray[Any], predictions: Sequence[NDArray[Any]]
         predictions: The student's, and the teacher's where there are any.
         names: Of the classes.
     """
-    counts = [class_scores.confusion(labels, predicted, len(names)) for predicted in predictions]
+    confusions = [class_scores.confusion(labels, predicted, len(names)) for predicted in predictions]
     by_label = []
     for number, name in enumerate(names):
-        scores = []
-        for of_model in counts:
-            hits = of_model[number, number]
-            scores.append(class_scores.class_f1(hits, of_model[:, number].sum(), of_model[number].sum()))
-        rows = int(counts[0][number].sum())
-        teacher = scores[1] if len(scores) > 1 else None
-        by_label.append(LabelFigures(label=name, rows=rows, student=scores[0], teacher=teacher))
-    return ClassFigures(by_label, list(names), counts[0].tolist())
+        f1_of_models = []
+        for confusion in confusions:
+            f1 = class_scores.class_f1(
+                hits=confusion[number, number],
+                predicted=confusion[:, number].sum(),
+                labelled=confusion[number].sum(),
+            )
+            f1_of_models.append(f1)
+        rows = int(confusions[0][number].sum())
+        by_label.append(label_figures(name, rows, f1_of_models))
+    return ClassFigures(by_label, labels=list(names), confusion=confusions[0].tolist())
 
 
 def resampled_interval(
     metric: Metric, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
 ) -> intervals.Interval | None:
     """Return the interval of a metric by the bootstrap of rows."""
-    by_row = cast(Sequence[Any], predictions)
+    predictions_of_rows = cast(Sequence[Any], predictions)
 
-    def score(chosen: Sequence[int]) -> float:
-        return metric([by_row[row] for row in chosen], [rows[row] for row in chosen], task)
+    def score_sample(places: Sequence[int]) -> float:
+        sampled_predictions = [predictions_of_rows[place] for place in places]
+        sampled_rows = [rows[place] for place in places]
+        return metric(sampled_predictions, sampled_rows, task)
 
-    return intervals.of_resampled(score, len(rows))
+    return intervals.of_resampled(score_sample, len(rows))
 
 
 def submitted_class(number: int, task: Task, submission: Submission | None) -> str:

@@ -1,12 +1,20 @@
 """The columns that labelled rows are made of."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from limbeck.core.strict import Strict
 
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+
+def _several(value: Any) -> Any:
+    """Return a name alone as several names; anything else as it is."""
+    if isinstance(value, str):
+        return (value,)
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 """Several names, or one alone."""
 
 

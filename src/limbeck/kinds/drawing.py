@@ -1,4 +1,4 @@
-"""Rows drawn of a split: the same for every model and every seed."""
+"""Rows drawn of a split at random: the same for every model and every seed of an evaluation."""
 
 import random
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 DRAW = 0
-"""Seed of the draw: the same for every cell, so that all seeds see the same rows."""
+"""Seed of the draw. It is no seed of an evaluation, so that all of its seeds see the same rows."""
 
 
 def draw(items: Sequence[Item], most: int | None) -> Sequence[Item]:
@@ -18,5 +18,5 @@ def draw(items: Sequence[Item], most: int | None) -> Sequence[Item]:
     """
     if most is None or len(items) <= most:
         return items
-    chosen = random.Random(DRAW).sample(range(len(items)), most)
-    return [items[index] for index in sorted(chosen)]
+    places = random.Random(DRAW).sample(range(len(items)), most)
+    return [items[place] for place in sorted(places)]

@@ -1,10 +1,11 @@
 """Counts of entities among tagged words, and precision, recall and F1."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from limbeck.corpus.rows.labelled_rows import LabelledRow
-from limbeck.corpus.rows.tags import find_entities
+from limbeck.corpus.rows.tags import Entity, find_entities
 from limbeck.kinds.task import Task
 
 
@@ -48,14 +49,26 @@ def count_entities(
         rows: With their tags.
         task: The names of the tags.
     """
-    counts: dict[str, list[int]] = {}  # Type to right, predicted and gold entities.
+    # Each counts entities by their type.
+    right: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
+    gold: Counter[str] = Counter()
     for numbers, row in zip(predictions, rows, strict=True):
-        predicted = set(find_entities([task.labels[number] for number in numbers]))
-        gold = set(find_entities([task.labels[number] for number in cast(Sequence[int], row.label)]))
-        for place, entities in enumerate((predicted & gold, predicted, gold)):
-            for entity in entities:
-                counts.setdefault(entity.type, [0, 0, 0])[place] += 1
-    return {entity_type: EntityCounts(*counts[entity_type]) for entity_type in sorted(counts)}
+        predicted_entities = _entities_of(numbers, task)
+        gold_entities = _entities_of(cast(Sequence[int], row.label), task)
+        right.update(entity.type for entity in predicted_entities & gold_entities)
+        predicted.update(entity.type for entity in predicted_entities)
+        gold.update(entity.type for entity in gold_entities)
+
+    counts = {}
+    for entity_type in sorted({*predicted, *gold}):
+        counts[entity_type] = EntityCounts(right[entity_type], predicted[entity_type], gold[entity_type])
+    return counts
+
+
+def _entities_of(numbers: Sequence[int], task: Task) -> set[Entity]:
+    """Return the entities of a sentence, by the numbers of its words' tags."""
+    return set(find_entities([task.labels[number] for number in numbers]))
 
 
 def entity_figures(predictions: Sequence[Sequence[int]], rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:

@@ -70,6 +70,19 @@ class Disagreements:
     are_counted: bool = True
 
 
+def label_figures(label: str, rows: int, f1_of_models: Sequence[float]) -> LabelFigures:
+    """Return the figures of one class.
+
+    Args:
+        label: Its name.
+        rows: How often the labels have it.
+        f1_of_models: The F1 of the student, and of the teacher where it was scored.
+    """
+    student, *others = f1_of_models
+    teacher = others[0] if others else None
+    return LabelFigures(label=label, rows=rows, student=student, teacher=teacher)
+
+
 @dataclass(frozen=True)
 class ClassFigures:
     """Figures of each class.
@@ -132,7 +145,7 @@ class Kind:
             CorpusError: where class names are needed and missing.
         """
         if self.facts.has_classes:
-            _ = source.numbers
+            _ = source.numbers  # It raises without class names.
 
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
         """Return the labelled rows of one row of a source; none where it is left out, which the source notes.
@@ -147,11 +160,15 @@ class Kind:
             CorpusError: for a row without a column or a label, or a label that is none of the task's.
         """
         columns = source.columns
-        texts = [columns.text] if columns.pair is None else [columns.text, columns.pair]
+        needed = [columns.text]
+        if columns.pair is not None:
+            needed.append(columns.pair)
         if not source.labelled:
-            source.require(row, texts)
-            return text_rows(row, source, None)
-        source.require(row, [*texts, *(columns.label_columns or (columns.label,))])
+            source.require(row, needed)
+            return text_rows(row, source, label=None)
+
+        needed += columns.label_columns or [columns.label]
+        source.require(row, needed)
         label = self.read_label(row, source)
         if label is None:
             return []
@@ -178,7 +195,7 @@ class Kind:
         self.check_source(source)
 
         def read(row: PlacedRow, report: SourceReport) -> Sequence[LabelledRow]:
-            source.report = report
+            source.report = report  # Parts of a corpus have reports of their own.
             return self.read(row, source)
 
         return read
@@ -190,9 +207,12 @@ class Kind:
             row: The row.
             numbers: For each of the task's classes the teacher's number.
         """
+        if row.label is None:
+            return None
+        label = self.renumber(row.label, numbers)
+        text = without_surrogates(row.text)
         pair = None if row.pair is None else without_surrogates(row.pair)
-        label = None if row.label is None else self.renumber(row.label, numbers)
-        return None if label is None else LabelledRow("", without_surrogates(row.text), pair, label)
+        return LabelledRow(id="", text=text, pair=pair, label=label)
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
         """Return a label with other numbers of the classes.
@@ -206,7 +226,8 @@ class Kind:
     def content(self, row: LabelledRow) -> list[Any]:
         """Return the values of a row by which evaluations are known to be of the same rows."""
         values = asdict(row)
-        if row.ids is None:  # Fingerprints of rows without ids are older than ids.
+        # Fingerprints of rows without ids are older than ids.
+        if row.ids is None:
             del values["ids"]
         return list(values.values())
 

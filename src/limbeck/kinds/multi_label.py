@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from limbeck.core import intervals
-from limbeck.core.records import LabelFigures
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.rows.labelled_rows import Label, LabelledRow
 from limbeck.kinds import class_scores
 from limbeck.kinds.classification import resampled_interval, submitted_class
-from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs, label_figures
 from limbeck.kinds.losses import FlagWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -86,20 +85,27 @@ class MultiLabel(Kind):
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
         """Return the flags in the order of the other numbers."""
         flags = cast(tuple[int, ...], label)
-        return tuple(flag for _, flag in sorted(zip(numbers, flags, strict=True)))
+        renumbered = [0] * len(flags)
+        for number, flag in zip(numbers, flags, strict=True):
+            renumbered[number] = flag
+        return tuple(renumbered)
 
     def loss(self, weights: Sequence[float] | None) -> Loss | None:
         """Return the binary cross entropy with weights of the classes that a row has."""
-        return None if weights is None else FlagWeightedLoss(weights)
+        if weights is None:
+            return None
+        return FlagWeightedLoss(weights)
 
     def decode(self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Any) -> Predictions:
         """Return the probability of each class, sigmoid(z), a row each."""
-        probabilities = expit(np.stack(outputs[0]).astype(np.float64))
-        return [tuple(row) for row in probabilities.tolist()]
+        logits = np.stack(outputs[0]).astype(np.float64)  # [rows, classes]
+        return [tuple(row) for row in expit(logits).tolist()]
 
     def more_figures(self, predictions: Predictions, rows: Sequence[LabelledRow], task: Task) -> dict[str, float]:
         """Return the thresholds that were chosen, by class."""
-        return {f"{label}_threshold": value for label, value in zip(task.labels, task.thresholds, strict=False)}
+        if not task.thresholds:
+            return {}
+        return {f"{label}_threshold": value for label, value in zip(task.labels, task.thresholds, strict=True)}
 
     def interval(
         self, metric: str, value: float, task: Task, rows: Sequence[LabelledRow], predictions: Predictions
@@ -115,8 +121,11 @@ class MultiLabel(Kind):
         """Return the classes that all rows are given."""
         if len(predictions) < 2:
             return None
-        flags = np.unique(given_classes(np.asarray(predictions, dtype=np.float64), task), axis=0)
-        return _names(flags[0], task) if len(flags) == 1 else None
+        flags = given_classes(np.asarray(predictions, dtype=np.float64), task)
+        distinct_flags = np.unique(flags, axis=0)
+        if len(distinct_flags) > 1:
+            return None
+        return _names(distinct_flags[0], task)
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
         """Return the names of the classes that flags are set for."""
@@ -126,19 +135,18 @@ class MultiLabel(Kind):
         self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
     ) -> ClassFigures | None:
         """Return the F1 of each class."""
-        has_class = _labels(rows) == 1
-        flags = [given_classes(cast(Any, each), task) for each in predictions]
+        labels = _labels(rows) == 1
+        flags_of_models = [given_classes(cast(Any, probabilities), task) for probabilities in predictions]
         by_label = []
         for number, name in enumerate(task.labels):
-            labelled = has_class[:, number]
-            scores = []
-            for of_model in flags:
-                predicted = of_model[:, number]
+            labelled = labels[:, number]
+            f1_of_models = []
+            for flags in flags_of_models:
+                predicted = flags[:, number]
                 hits = (predicted & labelled).sum()
-                scores.append(class_scores.class_f1(hits, predicted.sum(), labelled.sum()))
-            teacher = scores[1] if len(scores) > 1 else None
-            by_label.append(LabelFigures(label=name, rows=int(labelled.sum()), student=scores[0], teacher=teacher))
-        return ClassFigures(by_label, [], [])
+                f1_of_models.append(class_scores.class_f1(hits, predicted.sum(), labelled.sum()))
+            by_label.append(label_figures(name, int(labelled.sum()), f1_of_models))
+        return ClassFigures(by_label, labels=[], confusion=[])
 
     def disagreements(
         self,
@@ -148,13 +156,12 @@ class MultiLabel(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return the largest difference of the probabilities of a class."""
-        student = np.asarray(predictions[0], dtype=np.float64)
-        teacher = np.asarray(predictions[1], dtype=np.float64)
+        student, teacher = (np.asarray(probabilities, dtype=np.float64) for probabilities in predictions)
         student_flags = given_classes(student, task)
         teacher_flags = given_classes(teacher, task)
         return Disagreements(
-            distances=np.abs(student - teacher).max(-1),
-            differ=(student_flags != teacher_flags).any(-1),
+            distances=np.abs(student - teacher).max(axis=-1),
+            differ=(student_flags != teacher_flags).any(axis=-1),
             student=_with_probabilities(student_flags, student, task),
             teacher=_with_probabilities(teacher_flags, teacher, task),
         )
@@ -170,10 +177,13 @@ class MultiLabel(Kind):
 
     def held_out_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float | None:
         """Return the F1 of all decisions together; None where no class is given and none is there."""
-        chosen = predicted.astype(bool)
-        wanted = labels.astype(bool)
-        count = int(chosen.sum()) + int(wanted.sum())
-        return 2 * int((chosen & wanted).sum()) / count if count else None
+        predicted_flags = predicted.astype(bool)
+        label_flags = labels.astype(bool)
+        count = int(predicted_flags.sum()) + int(label_flags.sum())
+        if count == 0:
+            return None
+        hits = int((predicted_flags & label_flags).sum())
+        return 2 * hits / count
 
     def hard_label(self) -> LabelTerm | None:
         """Return the binary cross entropy with the labels."""
@@ -187,17 +197,16 @@ class MultiLabel(Kind):
 def _names(flags: Sequence[Any], task: Task) -> str:
     """Return the names of the classes that a row has."""
     names = [name for name, flag in zip(task.labels, flags, strict=True) if flag]
-    return ", ".join(names) or "no class"
+    if not names:
+        return "no class"
+    return ", ".join(names)
 
 
 def _with_probabilities(flags: NDArray[np.bool_], probabilities: NDArray[np.float64], task: Task) -> list[str]:
     """Return the classes of each row in words, each with its probability."""
     texts = []
-    for row_flags, row in zip(flags, probabilities, strict=True):
-        named = [
-            f"{name} ({probability:.0%})"
-            for name, flag, probability in zip(task.labels, row_flags, row, strict=True)
-            if flag
-        ]
-        texts.append(", ".join(named) or "no class")
+    for row_flags, row_probabilities in zip(flags, probabilities, strict=True):
+        numbers = np.flatnonzero(row_flags)
+        classes = [f"{task.labels[number]} ({row_probabilities[number]:.0%})" for number in numbers]
+        texts.append(", ".join(classes) or "no class")
     return texts

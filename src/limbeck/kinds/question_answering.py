@@ -64,11 +64,14 @@ class QuestionAnswering(Kind):
         """Return a question on a context, with its answers."""
         columns = source.columns
         source.require(row, [columns.context, columns.question])
-        answers = source.answers(row, columns.answers) if source.labelled else []
+        answers: list[tuple[str, int]] = []
+        if source.labelled:
+            answers = source.answers(row, columns.answers)
         context = source.context(row, columns.context)
         question = source.text(row, columns.question)
         if context is None or question is None:
             return []
+
         texts = []
         starts = []
         for text, start in answers:
@@ -80,7 +83,16 @@ class QuestionAnswering(Kind):
         label = _label(texts, starts) if source.labelled else None
         row_id = source.row_id(row, columns.id or "id")
         source.claim_id(row_id, row.where)
-        return [LabelledRow(row_id, context, question, label, tuple(texts), tuple(starts), source.language)]
+        labelled_row = LabelledRow(
+            id=row_id,
+            text=context,
+            pair=question,
+            label=label,
+            answers=tuple(texts),
+            answer_starts=tuple(starts),
+            language=source.language,
+        )
+        return [labelled_row]
 
     def content(self, row: LabelledRow) -> list[Any]:
         """Return the values of a row without the label, which follows from the answers."""
@@ -113,10 +125,18 @@ class QuestionAnswering(Kind):
         self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
     ) -> Predictions:
         """Return the best answer of each question, by row id."""
+        # The places of tokens alone: the tokens themselves and the label do not matter here.
         windows = []
         for item in tokens().select_columns(list(self.scoring_types)).with_format(None):
-            offsets = np.array(item["offsets"], np.int64).reshape(-1, 2)
-            windows.append(AnswerWindow(item["row"], [], None, item["first"], offsets, (0, 0)))
+            window = AnswerWindow(
+                row=item["row"],
+                input_ids=[],
+                token_type_ids=None,
+                first=item["first"],
+                offsets=np.array(item["offsets"], np.int64).reshape(-1, 2),
+                label=(0, 0),
+            )
+            windows.append(window)
         contexts = {row.id: row.text for row in rows}
         starts, ends = outputs
         return decode_answers(windows, starts, ends, contexts, answerable_only=task.answerable_only)
@@ -142,9 +162,11 @@ class QuestionAnswering(Kind):
             return intervals.of_share(value, len(rows))
         answers = cast(Answers, predictions)
         f1 = score_answers(answers, rows, task).f1
+        # An emptied answer is right where its question has none.
         if not task.answerable_only:
             is_emptied = np.array([row.id in answers and answers[row.id].null_odds > THRESHOLD for row in rows])
-            f1 = np.where(is_emptied, [not row.answers for row in rows], f1)
+            has_no_answer = np.array([not row.answers for row in rows])
+            f1 = np.where(is_emptied, has_no_answer, f1)
         return intervals.of_many(f1.tolist())
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
@@ -163,8 +185,7 @@ class QuestionAnswering(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return 1 less the F1 of the student's answers, with the teacher's in place of the gold answers."""
-        student_answers = cast(Answers, predictions[0])
-        teacher_answers = cast(Answers, predictions[1])
+        student_answers, teacher_answers = (cast(Answers, answers) for answers in predictions)
         student = [_text(student_answers.get(row.id), task) for row in rows]
         teacher = [_text(teacher_answers.get(row.id), task) for row in rows]
 
@@ -213,4 +234,6 @@ def _text(answer: AnswerPrediction | None, task: Task) -> str:
     if answer is None:
         return ""
     is_emptied = answer.null_odds > THRESHOLD and not task.answerable_only
-    return "" if is_emptied else answer.text
+    if is_emptied:
+        return ""
+    return answer.text

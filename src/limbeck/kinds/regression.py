@@ -60,7 +60,8 @@ class ValueKind(Kind):
 
     def decode(self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Any) -> Predictions:
         """Return the value of each row."""
-        return [float(value) for value in np.stack(outputs[0])[:, 0]]
+        logits = np.stack(outputs[0])  # [rows, 1]
+        return [float(value) for value in logits[:, 0]]
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
         """Return the value."""
@@ -78,8 +79,7 @@ class ValueKind(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return the differences of the values."""
-        student = np.asarray(predictions[0], dtype=np.float64)
-        teacher = np.asarray(predictions[1], dtype=np.float64)
+        student, teacher = (np.asarray(values, dtype=np.float64) for values in predictions)
         return Disagreements(
             distances=np.abs(student - teacher),
             differ=student != teacher,
@@ -105,7 +105,8 @@ class ValueKind(Kind):
         if np.isnan(labels).any():
             return None
         # Records of runs correlate ranks of float32 values, of any number of rows.
-        if len(np.unique(predicted)) == 1 or len(np.unique(labels)) == 1:
+        are_equal = len(np.unique(predicted)) == 1 or len(np.unique(labels)) == 1
+        if are_equal:
             return None
         return class_scores.correlation(predicted, labels, "spearmanr")
 

@@ -34,18 +34,23 @@ def score(task: Task, split: str, rows: Sequence[LabelledRow], predictions: Pred
     if not rows:
         raise CorpusError(f"The split '{split}' of {task.title} has no rows to score.")
     facts = task.splits.get(split)
-    if (facts is not None and not facts.labelled) or not kind.check_labelled(rows):
+    is_published_without_labels = facts is not None and not facts.labelled
+    if is_published_without_labels or not kind.check_labelled(rows):
         raise CorpusError(
             f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
         )
     kind.check_predictions(predictions, rows, task)
 
-    more = kind.more_figures(predictions, rows, task)
-    scores = {}
+    # Some kinds get all of their figures at once; their metrics are not computed again then.
+    figures = kind.more_figures(predictions, rows, task)
+    scores: dict[str, float] = {}
     for name in task.metrics:
-        value = more.pop(name) if name in more else kind.metrics[name](predictions, rows, task)
+        value = figures[name] if name in figures else kind.metrics[name](predictions, rows, task)
         scores[name] = 0.0 if math.isnan(value) else value
-    return scores | {name: value for name, value in more.items() if name not in kind.metrics}
+
+    # Metrics that the task does not ask for stay out.
+    further_figures = {name: value for name, value in figures.items() if name not in kind.metrics}
+    return scores | further_figures
 
 
 def intervals_of(

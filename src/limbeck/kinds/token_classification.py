@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.core.records import LabelFigures
+from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, WORD_GAP, Label, LabelledRow
@@ -21,7 +21,7 @@ from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores
 from limbeck.kinds.classification import figures_of_classes, submitted_class
 from limbeck.kinds.entity_counts import EntityCounts, count_entities, entity_figures
-from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs
+from limbeck.kinds.kind import ClassFigures, Disagreements, Kind, LabelTerm, Loss, Metric, Outputs, label_figures
 from limbeck.kinds.losses import ClassWeightedLoss
 from limbeck.kinds.reading import RowSource
 from limbeck.kinds.registry import register_as_kind
@@ -80,18 +80,23 @@ class TokenClassification(Kind):
     def read(self, row: PlacedRow, source: RowSource) -> Sequence[LabelledRow]:
         """Return a sentence with the class of each word; nothing for one without words."""
         columns = source.columns
-        source.require(row, [columns.tokens, columns.tags] if source.labelled else [columns.tokens])
+        needed = [columns.tokens]
+        if source.labelled:
+            needed.append(columns.tags)
+        source.require(row, needed)
         words: Any = row.values[columns.tokens]
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             shown = repr(words)[:_SHOWN_CHARACTERS]
             raise CorpusError(f"{row.where} has no list of words in its column '{columns.tokens}', but {shown}.")
         label = _read_tags(row, len(words), source) if source.labelled else None
-        cleaned = [" ".join(clean_text(word).split()) for word in words]
-        if not any(cleaned):
+        # White space within a word would split it.
+        cleaned_words = [" ".join(clean_text(word).split()) for word in words]
+        if not any(cleaned_words):
             source.report.note("sentence without words, left out", row.where)
             return []
-        text = WORD_GAP.join(cleaned)
-        return [LabelledRow(source.row_id(row, columns.id), text, None, label, language=source.language)]
+        text = WORD_GAP.join(cleaned_words)
+        row_id = source.row_id(row, columns.id)
+        return [LabelledRow(id=row_id, text=text, label=label, language=source.language)]
 
     def renumber(self, label: Label, numbers: Sequence[int]) -> Label:
         """Return the classes of the words by their other numbers."""
@@ -119,7 +124,9 @@ class TokenClassification(Kind):
 
     def loss(self, weights: Sequence[float] | None) -> Loss | None:
         """Return the cross entropy with weights of classes."""
-        return None if weights is None else ClassWeightedLoss(weights)
+        if weights is None:
+            return None
+        return ClassWeightedLoss(weights)
 
     def decode(
         self, outputs: Outputs, rows: Sequence[LabelledRow], task: Task, tokens: Callable[[], Any]
@@ -128,7 +135,7 @@ class TokenClassification(Kind):
         items = tokens().select_columns(list(self.scoring_types)).with_format(None)
         windows = ((item["row"], item["words"]) for item in items)
         outside = task.labels.index(OUTSIDE) if OUTSIDE in task.labels else 0
-        return decode_tags(rows, windows, outputs[0], outside)
+        return decode_tags(rows, windows, outputs[0], missing=outside)
 
     def words(self, prediction: Any, row: LabelledRow, task: Task) -> str:
         """Return the words of a sentence that have a tag other than O, each with it."""
@@ -137,25 +144,27 @@ class TokenClassification(Kind):
             tag = task.labels[number]
             if tag != OUTSIDE:
                 tagged.append(f"{word}/{tag}")
-        return " ".join(tagged) or "no entity"
+        if not tagged:
+            return "no entity"
+        return " ".join(tagged)
 
     def class_figures(
         self, rows: Sequence[LabelledRow], predictions: Sequence[Predictions], task: Task
     ) -> ClassFigures | None:
         """Return the F1 of each type of entity; of tags that mark none, of each tag, with the confusion."""
         if not marks_entities(task.labels):
-            flat = [class_scores.flat(cast(Any, each)) for each in predictions]
-            return figures_of_classes(_gold(rows), flat, task.labels)
-        counts = [count_entities(cast(Any, each), rows, task) for each in predictions]
-        types = sorted(set().union(*counts))
+            tags_of_models = [class_scores.flat(cast(Any, tags)) for tags in predictions]
+            return figures_of_classes(_gold(rows), tags_of_models, task.labels)
+
+        counts_of_models = [count_entities(cast(Any, tags), rows, task) for tags in predictions]
         by_label = []
-        for entity_type in types:
-            of_type = [each.get(entity_type, EntityCounts(0, 0, 0)) for each in counts]
-            scores = [each.figures()["f1_entity"] for each in of_type]
-            teacher = scores[1] if len(scores) > 1 else None
-            gold = max(each.gold for each in of_type)
-            by_label.append(LabelFigures(label=entity_type, rows=gold, student=scores[0], teacher=teacher))
-        return ClassFigures(by_label, [], [])
+        for entity_type in sorted(set().union(*counts_of_models)):
+            # A model that neither predicts a type nor meets it in the rows has no counts of it.
+            counts = [of_types.get(entity_type, EntityCounts(0, 0, 0)) for of_types in counts_of_models]
+            f1_of_models = [of_model.figures()["f1_entity"] for of_model in counts]
+            gold = max(of_model.gold for of_model in counts)
+            by_label.append(label_figures(entity_type, gold, f1_of_models))
+        return ClassFigures(by_label, labels=[], confusion=[])
 
     def disagreements(
         self,
@@ -165,8 +174,7 @@ class TokenClassification(Kind):
         task: Task,
     ) -> Disagreements | None:
         """Return the share of each sentence's words that have different classes."""
-        student = cast(Sequence[Sequence[int]], predictions[0])
-        teacher = cast(Sequence[Sequence[int]], predictions[1])
+        student, teacher = (cast(Sequence[Sequence[int]], tags) for tags in predictions)
         shares = []
         for student_numbers, teacher_numbers in zip(student, teacher, strict=True):
             shares.append(np.mean(np.asarray(student_numbers) != np.asarray(teacher_numbers)))
@@ -214,19 +222,19 @@ def _read_tags(row: PlacedRow, count: int, source: RowSource) -> tuple[int, ...]
     """
     column = source.columns.tags
     tags: Any = row.values[column]
-    if not isinstance(tags, list | tuple) or len(tags) != count:
-        if isinstance(tags, list | tuple):
-            shown = f"{len(tags)} tag{'s' * (len(tags) != 1)}"
-        else:
-            shown = f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
-        raise CorpusError(f"{row.where} has {count} word{'s' * (count != 1)}, but {shown}: give each word its own.")
+    is_list = isinstance(tags, list | tuple)
+    if not is_list or len(tags) != count:
+        shown = counted(len(tags), "tag") if is_list else f"the tags {tags!r}"[:_SHOWN_CHARACTERS]
+        raise CorpusError(f"{row.where} has {counted(count, 'word')}, but {shown}: give each word its own.")
     for place, tag in enumerate(tags, start=1):
         if is_missing(tag) or (tag in _UNLABELLED and tag not in source.numbers):
             raise CorpusError(f"{row.where} is unlabelled: the tag of its word {place} is {tag!r}.")
-    names = row.class_names.get(column, ())
-    numbers = tuple(source.numbers.number(tag, row.where, names) for tag in tags)
+    names_of_numbers = row.class_names.get(column, ())
+    numbers = tuple(source.numbers.number(tag, row.where, names_of_numbers) for tag in tags)
+    # Tags that contradict their scheme, such as an entity that goes on without a beginning, are noted and kept.
     if marks_entities(source.labels):
-        for problem, place_of_tags in inconsistencies([source.labels[number] for number in numbers], source.labels):
+        names = [source.labels[number] for number in numbers]
+        for problem, place_of_tags in inconsistencies(names, source.labels):
             source.report.note(problem, f"{row.where}, {place_of_tags}")
     return numbers
 
