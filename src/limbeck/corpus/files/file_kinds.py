@@ -11,6 +11,8 @@ from limbeck.corpus.files.addresses import FilePath
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.cursor import Cursor, FoundText
 
+Quotes: TypeAlias = Literal["fields", "characters"]
+
 
 class OpenFile(NamedTuple):
     """An open file, as readers take it.
@@ -22,6 +24,8 @@ class OpenFile(NamedTuple):
         report: Receives everything that is skipped or repaired.
         start: Where to begin.
         header: Names of the fields of a table, where its first line does not have them.
+        quotes: Whether quotation marks enclose fields of a table between tabs, or are characters like any other; None
+            finds it out by the file.
     """
 
     stream: BinaryIO
@@ -30,6 +34,7 @@ class OpenFile(NamedTuple):
     report: SourceReport
     start: Cursor = Cursor()
     header: tuple[str, ...] = ()
+    quotes: Quotes | None = None
 
 
 class PlacedRow(NamedTuple):

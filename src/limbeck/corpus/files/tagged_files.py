@@ -21,8 +21,9 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
     """Iterate over sentences: a word a line, a blank line between sentences.
 
     A row has its words as `tokens` and their last fields as `tags`, and all fields under their numbers, from "1".
-    Fields stand between tabs, or white space where there is no tab. Lines between documents (`-DOCSTART-`) end a
-    sentence; of CoNLL-U comments, ranges and empty nodes are skipped. A language before every word is taken off.
+    Fields stand between tabs, or between spaces where there is no tab; a Unicode space is a part of its word. Lines
+    between documents (`-DOCSTART-`) end a sentence. Comments in front of a sentence (`# id 7`), and of CoNLL-U ranges
+    and empty nodes, are skipped. A language before every word is taken off.
     """
     is_conllu = suffix_of(file.path) == ".conllu"
     lines = read_lines(file.stream, file.path, file.report)
@@ -39,8 +40,9 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
         if language and len(fields) > 1:
             fields[0] = fields[0].removeprefix(language) or fields[0]
 
-        is_between_sentences = not text.strip() or fields[0] == _DOCUMENT_START
+        is_between_sentences = not fields or fields[0] == _DOCUMENT_START
         if is_between_sentences:
+            words = words[_comments_before(words) :]
             if words:
                 where = f"{file.path}:{first_line}"
                 yield PlacedRow(where, _columns_of(words, where))
@@ -54,9 +56,31 @@ def read_sentences(file: OpenFile) -> Iterator[PlacedRow]:
         words.append(fields)
 
 
+def _comments_before(lines: Sequence[Sequence[str]]) -> int:
+    """Return the number of comments in front of a sentence, such as `# sent_id = 1` and `#begin document (a); part 0`.
+
+    A `#` is a word if as many fields follow it as follow other words, and none holds an equals sign.
+
+    Args:
+        lines: The fields of each line of the sentence.
+    """
+    for number, fields in enumerate(lines):
+        is_comment = fields[:2] in (["#begin", "document"], ["#end", "document"])
+        if fields[0] == "#":
+            has_equals_sign = any("=" in field for field in fields)
+            is_comment = has_equals_sign or len(fields) != len(lines[-1])
+        if not is_comment:
+            return number
+    return len(lines)
+
+
 def _split_fields(line: str) -> list[str]:
-    """Return the fields of a word's line: between tabs, or white space where there is no tab."""
-    return line.split("\t") if "\t" in line else line.split()
+    """Return the fields of a word's line: between tabs, or spaces where there is no tab; none of a blank line."""
+    if not line.strip():
+        return []
+    if "\t" in line:
+        return line.split("\t")
+    return [field for field in line.split(" ") if field]
 
 
 def _language_before_words(lines: Sequence[FoundText]) -> str:

@@ -1,0 +1,1 @@
+"""Right values by somebody else's code, or by the plainest code there is, on generated inputs."""

@@ -1,0 +1,166 @@
+"""Rows of files are the rows that were written, or the file is refused with a line: never other rows."""
+
+import csv
+import io
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import pandas
+import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from limbeck.corpus.files import limits
+from limbeck.corpus.files.file_readers import read_rows
+from limbeck.corpus.source_report import SourceReport
+from limbeck.errors import CorpusError
+from tests.oracles.generated import on_generated
+
+# Marks, separators, newlines of all kinds, Unicode spaces, and letters beyond the basic plane.
+CHARACTERS = "ab\"\t\n,' \u00a0\u2028\u0085\u3000\x0b\x0cé😀;#"
+TEXTS = st.text(alphabet=st.sampled_from(CHARACTERS), min_size=1, max_size=9) | st.just("long " * 40_000)
+PLAIN_TEXTS = st.text(alphabet=st.sampled_from("ab\" ,'\u00a0é😀#"), min_size=1, max_size=9)
+LABELS = st.sampled_from(["0", "1", "good"])
+ROWS = st.lists(st.tuples(TEXTS, LABELS), min_size=1, max_size=6)
+PLAIN_ROWS = st.lists(st.tuples(PLAIN_TEXTS, LABELS), min_size=1, max_size=6)
+ENDINGS = st.sampled_from(["\n", "\r\n"])
+QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig"])
+SUFFIXES = {",": ".csv", "\t": ".tsv"}
+
+
+def rows_of(content: bytes, suffix: str) -> tuple[list[dict[str, object]], SourceReport]:
+    """Return the rows of a file with this content, and the report of what was skipped."""
+    report = SourceReport()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"rows{suffix}"
+        path.write_bytes(content)
+        rows = [dict(row.values) for row in read_rows(path, report)]
+    return rows, report
+
+
+def texts_and_labels(rows: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(row["text"], row["label"]) for row in rows]
+
+
+def can_be_read_twice(rows, content: str) -> bool:
+    """Whether lines between tabs have as many fields each, though some of them are parts of a field."""
+    numbers_of_tabs = {line.count("\t") for line in re.split("\r?\n", content) if line}
+    return len(numbers_of_tabs) == 1 and any("\n" in text for text, _ in rows)
+
+
+def written_by_pandas(rows, separator, ending, quoting) -> str:
+    table = pandas.DataFrame(rows, columns=["text", "label"])
+    return table.to_csv(index=False, sep=separator, lineterminator=ending, quoting=quoting)
+
+
+@on_generated(2_000, rows=ROWS, separator=st.sampled_from(",\t"), ending=ENDINGS, quoting=QUOTINGS, encoding=ENCODINGS)
+def test_tables_that_pandas_writes_have_its_rows(rows, separator, ending, quoting, encoding):
+    content = written_by_pandas(rows, separator, ending, quoting)
+    assume(separator == "," or not can_be_read_twice(rows, content))
+    found, report = rows_of(content.encode(encoding), SUFFIXES[separator])
+    assert texts_and_labels(found) == rows
+    assert "row whose number of fields differs from the header's" not in report.counts
+
+
+@on_generated(2_000, rows=ROWS, place=st.integers(0, 200))
+def test_a_table_without_one_of_its_marks_has_the_rows_of_pandas_or_is_refused(rows, place):
+    content = written_by_pandas(rows, ",", "\n", csv.QUOTE_MINIMAL)
+    marks = [match.start() for match in re.finditer('"', content)]
+    assume(marks)
+    missing = marks[place % len(marks)]
+    damaged = content[:missing] + content[missing + 1 :]
+    try:
+        found, report = rows_of(damaged.encode(), ".csv")
+    except CorpusError as error:
+        # The line of the mark that is not closed, or that a header has no such columns.
+        assert re.search(r"line \d+|header", str(error))
+        return
+    # Lines that are no rows are counted.
+    if report.counts:
+        return
+    expected = pandas.read_csv(io.StringIO(damaged), dtype=str, keep_default_na=False, engine="python")
+    assert [tuple(row.values()) for row in found] == list(expected.itertuples(index=False, name=None))
+
+
+@on_generated(2_000, rows=PLAIN_ROWS, ending=ENDINGS, encoding=ENCODINGS)
+def test_tables_without_quoting_keep_their_marks(rows, ending, encoding):
+    # The first mark that does not enclose a field tells the two readings apart.
+    marked = [text for text, _ in rows if '"' in text]
+    assume(marked and not re.fullmatch(r'"([^"]|"")*"', marked[0]))
+    content = ending.join(["text\tlabel", *("\t".join(row) for row in rows), ""])
+    found, report = rows_of(content.encode(encoding), ".tsv")
+    assert texts_and_labels(found) == rows
+    assert "row whose number of fields differs from the header's" not in report.counts
+
+
+@on_generated(2_000, rows=ROWS, ascii_only=st.booleans(), ending=ENDINGS, encoding=ENCODINGS)
+def test_json_lines_have_the_values_that_were_written(rows, ascii_only, ending, encoding):
+    values = [{"text": text, "label": label} for text, label in rows]
+    lines = [json.dumps(value, ensure_ascii=ascii_only) for value in values]
+    found, report = rows_of((ending.join(lines) + ending).encode(encoding), ".jsonl")
+    assert found == values
+    assert report.counts == {}
+
+
+@on_generated(2_000, rows=ROWS)
+def test_parquet_has_the_values_that_were_written(rows):
+    table = pandas.DataFrame(rows, columns=["text", "label"])
+    buffer = io.BytesIO()
+    table.to_parquet(buffer)
+    found, report = rows_of(buffer.getvalue(), ".parquet")
+    assert texts_and_labels(found) == rows
+    assert report.counts == {}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize(
+    ("lines", "opened"),
+    [
+        (['"never closed{}0', "b{}1", "c{}0"], 3),
+        (["a{}0", '"opened here{}0', "b{}1", 'closed" too late{}0'], 4),
+        (["a{}0", '"two', 'lines"{}1', '"and one mark that is never closed{}1', "d{}0"], 6),
+    ],
+)
+def test_the_line_of_an_open_mark_is_named(lines, opened, suffix):
+    separator = "," if suffix == ".csv" else "\t"
+    # The second line shows that marks enclose fields.
+    content = "\n".join(["text{}label", '"a ""quoted"" word{}"{}0', *lines]).replace("{}", separator)
+    with pytest.raises(CorpusError, match=f"a quotation mark opens a field in line {opened}"):
+        rows_of(content.encode(), suffix)
+
+
+def test_a_table_that_can_be_read_twice_says_how_it_is_read():
+    found, report = rows_of(b'text\tlabel\n"all of it"\t0\nb\t1\n', ".tsv")
+    assert texts_and_labels(found) == [('"all of it"', "0"), ("b", "1")]
+    assert list(report.counts) == ["table with fields between quotation marks, which are taken for a part of the text"]
+
+
+def test_a_line_that_is_too_long_is_left_out_and_counted(monkeypatch):
+    monkeypatch.setattr(limits, "LONGEST_LINE", 1_000)
+    content = f"text,label\n{'a' * 900},0\n{'b' * 2_000},1\nc,0\n"
+    found, report = rows_of(content.encode(), ".csv")
+    assert [row["label"] for row in found] == ["0", "0"]
+    assert list(report.counts.values()) == [1]
+
+
+WORDS = st.text(alphabet=st.sampled_from("a1#\u00a0\u3000\u2028\u0085é😀"), min_size=1, max_size=4)
+SENTENCES = st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=4)
+COMMENTS = st.sampled_from(
+    [[], ["# sent_id = 1"], ["# id 7f8e domain=en"], ["#begin document (a/b); part 000", "# x y z"]]
+)
+
+
+@on_generated(2_000, sentences=SENTENCES, separator=st.sampled_from(" \t"), comments=COMMENTS, ending=ENDINGS)
+def test_sentences_have_the_words_that_were_written(sentences, separator, comments, ending):
+    # A line of white space alone is blank.
+    assume(all(word.strip() for words in sentences for word in words))
+    lines = []
+    for words in sentences:
+        lines += [*comments, *(f"{word}{separator}O" for word in words), ""]
+    found, report = rows_of(ending.join(lines).encode(), ".conll")
+    assert [row["tokens"] for row in found] == sentences
+    assert [row["tags"] for row in found] == [["O"] * len(words) for words in sentences]
+    assert report.counts == {}
