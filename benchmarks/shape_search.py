@@ -117,7 +117,7 @@ def make(corpus: str, work: Path) -> dict[str, Any]:
     teacher = proxy.load_teacher().eval()
     layers = KeptTeacher(teacher, loss_batches(proxy), [shape.plan.student for shape in shapes])
     smallest = min(shapes, key=lambda shape: shape.parameters).plan
-    untrained, _ = make_student(smallest.student_plan, None, None, proxy.load_teacher, SEED)
+    untrained, _ = make_student(smallest.student_plan, proxy.load_teacher, seed=SEED)
     unit = 1 - (layers.compare(untrained)[1] or 0.0)
     started, rows = time.monotonic(), []
     batches = len(shapes) // TOGETHER

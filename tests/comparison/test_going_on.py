@@ -57,7 +57,7 @@ def test_runs_that_fail_are_said_and_tried_again(plan, tmp_path, monkeypatch, tr
     faults = {"hidden_states": TrainingError("The term 'x' became\nnan."), "minilmv2": ZeroDivisionError("by zero")}
 
     def failing(self):
-        if (fault := faults.get(self.choice.spec.method["name"])) is not None:
+        if (fault := faults.get(self.plan.spec.method["name"])) is not None:
             raise fault
         return original(self)
 

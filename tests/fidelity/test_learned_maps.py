@@ -63,7 +63,7 @@ def test_a_resumed_run_and_a_search_go_on_with_the_same_maps(tiny_recipe, monkey
     original = StageTraining.run
 
     def fail_in_the_second(self):
-        if self.choice.spec.title == "second":
+        if self.plan.spec.title == "second":
             raise MemoryError("killed")
         return original(self)
 

@@ -229,7 +229,7 @@ def test_a_search_that_trains(trained, tmp_path):
     shapes = ArchitectureSearch(request).space.shapes
     layers = LastLayers(proxy.load_teacher(), loss_batches(proxy), [shape.plan.student for shape in shapes.values()])
     smallest = shapes[ShapePoint(1, 8, 2, 2)].plan
-    untrained, _ = make_student(smallest.student_plan, None, None, proxy.load_teacher, 3)
+    untrained, _ = make_student(smallest.student_plan, proxy.load_teacher, seed=3)
     losses = [1 - layers.compare(student)[1] for student in (alone.student, untrained)]
     assert record["loss"]["untrained"] == pytest.approx(losses[1])
     assert best["loss"] == pytest.approx(losses[0] / losses[1], rel=1e-4)

@@ -65,7 +65,7 @@ def measure(proxy):
 
 @pytest.fixture
 def student(proxy, teacher):
-    return make_student(proxy.plan.student_plan, None, None, lambda **options: teacher, 0)[0].eval()
+    return make_student(proxy.plan.student_plan, lambda **options: teacher, seed=0)[0].eval()
 
 
 def test_held_out_scores_are_those_of_the_outputs(measure, student, proxy, teacher):

@@ -59,7 +59,7 @@ def test_a_teacher_assistant_teaches_the_student_and_is_kept_when_the_run_is_res
     original = StageTraining.run
 
     def stop_at_the_second(self):
-        if self.choice.spec.title == "student":
+        if self.plan.spec.title == "student":
             raise KeyboardInterrupt
         return original(self)
 

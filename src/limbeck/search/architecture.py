@@ -247,7 +247,7 @@ class ArchitectureSearch(engine.SharedSearch):
         self._measure = LatencyBench(timed, self.latency)
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
-            student, _ = make_student(plan.student_plan, None, None, proxy.load_teacher, plan.recipe.seed)
+            student, _ = make_student(plan.student_plan, proxy.load_teacher, seed=plan.recipe.seed)
             loss = self._loss(student, plan)
             if not (math.isfinite(loss) and loss > 0):
                 raise TrainingError(f"An untrained student has the loss {loss}, so no other can be compared with it.")

@@ -69,10 +69,10 @@ def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> Non
         console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
-def _without_development(choice: StagePlan) -> str | None:
+def _without_development(stage: StagePlan) -> str | None:
     """Return the title of a stage's task where rows are held out for want of a development split."""
-    corpus = choice.corpus
-    if not isinstance(corpus, LabelledSettings) or choice.development is not None or corpus.held_out is not None:
+    corpus = stage.corpus
+    if not isinstance(corpus, LabelledSettings) or stage.development is not None or corpus.held_out is not None:
         return None
     return corpus.rows.task.title if isinstance(corpus.rows, TaskRows) else None
 
@@ -155,23 +155,23 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     return extent
 
 
-def build_corpus_of(choice: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
+def build_corpus_of(stage: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
     """Build the corpus of a stage; of several lengths it is the last one's, with those before it."""
     build: Callable[..., AnyCorpus] = texts.build_corpus
-    if isinstance(choice.corpus, LabelledSettings):
-        build = partial(texts.build_labelled_corpus, kind=KINDS[choice.corpus.task])
-    elif choice.corpus.streaming:
+    if isinstance(stage.corpus, LabelledSettings):
+        build = partial(texts.build_labelled_corpus, kind=KINDS[stage.corpus.task])
+    elif stage.corpus.streaming:
         build = texts.open_stream
-    *shorter, corpus = [build(settings, tokenizer, progress=progress) for settings in choice.corpora]
+    *shorter, corpus = [build(settings, tokenizer, progress=progress) for settings in stage.corpora]
     corpus.shorter = shorter
-    if choice.compares_documents:
-        _check_groups(choice, corpus)
+    if stage.compares_documents:
+        _check_groups(stage, corpus)
     return corpus
 
 
-def _check_groups(choice: StagePlan, corpus: AnyCorpus) -> None:
+def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
     """Refuse rows of one document a query for a stage that compares the documents of a query."""
-    assert isinstance(choice.corpus, LabelledSettings)
-    most = choice.corpus.documents_per_query
+    assert isinstance(stage.corpus, LabelledSettings)
+    most = stage.corpus.documents_per_query
     if most < 2 or max(np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)) < 2:
-        raise choice.refuse_single_documents()
+        raise stage.refuse_single_documents()

@@ -37,16 +37,16 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage |
     return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
 
 
-def learned_in(folder: Path, choice: StagePlan) -> Learned:
+def learned_in(folder: Path, stage: StagePlan) -> Learned:
     """Read the learned maps and layer weights of a finished stage.
 
     Args:
         folder: The stage's folder.
-        choice: The stage, with the terms that it was trained with.
+        stage: The stage, with the terms that it was trained with.
     """
     with safe_open(str(folder / WEIGHTS), framework="pt") as weights:
         names = [name for name in weights.keys() if not name.startswith(STUDENT_WEIGHTS)]  # noqa: SIM118
-        return Learned(choice.terms, {name: weights.get_tensor(name) for name in names})
+        return Learned(stage.terms, {name: weights.get_tensor(name) for name in names})
 
 
 def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:

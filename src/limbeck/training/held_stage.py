@@ -105,10 +105,21 @@ class HeldStage:
         stage = self.plan
         if stage.student is None:
             return StudentMaker(
-                run.student_plan, run.head, run.own_stages, run.teacher_info, teachers.load, run.recipe.seed
+                plan=run.student_plan,
+                head=run.head,
+                stages=run.own_stages,
+                source=run.teacher_info,
+                load_teacher=teachers.load,
+                seed=run.recipe.seed,
             )
-        load_teacher = partial(teachers.load, stage.teacher)
-        return StudentMaker(stage.student, stage.student_head, [stage], stage.teacher, load_teacher, run.recipe.seed)
+        return StudentMaker(
+            plan=stage.student,
+            head=stage.student_head,
+            stages=[stage],
+            source=stage.teacher,
+            load_teacher=partial(teachers.load, stage.teacher),
+            seed=run.recipe.seed,
+        )
 
     @cached_property
     def trainer(self) -> DistillationTrainer:

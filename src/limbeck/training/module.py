@@ -52,7 +52,11 @@ class DistillationModule(nn.Module):
 
     Attributes:
         teaching: Gives the teacher's streams; `.to()` on this module does not move it.
-        student_tap: Reads the student's, under the autocast that is on.
+        student_tap: Reads the student's streams, under the autocast that is on.
+        maps: The learned maps, by name.
+        maps_to_start: Names of the maps that the student keeps and that `start_maps` has yet to start.
+        layer_weights: Weights that terms over all layers share; None without such terms.
+        read_rows: Notes of the rows of embedding tables that batches read.
         course: The progress of the training, for transforms that change with it.
     """
 
@@ -71,7 +75,6 @@ class DistillationModule(nn.Module):
         self.maps = nn.ModuleDict({name: make_learned_map(spec) for name, spec in _maps_of(terms).items()})
         self.maps_to_start = list(kept_maps(terms))
         self.layer_weights = make_layer_weights(terms)
-        self._distances: list[EmdTerm] = []
 
         # Where only masked tokens are taught, only they are scored: about a seventh of the work.
         over_vocabulary = [term for term in terms if term.reads_logits]
@@ -104,13 +107,12 @@ class DistillationModule(nn.Module):
         self.course = course
 
     def scored_tokens(self, batch: Batch) -> Tensor | None:
-        """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all.
-
-        They are the labelled ones where no others are taught. On a CPU they are the real ones where their logits would
-        be left unmade: the batch then runs packed.
-        """
+        """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all."""
+        # The labelled ones, where no others are taught.
         if self._scores_labelled and batch.labels is not None:
             return batch.labels != IGNORED_LABEL
+
+        # On a CPU the real ones, where their logits would be left unmade: the batch then runs packed.
         attention_mask = batch.student["attention_mask"]
         may_pack = attention_mask.device.type == "cpu" and self.teaching.from_hidden
         if may_pack and self.student_tap.leaves_unmade(int(attention_mask.count_nonzero())):
@@ -120,44 +122,54 @@ class DistillationModule(nn.Module):
     def compute_terms(self, batch: Batch, student: Streams, teacher: Streams) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term on streams that were read; returns what `forward` returns."""
         attention_mask = batch.student["attention_mask"]
+        is_token = attention_mask.bool()
         losses: dict[str, LossTerm] = {}
         # Objectives choose their own number format; autocast must not lower their matrix products.
         with torch.autocast(device_type=attention_mask.device.type, enabled=False):
-            valid = attention_mask.bool()
             for term in self.terms:
-                losses[term.name] = self._loss(term, batch, student, teacher, valid)
+                losses[term.name] = self._loss(term, batch, student, teacher, is_token)
         if self.layer_weights is not None and self.training:
-            self.layer_weights.update(self._distances)
-        self._distances = []
+            self.layer_weights.update([loss for loss in losses.values() if isinstance(loss, EmdTerm)])
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
 
     # The kernels are compiled code already; tracing them anew for every term only costs.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _loss(self, term: Term, batch: Batch, student: Streams, teacher: Streams, valid: Tensor) -> LossTerm:
-        """Give the objective of a term the streams, the labels and the keywords that its signature names."""
+    def _loss(self, term: Term, batch: Batch, student: Streams, teacher: Streams, is_token: Tensor) -> LossTerm:
+        """Compute a term: prepare its streams, and call its objective with the keywords that the objective has.
+
+        Args:
+            term: The term.
+            batch: The batch, with its labels and groups.
+            student: The student's streams.
+            teacher: The teacher's streams.
+            is_token: Bool `[B, L]`, true for real tokens and false for padding.
+        """
         objective = OBJECTIVES[term.objective]
         labels = batch.labels
+        # Where only labelled positions were scored, logits are rows of these positions alone.
         if labels is not None and self._scores_labelled and term.rows == "label":
             labels = labels[labels != IGNORED_LABEL]
-        if term.reads_logits and not all(key in student for key in term.student):
-            return self._loss_from_hidden(term, student, teacher, valid, labels)
+        has_logits = all(key in student for key in term.student)
+        if term.reads_logits and not has_logits:
+            return self._loss_from_hidden(term, student, teacher, is_token, labels)
 
-        # Streams of packed batches are read as rows of real tokens, of which all count.
-        counted = self._counted(term, valid, labels)
-        rows = rows_of_tokens(student, teacher) if objective.by_token and term.transform is None else None
-        if rows is not None and rows[0].keys() >= set(term.student) and rows[1].keys() >= set(term.teacher):
+        counted = self._mask_of(term, is_token, labels)
+        rows = _packed_rows(term, student, teacher)
+        if rows is not None:
+            # All rows are real tokens, so all count.
             student, teacher = rows
             counted = None
 
         learned = self.maps[term.map_name] if term.learned_map is not None else None
 
         def student_stream() -> Tensor:
+            # Only a transform of the teacher's streams asks for it.
             stream = student[term.student[0]]
             return stream.detach() if learned is None else learned(stream.float())
 
         student_tensors = term.prepare_student(student, learned)
         teacher_tensors = term.prepare_teacher(teacher, student_stream, self.course)
-        # A measure is that of a batch, whichever process measures it.
+        # Held-out rows are not gathered: each process measures whole batches of its own.
         if objective.gathers_rows and self.training:
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
@@ -172,49 +184,52 @@ class DistillationModule(nn.Module):
             offered["teacher_weights"] = self.layer_weights.teacher
             offered["across"] = sum_over_ranks if self.training else None
         options = {**term.options, **objective.arguments(offered)}
-        loss = objective.call(student_tensors, teacher_tensors, labels, **options)
-        if isinstance(loss, EmdTerm):
-            self._distances.append(loss)
-        return loss
+        return objective.call(student_tensors, teacher_tensors, labels, **options)
 
     def _loss_from_hidden(
-        self, term: Term, student: Streams, teacher: Streams, valid: Tensor, labels: Tensor | None
+        self, term: Term, student: Streams, teacher: Streams, is_token: Tensor, labels: Tensor | None
     ) -> LossTerm:
-        """Compute a term on logits that were left unmade, from what makes them."""
+        """Compute a term on logits that were left unmade, from hidden vectors and the weight of the output layer."""
         objective = OBJECTIVES[term.objective]
+        assert objective.from_hidden is not None
         tensors: list[Tensor] = []
         options = dict(term.options)
         for owner, streams, keys in (("student", student, term.student), ("teacher", teacher, term.teacher)):
-            for layer in {key.layer for key in keys}:
+            # Hard labels have no streams of a teacher.
+            if keys:
+                layer = keys[0].layer
                 tensors.append(streams[StreamKey("pre_logits", layer)])
                 tensors.append(streams[StreamKey("output_weight", layer)])
                 options[f"{owner}_bias"] = streams.get(StreamKey("output_bias", layer))
 
-        counted = self._counted(term, valid, labels)
-        has_real_tokens_alone = tensors[0].dim() == 2 and not self._scores_labelled
-        if has_real_tokens_alone:
-            labels = None if labels is None else labels[valid]
-            counted = None if counted is None else counted[valid]
+        counted = self._mask_of(term, is_token, labels)
+        hidden = tensors[0]
+        # In a packed batch hidden vectors are `[T, width]`, of the real tokens alone.
+        is_packed = hidden.dim() == 2 and not self._scores_labelled
+        if is_packed and labels is not None:
+            labels = labels[is_token]
+        if is_packed and counted is not None:
+            counted = counted[is_token]
         if objective.takes_labels and labels is not None:
             tensors.append(labels)
-        assert objective.from_hidden is not None
         options |= objective.arguments({"valid": counted})
         return objective.from_hidden(*tensors, **options)
 
-    def _counted(self, term: Term, valid: Tensor, labels: Tensor | None) -> Tensor | None:
-        """Return the mask of rows that enter the loss: real tokens or labelled ones; None for all that are there."""
+    def _mask_of(self, term: Term, is_token: Tensor, labels: Tensor | None) -> Tensor | None:
+        """Return the mask of rows that enter the loss: real tokens or labelled ones; None where all rows do."""
         if OBJECTIVES[term.objective].unit != "row" or term.rows == "token":
-            return valid
+            return is_token
         if term.rows == "sample" or self._scores_labelled:
             return None
-        return valid if labels is None else labels != IGNORED_LABEL
+        return is_token if labels is None else labels != IGNORED_LABEL
 
     def learned(self) -> Learned:
         """Return what the terms have learned beside the student: copies of learned maps and layer weights."""
-        state = self.state_dict()
-        return Learned(
-            self.terms, {name: state[name].clone() for name in state if not name.startswith(STUDENT_WEIGHTS)}
-        )
+        weights: dict[str, Tensor] = {}
+        for name, tensor in self.state_dict().items():
+            if not name.startswith(STUDENT_WEIGHTS):
+                weights[name] = tensor.clone()
+        return Learned(self.terms, weights)
 
     def take_learned(self, earlier: Learned) -> None:
         """Go on with the learned maps and layer weights of an earlier stage, for the same student and teacher.
@@ -225,11 +240,10 @@ class DistillationModule(nn.Module):
         Args:
             earlier: Of that stage's module.
         """
-        earlier_terms, weights = earlier
-        term_before = {term.name: term for term in earlier_terms}
-        map_before = {term.map_name: term.learned_map for term in earlier_terms}
-        map_names = set()
-        names = []
+        term_before = {term.name: term for term in earlier.terms}
+        map_before = {term.map_name: term.learned_map for term in earlier.terms}
+        map_names: set[str] = set()
+        names: list[str] = []
         for term in self.terms:
             before = term_before.get(term.name)
             if before is None or not _goes_on(before, term):
@@ -247,7 +261,8 @@ class DistillationModule(nn.Module):
 
         for name in sorted(map_names):
             names += [f"maps.{name}.weight", f"maps.{name}.bias"]
-        self.load_state_dict({name: weights[name] for name in names if name in weights}, strict=False)
+        tensors = {name: earlier.weights[name] for name in names if name in earlier.weights}
+        self.load_state_dict(tensors, strict=False)
 
     @torch.no_grad()
     def start_maps(self, batches: Callable[[], Iterable[Mapping[str, Tensor]]]) -> None:
@@ -256,41 +271,50 @@ class DistillationModule(nn.Module):
         Args:
             batches: Reads the texts, as columns of batches on the device of the models.
         """
-        terms = [next(term for term in self.terms if term.map_name == name) for name in self.maps_to_start]
-        if not terms:
+        if not self.maps_to_start:
             return
+        # Terms may share a map; the first of them names the streams that it is fitted to.
+        term_of_map: dict[str, Term] = {}
+        for term in self.terms:
+            if term.map_name in self.maps_to_start:
+                term_of_map.setdefault(term.map_name, term)
+        fits = {name: KeptMapFit() for name in term_of_map}
+
         was_training = self.training
         self.eval()
-        fits = {term.map_name: KeptMapFit() for term in terms}
         for columns in batches():
             batch = read_batch(columns)
             scored = self.scored_tokens(batch)
             student_streams = self.student_tap(**batch.student, scored=scored)
             teacher_streams = self.teaching.read(batch, scored)
-            for term in terms:
+            for name, term in term_of_map.items():
                 # On the CPU, since not every device has float64.
                 teacher = teacher_streams[term.teacher[0]].cpu().double()
                 if term.normalise:
                     teacher = nn.functional.normalize(teacher, dim=-1)
-                fits[term.map_name].add(student_streams[term.student[0]], teacher)
-        for term in terms:
-            learned = self.maps[term.map_name]
+                fits[name].add(student_streams[term.student[0]], teacher)
+        for name, fit in fits.items():
+            learned = self.maps[name]
             assert isinstance(learned, nn.Linear)
-            fits[term.map_name].solve(learned)
+            fit.solve(learned)
         self.train(was_training)
 
     def unread_rows(self) -> dict[str, str]:
-        """Return the rows of the student's embedding tables that no batch so far has trained, by parameter.
+        """Return the rows of the student's embedding tables that no batch so far has trained.
 
-        Of a table that is not trained these are all. Of tokens whose table is the output layer too, and is scored, they
-        are none: every score has a gradient. Weight decay alone is no training.
+        Weight decay alone is no training.
+
+        Returns:
+            Ranges of rows, see `limbeck.training.read_rows`, by name of the table's parameter.
         """
         unread = self.read_rows.unread()
         rows_by_parameter: dict[str, str] = {}
         for kind, table in embedding_tables(self.student).items():
             rows = unread[kind]
+            # Where the table is the output layer too, every row has a gradient by its score.
             if kind == "tokens" and self._scores_tokens:
                 rows = ""
+            # A frozen table is not trained at all.
             if not table.module.weight.requires_grad:
                 rows = write_ranges(np.ones(table.module.num_embeddings, dtype=np.bool_))
             rows_by_parameter[f"{table.name}.weight"] = rows
@@ -326,6 +350,21 @@ def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> 
         return False
     output = student.get_output_embeddings()
     return output is not None and output.weight is student.get_input_embeddings().weight
+
+
+def _packed_rows(term: Term, student: Streams, teacher: Streams) -> tuple[Streams, Streams] | None:
+    """Return both models' streams as rows of real tokens, `[1, T, width]`, for a term that compares token by token.
+
+    None where the batch did not run packed, or where the term needs `[B, L, width]`.
+    """
+    if not OBJECTIVES[term.objective].by_token or term.transform is not None:
+        return None
+    rows = rows_of_tokens(student, teacher)
+    if rows is None:
+        return None
+    student_rows, teacher_rows = rows
+    has_all = student_rows.keys() >= set(term.student) and teacher_rows.keys() >= set(term.teacher)
+    return rows if has_all else None
 
 
 def _goes_on(before: Term, term: Term) -> bool:

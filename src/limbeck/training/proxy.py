@@ -1,4 +1,8 @@
-"""`Proxy`: candidates of a search, trained side by side under one teacher, on a share of the text."""
+"""`Proxy`: candidates of a search, trained side by side under one teacher, on a share of the text.
+
+A *candidate* is a variant of one recipe: of its layer mapping, teacher layer or shape. A short training of it stands
+for the whole one.
+"""
 
 import copy
 import tempfile
@@ -55,7 +59,7 @@ class Trained:
             held-out text, or if it diverged.
         steps: Steps that it trained; fewer than the others if it was cut.
         diverged: Whether a term or a weight became infinite or no number.
-        learned: Of the stage that taught finished sentence vectors, if one did: the student may keep a map.
+        learned: Maps of the stage that taught finished sentence vectors, if one did: the student may keep one.
     """
 
     student: PreTrainedModel
@@ -65,80 +69,13 @@ class Trained:
     learned: Learned | None = None
 
 
-class Outcome(NamedTuple):
+class StageOutcome(NamedTuple):
     """One student after one stage: the record of its parameters, and the fields of `Trained`."""
 
-    stage: Stage
+    record: Stage
     held_out: dict[str, float]
     steps: int
     diverged: bool
-
-
-def make_students(makers: Sequence[StudentMaker]) -> list[PreTrainedModel]:
-    """Make the students; equal plans have copies of one student."""
-    originals: list[tuple[StudentMaker, PreTrainedModel]] = []
-    students = []
-    for maker in makers:
-        original: PreTrainedModel | None = None
-        for earlier, student in originals:
-            if earlier.choice == maker.choice and earlier.head == maker.head:
-                original = student
-                break
-        if original is None:
-            original, _ = maker.make()
-            originals.append((maker, original))
-        students.append(copy.deepcopy(original))
-    return students
-
-
-def read_outcomes(trainer: CohortTrainer, stages: Sequence[Stage]) -> list[Outcome]:
-    """Evaluate every student on held-out rows, including stopped ones; return one outcome each."""
-    cohort = trainer.cohort
-    cohort.read_rows.merge()
-    trainer.diverged.check()
-    broken = set(trainer.diverged.indices)
-    for index in range(len(stages)):
-        if not _is_finite(cohort.member(index).student):
-            broken.add(index)
-    cohort.active = [index for index in range(len(stages)) if index not in broken]
-    metrics: dict[str, float] = {}
-    if cohort.active and trainer.eval_dataset is not None:
-        metrics = trainer.evaluate()
-
-    outcomes = []
-    for index, stage in enumerate(stages):
-        values: dict[str, float] = {}
-        stage.unread = cohort.member(index).unread_rows()
-        if metrics and index not in broken:
-            terms = cohort.member(index).terms
-            values = {term.name: metrics[f"eval_{index}/{term.name}"] for term in terms}
-            values["loss"] = sum(term.weight * values[term.name] for term in terms)
-        outcomes.append(Outcome(stage, values, trainer.steps[index], index in broken))
-    return outcomes
-
-
-def finish(
-    maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[Outcome], learned: Sequence[Learned]
-) -> Trained:
-    """Fill what no stage trained, as a run does, and gather the outcomes of all stages."""
-    whole, _ = maker.finish(student, [outcome.stage for outcome in outcomes])
-    diverged = any(outcome.diverged for outcome in outcomes)
-    # The last stage that teaches vectors says how the student makes them.
-    learned_of_vectors: Learned | None = None
-    for stage, learned_of_stage in zip(maker.stages, learned, strict=True):
-        if stage.teaches_vectors:
-            learned_of_vectors = learned_of_stage
-    return Trained(
-        student=whole.eval(),
-        held_out={} if diverged else outcomes[-1].held_out,
-        steps=sum(outcome.steps for outcome in outcomes),
-        diverged=diverged,
-        learned=learned_of_vectors,
-    )
-
-
-def _is_finite(student: PreTrainedModel) -> bool:
-    return all(bool(parameter.isfinite().all()) for parameter in student.parameters())
 
 
 class Proxy:
@@ -167,6 +104,7 @@ class Proxy:
         self.plan = plan
         self.console = console
         self._teachers = TeacherModels(plan.teacher_info)
+        # Tells the processes in `follow_proxy` to make a proxy too.
         broadcast_task(None)
         self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
         on_main_rank(partial(check_vectors, plan.vector_teachers))
@@ -174,7 +112,7 @@ class Proxy:
         if share < 1:
             for corpus in self.corpora:
                 for view in corpus.views:
-                    _keep_share(view, share, plan.recipe.seed)
+                    _reduce_to_share(view, share, plan.recipe.seed)
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
@@ -185,19 +123,22 @@ class Proxy:
 
         Args:
             plans: One for each candidate, of as many stages as the base recipe, on the same text.
-            cuts: After how many steps who goes on is asked; for recipes of one stage.
+            cuts: After how many steps candidates are dropped, and the function that chooses who goes on; for recipes
+                of one stage.
 
         Raises:
             RecipeError: for plans of another number of stages, and for cuts of a recipe of several.
         """
-        stages = len(self.plan.stages)
-        if any(len(plan.stages) != stages for plan in plans) or (cuts and stages > 1):
+        cuts = {} if cuts is None else cuts
+        count = len(self.plan.stages)
+        has_other_count = any(len(plan.stages) != count for plan in plans)
+        if has_other_count or (cuts and count > 1):
             raise RecipeError(
-                f"Candidates have the {stages} stages of their recipe, but can be dropped early only where it has "
+                f"Candidates have the {count} stages of their recipe, but can be dropped early only where it has "
                 "one; leave the other stages out of the recipe."
             )
-        broadcast_task((tuple(plans), tuple(cuts or ())))
-        return self.take_part(plans, cuts or {})
+        broadcast_task((tuple(plans), tuple(cuts)))
+        return self.take_part(plans, cuts)
 
     def take_part(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         """Train candidates that the main process asked for; every process has its part in them."""
@@ -205,79 +146,206 @@ class Proxy:
             return on_all_ranks(lambda: self._train(plans, cuts))
 
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
-        load = cache(self.load_teacher)  # Students start from it and are filled up from it; neither changes it.
+        # Students start from the teacher and are filled up from it; neither changes it.
+        load_once = cache(self.load_teacher)
         makers = [
-            StudentMaker(plan.student_plan, plan.head, plan.own_stages, plan.teacher_info, load, plan.recipe.seed)
+            StudentMaker(
+                plan=plan.student_plan,
+                head=plan.head,
+                stages=plan.own_stages,
+                source=plan.teacher_info,
+                load_teacher=load_once,
+                seed=plan.recipe.seed,
+            )
             for plan in plans
         ]
         with quiet():
-            students = make_students(makers)
-            outcomes: list[list[Outcome]] = [[] for _ in plans]
+            students = _make_students(makers)
+            outcomes: list[list[StageOutcome]] = [[] for _ in plans]
             learned: list[list[Learned]] = [[] for _ in plans]
             for index in range(len(self.plan.stages)):
-                choices = [self._settled(plan.stages[index], index) for plan in plans]
-                outcomes_of_stage = self._train_stage(index, choices, students, cuts, learned)
-                for outcomes_of_student, outcome in zip(outcomes, outcomes_of_stage, strict=True):
-                    outcomes_of_student.append(outcome)
-            candidates = zip(makers, students, outcomes, learned, strict=True)
-            return [finish(*candidate) for candidate in candidates]
+                stages = [self._settled(plan.stages[index], index) for plan in plans]
+                cohort = self._make_cohort(stages, students, learned)
+                outcomes_of_stage = self._train_stage(index, stages[0], cohort, cuts)
+                for i, outcome in enumerate(outcomes_of_stage):
+                    outcomes[i].append(outcome)
+                    learned[i].append(cohort.member(i).learned())
+            return [
+                _finish(maker, student, outcomes[i], learned[i])
+                for i, (maker, student) in enumerate(zip(makers, students, strict=True))
+            ]
 
-    def _settled(self, choice: StagePlan, index: int) -> StagePlan:
+    def _settled(self, stage: StagePlan, index: int) -> StagePlan:
         """Compose a stage by what is measured, where it asks for that: contributions of layers, balanced classes."""
-        if choice.measures_layers:
-            teacher = self.load_teacher(dtype=teacher_dtype(choice))
-            choice = choice.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
-        return weigh_classes(choice, self.corpora[index])
+        if stage.measures_layers:
+            teacher = self.load_teacher(dtype=teacher_dtype(stage))
+            stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
+        return weigh_classes(stage, self.corpora[index])
+
+    def _make_cohort(
+        self, stages: Sequence[StagePlan], students: Sequence[PreTrainedModel], learned: Sequence[Sequence[Learned]]
+    ) -> StudentCohort:
+        """Tap the students and their teacher for a stage.
+
+        Args:
+            stages: The stage of each candidate; all have the same teacher and text.
+            students: The students.
+            learned: What each has learned beside itself in earlier stages, from which it goes on.
+        """
+        for student in students:
+            prepare_student(student, stages[0])
+        all_terms = [term for stage in stages for term in stage.terms]
+        heads = []
+        for stage in stages:
+            student_head, _ = stage.sentence_heads()
+            heads.append(student_head)
+        cohort = StudentCohort(
+            students, self._teachers.open(stages[0], all_terms), [stage.terms for stage in stages], heads=heads
+        )
+        for i, learned_of_student in enumerate(learned):
+            for earlier in learned_of_student:
+                cohort.member(i).take_learned(earlier)
+        return cohort
 
     def _train_stage(
-        self,
-        index: int,
-        choices: Sequence[StagePlan],
-        students: Sequence[PreTrainedModel],
-        cuts: Mapping[int, Cut],
-        learned: Sequence[list[Learned]],
-    ) -> list[Outcome]:
-        """Train all students for a stage; what each has learned beside itself goes on from `learned`, and joins it."""
-        first = choices[0]
+        self, index: int, stage: StagePlan, cohort: StudentCohort, cuts: Mapping[int, Cut]
+    ) -> list[StageOutcome]:
+        """Train all students for a stage, and take the taps off.
+
+        Args:
+            index: Number of the stage, from 0.
+            stage: The stage of the first candidate: its rows and training arguments are those of all.
+            cohort: The students.
+            cuts: As of `train`.
+        """
         seed = self.plan.recipe.seed + index
-        for student in students:
-            prepare_student(student, first)
-        stages = [Stage(frozen=untrained_names(student)) for student in students]
-        rows = stage_rows(first, self.corpora[index], self.tokenizer, seed)
-        heads = [choice.sentence_heads()[0] for choice in choices]
-        terms = [choice.terms for choice in choices]
-        teaching = self._teachers.open(first, [term for terms_of_student in terms for term in terms_of_student])
-        cohort = StudentCohort(students, teaching, terms, heads=heads)
-        for index_of_student, earlier_stages in enumerate(learned):
-            for learned_of_stage in earlier_stages:
-                cohort.member(index_of_student).take_learned(learned_of_stage)
-        progress = ProgressReporter(f"{len(students)} students", self.console)
+        members = [cohort.member(i) for i in range(len(cohort.members))]
+        progress = ProgressReporter(f"{len(members)} students", self.console)
         try:
-            for i, stage in enumerate(stages):
-                stage.untrained = freeze_unreached(cohort.member(i), rows.probe())
-            training = first.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
-            # The loop wants a folder that is there; nothing is written, so that a search that is killed leaves none.
-            nowhere = tempfile.gettempdir()
+            rows = stage_rows(stage, self.corpora[index], self.tokenizer, seed)
+            stage_records = []
+            for member in members:
+                frozen = untrained_names(member.student)
+                untrained = freeze_unreached(member, rows.probe())
+                stage_records.append(Stage(frozen=frozen, untrained=untrained))
+
+            training = stage.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
+            # The loop demands a folder that exists, though nothing is written there.
+            folder = tempfile.gettempdir()
             trainer = CohortTrainer(
                 cohort,
                 cuts=cuts,
-                args=build_arguments(training, output=nowhere, seed=seed, evaluates=False),
+                args=build_arguments(training, output=folder, seed=seed, evaluates=False),
                 callbacks=[progress],
                 **rows.arguments(),
             )
             progress.work_until = trainer.loader.work_until
             trainer.start_maps()
             trainer.train()
-            for i, earlier in enumerate(learned):
-                earlier.append(cohort.member(i).learned())
-            return read_outcomes(trainer, stages)
+            return _read_outcomes(trainer, stage_records)
         finally:
             progress.close()
             cohort.close()
 
 
-def _keep_share(corpus: AnyCorpus, share: float, seed: int) -> None:
-    """Leave a random share of a corpus to train on; it is changed in place.
+def follow_proxy(plan: RunPlan, *, share: float) -> None:
+    """Take part in what the main process does with a proxy; arguments as of `Proxy`."""
+    proxies: list[Proxy] = []
+
+    def carry_out(task: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
+        # None makes a proxy, as in its constructor; else plans are trained, with cuts after some steps.
+        if task is None:
+            proxies.append(Proxy(plan, share=share, console=Console(quiet=True)))
+            return
+        plans, steps_of_cuts = task
+        # Only the main process chooses who goes on.
+        proxies[-1].take_part(plans, {step: lambda _: [] for step in steps_of_cuts})
+
+    run_broadcast_tasks(carry_out)
+
+
+def _make_students(makers: Sequence[StudentMaker]) -> list[PreTrainedModel]:
+    """Make the students; equal plans have copies of one student."""
+    originals: list[tuple[StudentMaker, PreTrainedModel]] = []
+    students = []
+    for maker in makers:
+        original: PreTrainedModel | None = None
+        for earlier, student in originals:
+            if earlier.plan == maker.plan and earlier.head == maker.head:
+                original = student
+                break
+        if original is None:
+            original, _ = maker.make()
+            originals.append((maker, original))
+        students.append(copy.deepcopy(original))
+    return students
+
+
+def _read_outcomes(trainer: CohortTrainer, stage_records: Sequence[Stage]) -> list[StageOutcome]:
+    """Evaluate every student on held-out rows, including stopped ones; return one outcome each.
+
+    Args:
+        trainer: The trainer, after the last step.
+        stage_records: A record of the stage for each student, completed here.
+    """
+    cohort = trainer.cohort
+    cohort.read_rows.merge()
+    trainer.diverged.check()
+    diverged = set(trainer.diverged.indices)
+    for index in range(len(stage_records)):
+        if not _is_finite(cohort.member(index).student):
+            diverged.add(index)
+    cohort.active = [index for index in range(len(stage_records)) if index not in diverged]
+    metrics: dict[str, float] = {}
+    if cohort.active and trainer.eval_dataset is not None:
+        metrics = trainer.evaluate()
+
+    outcomes = []
+    for index, record in enumerate(stage_records):
+        member = cohort.member(index)
+        record.unread = member.unread_rows()
+        held_out: dict[str, float] = {}
+        if metrics and index not in diverged:
+            for term in member.terms:
+                held_out[term.name] = metrics[f"eval_{index}/{term.name}"]
+            held_out["loss"] = sum(term.weight * held_out[term.name] for term in member.terms)
+        outcomes.append(StageOutcome(record, held_out, trainer.steps[index], index in diverged))
+    return outcomes
+
+
+def _is_finite(student: PreTrainedModel) -> bool:
+    return all(bool(parameter.isfinite().all()) for parameter in student.parameters())
+
+
+def _finish(
+    maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[StageOutcome], learned: Sequence[Learned]
+) -> Trained:
+    """Fill the parameters that no stage trained, as a run does, and gather the outcomes of all stages.
+
+    Args:
+        maker: The maker of the student.
+        student: The student, trained.
+        outcomes: The outcome of each stage.
+        learned: What each stage taught it beside itself.
+    """
+    whole, _ = maker.finish(student, [outcome.record for outcome in outcomes])
+    diverged = any(outcome.diverged for outcome in outcomes)
+    # The last stage that teaches vectors says how the student makes them.
+    learned_of_vectors: Learned | None = None
+    for stage, learned_of_stage in zip(maker.stages, learned, strict=True):
+        if stage.teaches_vectors:
+            learned_of_vectors = learned_of_stage
+    return Trained(
+        student=whole.eval(),
+        held_out={} if diverged else outcomes[-1].held_out,
+        steps=sum(outcome.steps for outcome in outcomes),
+        diverged=diverged,
+        learned=learned_of_vectors,
+    )
+
+
+def _reduce_to_share(corpus: AnyCorpus, share: float, seed: int) -> None:
+    """Leave only a random share of the blocks of a corpus to train on; the corpus is changed in place.
 
     Raises:
         RecipeError: if a source of a mix has no block left.
@@ -288,9 +356,9 @@ def _keep_share(corpus: AnyCorpus, share: float, seed: int) -> None:
     corpus.train = corpus.train.select(chosen)
     if corpus.mix is None:
         return
-    # The rows of a source stand together.
-    ends = np.cumsum([0, *corpus.manifest["source_rows"]])
-    rows_left = np.diff(np.searchsorted(chosen, ends)).tolist()
+    # The blocks of a source stand together, so that its bounds say how many of its blocks were chosen.
+    bounds = np.cumsum([0, *corpus.manifest["source_rows"]])
+    rows_left = np.diff(np.searchsorted(chosen, bounds)).tolist()
     if 0 in rows_left:
         name = corpus.titles[rows_left.index(0)]
         raise raised_on_all_ranks(
@@ -299,37 +367,30 @@ def _keep_share(corpus: AnyCorpus, share: float, seed: int) -> None:
     corpus.manifest["source_rows"] = rows_left
 
 
-def follow_proxy(plan: RunPlan, *, share: float) -> None:
-    """Take part in what the main process does with a proxy; arguments as of `Proxy`."""
-    proxies: list[Proxy] = []
-
-    def carry_out(candidates: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
-        if candidates is None:
-            proxies.append(Proxy(plan, share=share, console=Console(quiet=True)))
-            return
-        plans, cuts = candidates
-        proxies[-1].take_part(plans, {step: lambda _: [] for step in cuts})  # The main process alone is asked.
-
-    run_broadcast_tasks(carry_out)
-
-
 def _check_stages(plan: RunPlan) -> None:
+    """Refuse a recipe whose candidates cannot be trained side by side."""
     if not plan.stages:
         raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
-    for choice in plan.stages:
-        place = f"Stage '{choice.spec.title}'"
-        if choice.student is not None or choice.spec.teacher is not None:
-            raise RecipeError(
-                f"{place} has a {'student' if choice.student is not None else 'teacher'} of its own; a search trains "
-                "one student by the recipe's teacher, so leave that stage out."
-            )
-        if isinstance(choice.corpus, CorpusSettings) and choice.corpus.streaming:
+    for stage in plan.stages:
+        place = f"Stage '{stage.spec.title}'"
+        if stage.student is not None:
+            raise _of_its_own(place, "student")
+        if stage.spec.teacher is not None:
+            raise _of_its_own(place, "teacher")
+        if isinstance(stage.corpus, CorpusSettings) and stage.corpus.streaming:
             raise RecipeError(
                 f"{place} streams its text, but a search cannot take a share of a stream; leave out "
                 "corpus.streaming, and limit the text by corpus.max_documents."
             )
-        if choice.spec.training.get("fp16"):
+        if stage.spec.training.get("fp16"):
             raise RecipeError(
                 f"{place}: float16 scales the loss of all candidates together, so one would change the others; use "
                 "training.bf16 or float32 for a search."
             )
+
+
+def _of_its_own(place: str, model: str) -> RecipeError:
+    return RecipeError(
+        f"{place} has a {model} of its own; a search trains one student by the recipe's teacher, so leave that stage "
+        "out."
+    )

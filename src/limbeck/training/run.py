@@ -17,6 +17,7 @@ from limbeck.inspection.layer_cosines import measure_layer_cosines, spread_batch
 from limbeck.methods.registry import METHODS
 from limbeck.models.card_facts import teacher_facts
 from limbeck.models.heads import Head
+from limbeck.models.sentences import SentencePooling
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.models.vocabularies import check_fits_model
 from limbeck.models.weight_files import fetch_weights
@@ -30,6 +31,7 @@ from limbeck.training.finished_stage import learned_in, load_finished
 from limbeck.training.heartbeat import Heartbeat
 from limbeck.training.kept_recipe import keep_recipe
 from limbeck.training.layer_links import describe_layers
+from limbeck.training.learned_maps import Learned
 from limbeck.training.record import RunRecord
 from limbeck.training.resuming import TeacherHashes, check_same_teachers, check_same_text
 from limbeck.training.rows import AnyCorpus
@@ -120,9 +122,10 @@ class Run:
             self.record.set("running", stages=[_without_lists(record) for record in finished])
 
         # Stages with a separate student have saved it themselves.
-        records_of_student = [
-            record for record, stage in zip(finished, plan.stages, strict=True) if stage.student is None
-        ]
+        records_of_student: list[records.Stage] = []
+        for record, stage in zip(finished, plan.stages, strict=True):
+            if stage.student is None:
+                records_of_student.append(record)
         return self._save(maker, student, records_of_student, self.student_folder)
 
     def _check_teachers(self) -> TeacherHashes:
@@ -184,9 +187,15 @@ class Run:
         source = self.plan.teacher_info
         if student is not self.plan.student_plan:
             source = stages[0].teacher
-        load_source = partial(self.teachers.load, source)
-        read_batches = self._reader_of_text(stages[0]) if stages else None
-        return StudentMaker(student, head, stages, source, load_source, self.plan.recipe.seed, read_batches)
+        return StudentMaker(
+            plan=student,
+            head=head,
+            stages=stages,
+            source=source,
+            load_teacher=partial(self.teachers.load, source),
+            seed=self.plan.recipe.seed,
+            read_batches=self._reader_of_text(stages[0]) if stages else None,
+        )
 
     def _reader_of_text(self, stage: StagePlan) -> ReadBatches | None:
         """Return what reads the text of a stage for the start of its student; None of a stream."""
@@ -204,7 +213,7 @@ class Run:
             maker = self._maker(stage.student, stage.student_head, [stage])
             student, initialisation = ranks.on_all_ranks(maker.make)
 
-        # What follows from the text is settled now.
+        # The layers that contribute most, and weights of classes, follow from the text.
         if stage.measures_layers:
             stage = self._measure_layers(stage, index, folder)
         stage = weigh_classes(stage, self.corpora[index])
@@ -224,10 +233,8 @@ class Run:
 
     def _train_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
         """Train a stage, going on with what earlier stages of the same student and teacher have learned."""
-        earlier = [
-            learned_in(self._stage_folder(before.spec.title), before)
-            for before in self._trained
-            if before.student is stage.student and before.teacher == stage.teacher
+        of_same_models = [
+            before for before in self._trained if before.student is stage.student and before.teacher == stage.teacher
         ]
         training = StageTraining(
             stage,
@@ -246,7 +253,7 @@ class Run:
                 stages=len(self.plan.stages),
             ),
             callbacks=self.callbacks,
-            earlier=earlier,
+            earlier=[learned_in(self._stage_folder(before.spec.title), before) for before in of_same_models],
         )
         return training.run()
 
@@ -273,20 +280,25 @@ class Run:
     ) -> PreTrainedModel:
         """Fill a student's untrained parameters and write its folder."""
         whole, untrained = maker.finish(student, trained)
-        is_own = maker.choice is self.plan.student_plan
+        is_student_of_recipe = maker.plan is self.plan.student_plan
 
         def write() -> None:
-            sentence = self.plan.student_sentence if is_own else None
-            aligned = self.plan.aligned_stage if is_own else None
-            learned = None
-            if aligned is not None:
-                learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
-            widths = [] if sentence is None else self.plan.trained_widths
-            save_student(folder, whole, self.tokenizer, maker.choice, sentence=sentence, learned=learned, widths=widths)
+            sentence: SentencePooling | None = None
+            learned: Learned | None = None
+            widths: list[int] = []
+            # Students of stages serve as teachers alone, which need no sentence vectors.
+            if is_student_of_recipe:
+                sentence = self.plan.student_sentence
+                aligned = self.plan.aligned_stage
+                if aligned is not None:
+                    learned = learned_in(self._stage_folder(aligned.spec.title), aligned)
+                if sentence is not None:
+                    widths = self.plan.trained_widths
+            save_student(folder, whole, self.tokenizer, maker.plan, sentence=sentence, learned=learned, widths=widths)
             sync_tree(folder)
 
         ranks.on_main_rank(write)
-        if is_own:
+        if is_student_of_recipe:
             self.record.set("running", untrained=untrained)
         return whole
 
@@ -308,6 +320,8 @@ def _without_lists(stage: records.Stage) -> records.Stage:
 def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
     """Add to a stage's record what its plan says: layers, teacher and citation."""
     record.layers = describe_layers(stage.terms)
+
+    # A teacher is named only where it is not the recipe's teacher model.
     teacher = stage.teacher
     if teacher.teaching is not None:
         record.teacher = teacher.facts.title

@@ -1,4 +1,4 @@
-"""Running one stage: a method on a corpus, from a student to the same student, trained."""
+"""Running one stage of a run: a student, a method and a corpus go in, and the same student comes out trained."""
 
 import copy
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainingArguments
 from transformers.training_args import ParallelMode
 
 from limbeck.core.files import atomic_file, atomic_text, sync
@@ -44,10 +44,14 @@ from limbeck.training.weights import save_weights, whole_weights
 _UNSHARDED = "training.fsdp shards over several GPUs, but this run has no GPU or a single process; leave it out."
 
 
-def prepare_student(student: PreTrainedModel, choice: StagePlan) -> None:
+_ROWS_OF_PADDING = 20_000
+"""Rows by which the share of padding is estimated."""
+
+
+def prepare_student(student: PreTrainedModel, plan: StagePlan) -> None:
     """Let all of a student be trained, but for its embeddings where the stage freezes them."""
     student.requires_grad_(True)
-    if "embeddings" in choice.spec.freeze:
+    if "embeddings" in plan.spec.freeze:
         for path in family_of(student.config).embeddings:
             base_model(student).get_submodule(path).requires_grad_(False)
 
@@ -56,16 +60,16 @@ class StageTraining:
     """A stage, ready to be trained.
 
     Args:
-        choice: The stage.
+        plan: The plan of the stage.
         student: Trained in place; its taps are off again after the training.
         teaching: Gives the teacher's streams.
         tokenizer: For the padding token and side.
         corpus: Blocks to train on and held-out ones.
-        folder: Where its checkpoints and results go.
+        folder: The stage's folder, for its checkpoints and results.
         seed: Seed of its data order and dropout.
         console: Where warnings go.
-        progress: Shows how far it is.
-        callbacks: Of a user, behind limbeck's own.
+        progress: Shows the progress.
+        callbacks: Callbacks of the user, behind limbeck's own.
         earlier: What earlier stages of the same student and teacher have learned beside the student.
 
     Raises:
@@ -74,7 +78,7 @@ class StageTraining:
 
     def __init__(
         self,
-        choice: StagePlan,
+        plan: StagePlan,
         student: PreTrainedModel,
         teaching: Teaching,
         tokenizer: PreTrainedTokenizerBase,
@@ -87,48 +91,49 @@ class StageTraining:
         callbacks: Sequence[TrainerCallback | type[TrainerCallback]] = (),
         earlier: Sequence[Learned] = (),
     ) -> None:
-        rows = stage_rows(choice, corpus, tokenizer, seed)
-        spec = choice.spec
-        arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
-        if spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
-            raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
-        if arguments.fsdp and arguments.parallel_mode is not ParallelMode.DISTRIBUTED:
-            raise RecipeError(_UNSHARDED)
-        prepare_student(student, choice)
-        scores = main_rank_first(partial(scores_by_step, choice, student, tokenizer))
-        self.choice = choice
+        self.plan = plan
         self.student = student
         self.corpus = corpus
         self.folder = folder
         self.progress = progress
         self.warn = partial(warn, console)
         self.interrupt = InterruptSaver()
+
+        rows = stage_rows(plan, corpus, tokenizer, seed)
+        arguments = build_arguments(plan.spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
+        _check_arguments(plan, arguments)
+        prepare_student(student, plan)
         self.frozen = untrained_names(student)
+        # Scores by step copy the student, so it must not have taps yet.
+        scores = main_rank_first(partial(scores_by_step, plan, student, tokenizer))
+
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
         learner = copy.deepcopy(student) if arguments.fsdp else student
-        student_head, _ = choice.sentence_heads()
-        self.module = DistillationModule(learner, teaching, choice.terms, pooling=student_head)
+        student_head, _ = plan.sentence_heads()
+        self.module = DistillationModule(learner, teaching, plan.terms, pooling=student_head)
         for learned in earlier:
             self.module.take_learned(learned)
         self.untrained = freeze_unreached(self.module, rows.probe())
 
         # Signals are listened for before the heartbeat says that the stage trains.
-        all_callbacks = [self.interrupt, progress, LiveLog(folder)]
+        own_callbacks: list[TrainerCallback] = [self.interrupt, progress, LiveLog(folder)]
         if scores is not None:
-            all_callbacks.append(scores)
+            own_callbacks.append(scores)
         self.trainer = DistillationTrainer(
             self.module,
-            policy=spec.guard,
+            policy=plan.spec.guard,
             warn=self.warn,
             args=arguments,
             **rows.arguments(),
             interrupt=self.interrupt,
-            callbacks=[*all_callbacks, *callbacks],
+            callbacks=[*own_callbacks, *callbacks],
         )
+        _check_engine(self.trainer)
+        # Callbacks are made before the trainer, whose functions two of them call.
+        progress.work_until = self.trainer.loader.work_until
         if scores is not None:
             scores.log = self.trainer.log
-        _check_engine(self.trainer)
-        progress.work_until = self.trainer.loader.work_until
+
         if arguments.world_size > 1:
             line = f"  {arguments.world_size} processes, {self.trainer.loader.rows_a_step} rows a step"
             console.print(line, style="dim", highlight=False)
@@ -153,7 +158,7 @@ class StageTraining:
         if whole is not None:
             take_weights(self.student, whole)
         if self.interrupt.agree():
-            raise raised_on_all_ranks(self.stopped(f"after stage '{self.choice.spec.title}', which is finished."))
+            raise raised_on_all_ranks(self.stopped(f"after stage '{self.plan.spec.title}', which is finished."))
         return record
 
     def newest_checkpoint(self) -> Path | None:
@@ -181,15 +186,17 @@ class StageTraining:
             else:
                 warn_of_differences(checkpoint, training_facts(trainer.args), self.warn)
                 if checkpoints.is_last(checkpoint):
-                    trainer.restore(checkpoint)  # The loop itself would take one step more.
+                    # The loop itself would take one step more.
+                    trainer.restore(checkpoint)
                 else:
                     trainer.train(resume_from_checkpoint=str(checkpoint))
             if self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
                 raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
         except RuntimeError as error:
-            # A signal to the whole process group ends the workers of the data loader before the step.
-            if not self.interrupt.interrupted or "DataLoader worker" not in str(error):
+            # A signal to the whole process group ends the workers of the data loader before the step is done.
+            is_stopped = self.interrupt.interrupted and "DataLoader worker" in str(error)
+            if not is_stopped:
                 raise
             raise self.stopped_at_step("the state of its last checkpoint is kept") from None
         finally:
@@ -206,36 +213,37 @@ class StageTraining:
         """
         trainer = self.trainer
         steps = trainer.state.global_step
-        with_loss = [entry for entry in trainer.state.log_history if "loss" in entry]
-        last: dict[str, Any] = with_loss[-1] if with_loss else {}
-        final_terms = {name.removeprefix("loss_"): value for name, value in last.items() if name.startswith("loss_")}
-        names = ["loss", *(term.name for term in self.choice.terms)]
-        held_out: dict[str, float | None] = {
-            name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics
-        }
-        lengths: list[dict[str, float]] = []
-        tokens_by_length = trainer.tokens_by_length.tolist()
-        for (length, steps_of_length), tokens in zip(
-            trainer.loader.lengths_until(steps), tokens_by_length, strict=False
-        ):
-            lengths.append({"length": length, "steps": steps_of_length, "tokens": int(tokens)})
+        last_log: dict[str, Any] = {}
+        for entry in trainer.state.log_history:
+            if "loss" in entry:
+                last_log = entry
+        final_terms: dict[str, float | None] = {}
+        for key, value in last_log.items():
+            if key.startswith("loss_"):
+                final_terms[key.removeprefix("loss_")] = value
+
+        held_out: dict[str, float | None] = {}
+        for name in ("loss", *(term.name for term in self.plan.terms)):
+            if f"eval_{name}" in metrics:
+                held_out[name] = metrics[f"eval_{name}"]
+
         self.module.read_rows.merge()
         return Stage(
-            name=self.choice.spec.title,
-            method=self.choice.spec.method["name"],
+            name=self.plan.spec.title,
+            method=self.plan.spec.method["name"],
             steps=steps,
             rows_a_step=trainer.loader.rows_a_step,
             tokens=int(trainer.tokens_seen),
             seconds=round(seconds, 1),
             tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
             drawn=trainer.loader.describe_drawn(self.corpus, steps),
-            lengths=lengths,
+            lengths=self._describe_lengths(steps),
             padding_share=round(self._padding_share(), 4),
             precision=precision(trainer.args),
             device=str(trainer.args.device),
             skipped_steps=trainer.guard.skipped,
             rows_of_a_piece=trainer.splitter.rows,
-            final_loss=last.get("loss"),
+            final_loss=last_log.get("loss"),
             final_terms=final_terms,
             held_out=held_out,
             untrained=self.untrained,
@@ -243,17 +251,25 @@ class StageTraining:
             unread=self.module.unread_rows(),
         )
 
+    def _describe_lengths(self, steps: int) -> list[dict[str, float]]:
+        """Describe how long the stage was trained at each length of its schedule; empty without a schedule."""
+        lengths: list[dict[str, float]] = []
+        tokens_by_length = self.trainer.tokens_by_length.tolist()
+        for index, (length, steps_of_length) in enumerate(self.trainer.loader.lengths_until(steps)):
+            lengths.append({"length": length, "steps": steps_of_length, "tokens": int(tokens_by_length[index])})
+        return lengths
+
     def _padding_share(self) -> float:
-        """Estimate which share of the positions was padding, by the first rows of each length."""
-        size = self.trainer.args.train_batch_size
-        real = 0.0
+        """Estimate the share of the positions that was padding, by the first rows of each length."""
+        rows = self.trainer.train_dataset
+        batch_size = self.trainer.args.train_batch_size
+        tokens = 0.0
         positions = 0.0
-        for view, tokens in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
-            real += tokens
-            rows = self.trainer.train_dataset
-            lengths = rows if isinstance(rows, GroupedRows) else view.train["length"][:20_000]
-            positions += tokens / (1 - grouped_padding_share(lengths, size))
-        return 1 - real / positions if positions else 0.0
+        for view, tokens_of_length in zip(self.corpus.views, self.trainer.tokens_by_length.tolist(), strict=True):
+            lengths = rows if isinstance(rows, GroupedRows) else view.train["length"][:_ROWS_OF_PADDING]
+            tokens += tokens_of_length
+            positions += tokens_of_length / (1 - grouped_padding_share(lengths, batch_size))
+        return 1 - tokens / positions if positions else 0.0
 
     def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
         """Write the results, `stage.json` after all else: its presence means that the stage is done.
@@ -281,18 +297,26 @@ class StageTraining:
 
     def stopped_at_step(self, state: str) -> Interrupted:
         """Return the error of a stage that was stopped."""
-        return self.stopped(f"at step {self.trainer.state.global_step} of stage '{self.choice.spec.title}'; {state}.")
+        return self.stopped(f"at step {self.trainer.state.global_step} of stage '{self.plan.spec.title}'; {state}.")
+
+
+def _check_arguments(plan: StagePlan, arguments: TrainingArguments) -> None:
+    """Refuse a guard and a sharding that the processes of this run cannot have."""
+    if plan.spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
+        raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
+    if arguments.fsdp and arguments.parallel_mode is not ParallelMode.DISTRIBUTED:
+        raise RecipeError(_UNSHARDED)
 
 
 def _check_engine(trainer: DistillationTrainer) -> None:
     """Refuse to shard otherwise than the recipe says: by what a launcher was configured for, or not at all."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
-        line = _UNSHARDED
-    elif trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
-        line = (
-            "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and set training.fsdp: true in "
-            "the stage to shard the student."
+        raise raised_on_all_ranks(RecipeError(_UNSHARDED))
+    shards_unasked = trainer.is_fsdp_enabled and not trainer.args.fsdp
+    if shards_unasked or trainer.is_deepspeed_enabled:
+        raise raised_on_all_ranks(
+            RecipeError(
+                "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and set training.fsdp: true "
+                "in the stage to shard the student."
+            )
         )
-    else:
-        return
-    raise raised_on_all_ranks(RecipeError(line))

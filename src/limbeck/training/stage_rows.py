@@ -13,6 +13,7 @@ from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.rows import AnyCorpus, RowsByLength, held_out_rows, training_rows
 
 _PROBE_ROWS = 2
+"""Rows of the batch that shows which parameters a gradient reaches."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,10 @@ class StageRows:
     """The rows of a stage.
 
     Args:
-        train: Rows to train on, replaced and masked as the stage says.
+        train: Rows to train on, their tokens replaced and masked as the stage says.
         held_out: Held-out rows; may be empty.
         collator: Makes batches of them.
-        mix: Which rows an epoch has; None for every row once.
+        mix: Which rows an epoch has; None for every row once, and for rows of several lengths, which have their own.
     """
 
     train: Any
@@ -33,41 +34,54 @@ class StageRows:
 
     def arguments(self) -> dict[str, Any]:
         """Return them as arguments of a trainer, which measures where there are held-out rows."""
-        held_out = self.held_out if len(self.held_out) else None
+        held_out = self.held_out if len(self.held_out) > 0 else None
         return {"train_dataset": self.train, "eval_dataset": held_out, "data_collator": self.collator, "mix": self.mix}
 
     def probe(self) -> dict[str, Tensor]:
         """Return a batch of a few rows, to see which parameters a gradient reaches."""
-        return self.collator([self.train[index] for index in range(min(_PROBE_ROWS, len(self.train)))])
+        count = min(_PROBE_ROWS, len(self.train))
+        return self.collator([self.train[index] for index in range(count)])
 
 
-def label_kind(choice: StagePlan) -> LabelKind:
-    """Return what the labels of a stage's rows are, as its collator pads them."""
+def label_kind(stage: StagePlan) -> LabelKind:
+    """Return the kind of the labels of a stage's rows, by which its collator pads them."""
     # The labels of masked text are its masked tokens.
-    if choice.mask_tokens > 0 and not choice.pairing.has_labels:
+    if stage.mask_tokens > 0 and not stage.pairing.has_labels:
         return "token"
-    return choice.pairing.label
+    return stage.pairing.label
 
 
-def stage_rows(choice: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
+def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
     """Make the rows of a stage.
 
     Args:
-        choice: The stage.
+        stage: The stage.
         corpus: Blocks or rows to train on and held-out ones.
         tokenizer: For the padding token and side.
         seed: Decides the rows' replaced and masked tokens.
     """
-    masked, replaced = choice.mask_tokens, choice.spec.augment.replace_tokens
-    schedule, views = choice.spec.text.schedule, corpus.views
-    changes: dict[str, Any] = {"replace_tokens": replaced, "mask_tokens": masked, "seed": seed}
-    if isinstance(choice.corpus, LabelledSettings) and kind_of(choice.pairing.task).has_queries:
-        changes["documents"] = choice.corpus.documents_per_query
-    parts = [training_rows(view, tokenizer, **changes) for view in views]
-    mixes = [view.row_mix(seed) for view in views]
+    # Documents of a query are read together.
+    documents: int | None = None
+    if isinstance(stage.corpus, LabelledSettings) and kind_of(stage.pairing.task).has_queries:
+        documents = stage.corpus.documents_per_query
+
+    # The rows at each length of the stage's schedule; at its only length without one.
+    rows_by_length = []
+    for view in corpus.views:
+        rows = training_rows(
+            view,
+            tokenizer,
+            replace_tokens=stage.spec.augment.replace_tokens,
+            mask_tokens=stage.mask_tokens,
+            seed=seed,
+            documents=documents,
+        )
+        rows_by_length.append(rows)
+    mixes = [view.row_mix(seed) for view in corpus.views]
+    schedule = stage.spec.text.schedule
     return StageRows(
-        train=parts[0] if schedule is None else RowsByLength(parts, mixes, schedule),
-        held_out=held_out_rows(corpus, tokenizer, mask_tokens=masked, seed=seed, documents=changes.get("documents")),
-        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(choice)),
+        train=rows_by_length[0] if schedule is None else RowsByLength(rows_by_length, mixes, schedule),
+        held_out=held_out_rows(corpus, tokenizer, mask_tokens=stage.mask_tokens, seed=seed, documents=documents),
+        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(stage)),
         mix=mixes[0] if schedule is None else None,
     )

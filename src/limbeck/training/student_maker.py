@@ -12,6 +12,7 @@ from limbeck.models import families, heads, students
 from limbeck.models.start import read_text, start_student
 from limbeck.models.start_checkpoint import load_checkpoint
 from limbeck.models.start_pooler import add_pooler
+from limbeck.models.start_step import StartSettings
 from limbeck.recipe.model_plans import StudentPlan, TeacherInfo, start_settings
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.untrained import (
@@ -29,40 +30,41 @@ ReadBatches: TypeAlias = Callable[[], Iterable[Mapping[str, Tensor]]]
 
 
 def make_student(
-    choice: StudentPlan,
-    head: heads.Head | None,
-    teacher_head: heads.Head | None,
+    plan: StudentPlan,
     load_teacher: LoadTeacher,
+    *,
     seed: int,
+    head: heads.Head | None = None,
+    teacher_head: heads.Head | None = None,
     read_batches: ReadBatches | None = None,
 ) -> tuple[PreTrainedModel, Initialisation]:
     """Build a student and give it its start.
 
     Args:
-        choice: The student.
-        head: The head it gets.
-        teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
-        load_teacher: Loads the teacher that it is initialised from.
+        plan: The plan of the student.
+        load_teacher: Loads the teacher that it starts from.
         seed: Decides what is random.
+        head: The head that it gets.
+        teacher_head: The head that its teacher is known to have, from which the student's starts where shapes allow.
         read_batches: Reads text for starts that need some.
 
     Returns:
         The student, and its start for the record.
     """
-    config = type(choice.config)(**choice.config.to_dict())
-    if choice.spec.dropout is not None:
+    config = type(plan.config)(**plan.config.to_dict())
+    if plan.spec.dropout is not None:
         for name in families.family_of(config).fields.dropouts:
-            setattr(config, name, choice.spec.dropout)
+            setattr(config, name, plan.spec.dropout)
     student = students.build_student(config, seed=seed, head=head)
-    start = choice.spec.initialise
+    start = plan.spec.initialise
     if start.checkpoint is not None:
         load_checkpoint(student, start.checkpoint)
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
     settings = start_settings(start, seed=seed)
     texts = None if read_batches is None else read_text(teacher, read_batches)
-    report = start_student(student, teacher, settings, head=head, source_head=teacher_head, texts=texts)
-    return student, report
+    initialisation = start_student(student, teacher, settings, head=head, source_head=teacher_head, texts=texts)
+    return student, initialisation
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ class StudentMaker:
     """Makes a student, and fills what no stage trained when training is over.
 
     Args:
-        choice: The student.
-        head: The head it gets.
+        plan: The plan of the student.
+        head: The head that it gets.
         stages: The stages that train it.
         source: The teacher that it starts from.
         load_teacher: Loads that teacher.
@@ -79,7 +81,7 @@ class StudentMaker:
         read_batches: Reads text for starts that need some.
     """
 
-    choice: StudentPlan
+    plan: StudentPlan
     head: heads.Head | None
     stages: Sequence[StagePlan]
     source: TeacherInfo
@@ -89,9 +91,15 @@ class StudentMaker:
 
     def make(self) -> tuple[PreTrainedModel, Initialisation]:
         """Build the student; its head starts from its teacher's where a stage reads that. See `make_student`."""
-        known = self.head in {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
-        teacher_head = self.head if known else None
-        return make_student(self.choice, self.head, teacher_head, self.load_teacher, self.seed, self.read_batches)
+        heads_of_teacher = {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
+        return make_student(
+            self.plan,
+            self.load_teacher,
+            seed=self.seed,
+            head=self.head,
+            teacher_head=self.head if self.head in heads_of_teacher else None,
+            read_batches=self.read_batches,
+        )
 
     def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
         """Fill parameters that no stage trained (`untrained: random or teacher`) and list them.
@@ -103,7 +111,7 @@ class StudentMaker:
         Returns:
             The student to save, and what is untrained in it for the record.
         """
-        spec = self.choice.spec
+        spec = self.plan.spec
         names, frozen = never_trained(records)
         rows = never_read(records, student)
         filled_names: list[str] = []
@@ -112,23 +120,29 @@ class StudentMaker:
             terms = [term for stage in self.stages for term in stage.terms]
             source = self.load_teacher()
             filled_names = fill_from_teacher(student, source, names, terms)
-            start = spec.initialise
-            by_activations = start.narrow_by == "activations" and start.layers != "random" and start.checkpoint is None
-            settings = start_settings(start, seed=self.seed) if by_activations else None
-            filled_tables = fill_rows(student, source, rows, settings)
+            filled_tables = fill_rows(student, source, rows, self._start_by_activations())
 
         # No stage reads a pooler, so it is added last.
         copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
-        same_width = self.choice.shape.hidden == self.source.shape.hidden
+        same_width = self.plan.shape.hidden == self.source.shape.hidden
         teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
-        whole, pooler = add_pooler(student, teacher, self.seed)
-        pooler_of_teacher = []
+        whole, pooler_names = add_pooler(student, teacher, self.seed)
+        pooler_of_teacher: list[str] = []
         if teacher is not None:
-            pooler_of_teacher = [name for name in pooler if name in teacher.state_dict()]
+            names_of_teacher = teacher.state_dict().keys()
+            pooler_of_teacher = [name for name in pooler_names if name in names_of_teacher]
         return whole, Untrained(
             policy=spec.untrained,
-            names=[*names, *pooler],
+            names=[*names, *pooler_names],
             from_teacher=[*filled_names, *pooler_of_teacher],
             frozen=frozen,
             rows=[describe_rows(student, kind, mask, kind in filled_tables) for kind, mask in rows.items()],
         )
+
+    def _start_by_activations(self) -> StartSettings | None:
+        """Return the settings of a start that cut the student by activations; None for other starts."""
+        start = self.plan.spec.initialise
+        is_cut = start.layers != "random" and start.checkpoint is None
+        if start.narrow_by == "activations" and is_cut:
+            return start_settings(start, seed=self.seed)
+        return None

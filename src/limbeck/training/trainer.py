@@ -44,8 +44,12 @@ from limbeck.training.warn import Warn
 from limbeck.training.weights import load_weights, save_weights, whole_weights
 
 WEIGHTS = "model.safetensors"
+"""File with the weights of student and learned maps, in a checkpoint and in the folder of a stage."""
 PROGRESS = "progress.json"
-_ROWS_OF_START, _BATCH_OF_START = 2048, 64
+"""File of a checkpoint with the counts that a resumed run goes on with."""
+_START_ROWS = 2048
+"""Rows at least that learned maps are started on, where the text has as many."""
+_START_BATCH = 64
 _logger = logging.getLogger("limbeck")
 
 
@@ -76,8 +80,9 @@ class DistillationTrainer(Trainer):
     ) -> None:
         super().__init__(model=model, **arguments)
         self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
-        self.interrupt = interrupt or InterruptSaver()
-        if self.args.process_index:  # Other rows, other dropout; weights and order are those of the main process.
+        self.interrupt = InterruptSaver() if interrupt is None else interrupt
+        # Each process draws other dropout for its other rows; weights and order are those of the main process.
+        if self.args.process_index > 0:
             torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
         self.module = model
@@ -91,24 +96,28 @@ class DistillationTrainer(Trainer):
             drop_last = True
         self.loader = Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
         self.add_callback(self.loader)
-        self.policy = policy or GuardSpec()
+        self.policy = GuardSpec() if policy is None else policy
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
 
-        # Counts that a resumed run goes on with.
-        self._seconds_before = 0.0
-        self._started = 0.0
+        # Valid tokens of the whole stage, over all processes, and their part at each length of a schedule.
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         lengths = len(self.train_dataset.parts) if isinstance(self.train_dataset, RowsByLength) else 1
         self.tokens_by_length = self.tokens_seen.new_zeros(lengths)
-        self._tokens_before = 0.0
 
-        # The step that is trained, and the terms of those since the last log.
+        # Tokens and seconds of the checkpoint that the run was resumed from, and the time of its first batch since.
+        self._tokens_before = 0.0
+        self._seconds_before = 0.0
+        self._started: float | None = None
+
+        # The step that is being trained: its micro-batches, and what a skipped or repeated step goes back to.
         self._batches: list[Any] = []
         self._start: StepStart | None = None
-        self._sums: dict[str, Tensor] = {}
         self._sums_before: dict[str, Tensor] = {}
-        # A tensor, since only the device knows at once which steps are skipped.
+
+        # Sums of each term over the steps since the last log, and the number of these steps. It is a tensor, since
+        # only the device knows at once which steps are skipped.
+        self._sums: dict[str, Tensor] = {}
         self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
 
     @property
@@ -122,19 +131,23 @@ class DistillationTrainer(Trainer):
 
         What a stopped run did after its last checkpoint is done again, and counts once.
         """
-        since_start = time.monotonic() - self._started if self._started else 0.0
-        return round(self._seconds_before + since_start, 3)
+        seconds = self._seconds_before
+        if self._started is not None:
+            seconds += time.monotonic() - self._started
+        return round(seconds, 3)
 
     def start_maps(self) -> None:
         """Start the maps that students keep by least squares, on rows spread over the text to train on."""
         rows = self.train_dataset
-        step = max(1, len(rows) // _ROWS_OF_START)
-        chosen = range(0, min(len(rows), step * _ROWS_OF_START), step)
+        spacing = max(1, len(rows) // _START_ROWS)
+        end = min(len(rows), spacing * _START_ROWS)
+        chosen = range(0, end, spacing)
 
         def batches() -> Iterator[dict[str, Tensor]]:
             self.module.to(self.args.device)  # Where the student is sharded, the loop itself places it only later.
-            for start in range(0, len(chosen), _BATCH_OF_START):
-                batch = self.data_collator([rows[index] for index in chosen[start : start + _BATCH_OF_START]])
+            for start in range(0, len(chosen), _START_BATCH):
+                indices = chosen[start : start + _START_BATCH]
+                batch = self.data_collator([rows[index] for index in indices])
                 yield send_batch(batch, self.args.device)
 
         self.module.start_maps(batches)
@@ -156,42 +169,53 @@ class DistillationTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Any]:
-        """Fetch the micro-batches of one step, and count their units over all ranks."""
-        self._started = self._started or time.monotonic()
+        """Fetch the micro-batches of one step, and count their units over all ranks.
+
+        Returns:
+            The micro-batches on the device, and their units in the order of `UNITS`; no units behind the last batch.
+        """
+        if self._started is None:
+            self._started = time.monotonic()
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
         batches = [send_batch(batch, device) for batch in batches]
         for batch in batches:
             self.module.read_rows.note(batch)
-        # Word of signals goes along, so that it costs no further communication.
-        units = F.pad(sum_units(batches), (0, 1), value=float(self.interrupt.interrupted))
-        window = sum_over_ranks(units)
+
+        # A last number says whether a signal has come to this process: so it costs no further communication.
+        interrupted = float(self.interrupt.interrupted)
+        summed = sum_over_ranks(F.pad(sum_units(batches), (0, 1), value=interrupted))
+        units = summed[:-1]
         if self.args.world_size > 1:
-            self.interrupt.note(window[-1])
-        window = window[:-1]
-        self.tokens_seen += window[0]
-        self.tokens_by_length[self.loader.number_of_length(self.state.global_step)] += window[0]
+            self.interrupt.note(summed[-1])
+
+        tokens = units[UNITS.index("token")]
+        self.tokens_seen += tokens
+        self.tokens_by_length[self.loader.number_of_length(self.state.global_step)] += tokens
         self._steps_summed += 1
         self._batches = batches
         self._sums_before = dict(self._sums)
         self._start = None
-        self.module.set_course(self._course())
+        self.module.set_course(self._course_of_next_step())
         self.splitter.begin_step()
-        return batches, window
+        return batches, units
 
-    def _course(self, done: int = 0) -> Course:
-        """Return the progress at the start of the next step; with `done=1`, of the last finished step.
+    def _course_of_next_step(self) -> Course:
+        """Return the progress of the training at the start of the next step."""
+        return self._course(self.state.global_step, next_epoch(self.state.epoch or 0.0))
 
-        Args:
-            done: 1 for the last finished step, by which held-out rows are measured.
-        """
-        step = max(self.state.global_step - done, 0)
-        epoch = self.loader.epoch_of(step)
-        if epoch is None:
-            epochs = self.state.epoch or 0.0
-            epoch = last_epoch(epochs) if done else next_epoch(epochs)
-        return Course(max(epoch, 0), step / max(self.state.max_steps, 1))
+    def _course_of_last_step(self) -> Course:
+        """Return the progress of the training at the start of the last finished step."""
+        return self._course(self.state.global_step - 1, last_epoch(self.state.epoch or 0.0))
+
+    def _course(self, step: int, epoch: int) -> Course:
+        """Return the progress at a step; a schedule of lengths counts its epochs itself, by the step."""
+        step = max(step, 0)
+        epoch_of_schedule = self.loader.epoch_of(step)
+        if epoch_of_schedule is not None:
+            epoch = epoch_of_schedule
+        return Course(epoch=max(epoch, 0), share=step / max(self.state.max_steps, 1))
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Run forward and backward on a micro-batch, in pieces if it does not fit and the policy says so."""
@@ -200,12 +224,15 @@ class DistillationTrainer(Trainer):
             return super(DistillationTrainer, self).training_step(model, batch, num_items_in_batch)
 
         splits = self.policy.on_out_of_memory == "split"
-        if self._start is None and (splits or self.policy.on_bad_loss == "skip"):
-            # Not with the batches: a resumed run restores its random streams after it has read them.
+        skips = self.policy.on_bad_loss == "skip"
+        # Noted here and not as the batches are fetched: a resumed run restores its random streams only after that.
+        if self._start is None and (splits or skips):
             self._start = StepStart(self.module.buffers(), self.args.device)
         loss = self.splitter.run(inputs, run, self._start_again) if splits else run(inputs)
-        # The loop adds these up over the whole run: one that is skipped must not spoil the sum.
-        return torch.nan_to_num(loss, 0.0, 0.0, 0.0) if self.policy.on_bad_loss == "skip" else loss
+        # The loop adds the losses up over the whole run: a skipped one must not spoil the sum.
+        if skips:
+            loss = torch.nan_to_num(loss, nan=0.0, posinf=0.0, neginf=0.0)
+        return loss
 
     def _start_again(self) -> None:
         """Take back what the step has done so far."""
@@ -220,7 +247,9 @@ class DistillationTrainer(Trainer):
         """Judge the step here: its gradient is whole, its weights are still those before it."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         # A loss scale finds its size by overflowing now and then, and skips such steps itself.
-        judged = None if self.accelerator.scaler is not None else torch.as_tensor(norm)
+        judged: Tensor | None = None
+        if self.accelerator.scaler is None:
+            judged = torch.as_tensor(norm)
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
         bad = self.guard.settle(self.state.global_step + 1, judged, self._batches)
@@ -235,10 +264,9 @@ class DistillationTrainer(Trainer):
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
         self._start.restore_buffers(where=bad)
         self._steps_summed = self._steps_summed - bad.double()
-        self._sums = {
-            name: torch.where(bad, self._sums_before.get(name, torch.zeros_like(total)), total)
-            for name, total in self._sums.items()
-        }
+        for name, total in list(self._sums.items()):
+            before = self._sums_before.get(name, torch.zeros_like(total))
+            self._sums[name] = torch.where(bad, before, total)
 
     def compute_loss(
         self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -253,25 +281,27 @@ class DistillationTrainer(Trainer):
         """
         outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
-        if num_items_in_batch is None:
-            window = units
-            ranks = 1
-        else:
-            window = num_items_in_batch
+        units_of_step = units
+        ranks = 1
+        if num_items_in_batch is not None:
+            units_of_step = num_items_in_batch
             ranks = self.args.world_size
+
         loss = torch.zeros((), device=self.args.device)
         shares: dict[str, Tensor] = {}
         for term in self.module.terms:
             total, count = outputs[term.name]
-            objective = OBJECTIVES[term.objective]
-            # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
-            unit = UNITS.index(term.unit)
             share = total / count.clamp(min=1)
-            if not objective.gathers_rows:
-                share = share * (units[unit] / window[unit].clamp(min=1)).to(share.dtype)
+            if OBJECTIVES[term.objective].gathers_rows:
+                # Each rank computed the term of all ranks' rows, and its backward has summed their gradients.
+                loss = loss + term.weight * share
+            else:
+                # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
+                unit = UNITS.index(term.unit)
+                share = share * (units[unit] / units_of_step[unit].clamp(min=1)).to(share.dtype)
+                # Gradients are averaged over ranks, and are to be summed.
+                loss = loss + term.weight * share * ranks
             shares[term.name] = share.detach()
-            # Gradients are averaged over ranks; a gathered term's backward has summed them already.
-            loss = loss + term.weight * share * (1 if objective.gathers_rows else ranks)
         if self.model.training:
             for name, share in shares.items():  # On the device.
                 self._sums[name] = share.double() + self._sums.get(name, 0.0)
@@ -285,20 +315,43 @@ class DistillationTrainer(Trainer):
         """
         if "loss" in logs and self._sums:
             self.guard.check()
-            steps = float(self._steps_summed)
-            sums = sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
-            terms = {term.name: term for term in self.module.terms}
             del logs["loss"]
-            for name, value in zip(sorted(self._sums), sums.tolist(), strict=True):
-                ranks = self.args.world_size if OBJECTIVES[terms[name].objective].gathers_rows else 1
-                if steps:
-                    logs[f"loss_{name}"] = value / steps / ranks
-                    logs["loss"] = logs.get("loss", 0.0) + terms[name].weight * logs[f"loss_{name}"]
-            self._sums, self._steps_summed = {}, torch.zeros_like(self._steps_summed)
+            logs |= self._mean_terms()
+            self._sums = {}
+            self._steps_summed = torch.zeros_like(self._steps_summed)
         logs |= {"tokens": float(self.tokens_seen), "seconds": self.seconds}
         logs.pop("train_loss", None)  # The loop's, of the steps since it was last started.
         release_freed_memory()  # Batches of changing length fragment the heap over a long run.
         super().log(logs, start_time)
+
+    def _mean_terms(self) -> dict[str, float]:
+        """Return the mean of every term over the steps since the last log, as `loss_TERM`, and their weighted sum.
+
+        Empty where all of these steps were skipped.
+        """
+        sums = self._sums_over_ranks()
+        steps = float(self._steps_summed)
+        if not steps:
+            return {}
+        logs: dict[str, float] = {}
+        loss = 0.0
+        terms = {term.name: term for term in self.module.terms}
+        for name, total in sums.items():
+            term = terms[name]
+            # Every rank has the whole of a gathered term.
+            ranks = self.args.world_size if OBJECTIVES[term.objective].gathers_rows else 1
+            mean = total / steps / ranks
+            logs[f"loss_{name}"] = mean
+            loss += term.weight * mean
+        return {**logs, "loss": loss}
+
+    def _sums_over_ranks(self) -> dict[str, float]:
+        """Return the sums of all terms over all ranks, by name in sorted order; every rank has to ask."""
+        names = sorted(self._sums)
+        if not names:
+            return {}
+        sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
+        return dict(zip(names, sums, strict=True))
 
     def evaluation_loop(
         self, dataloader: DataLoader[Any], *arguments: Any, metric_key_prefix: str = "eval", **options: Any
@@ -309,23 +362,25 @@ class DistillationTrainer(Trainer):
             model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         was_training = model.training
         model.eval()
+        self.module.set_course(self._course_of_last_step())
         rows = 0
-        self.module.set_course(self._course(done=1))
+        # For each term the sum of its totals and that of its counts, `[2]`.
         sums: dict[str, Tensor] = {}
         # A data loader draws a seed: measuring must not change what is drawn in training.
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
                 inputs = self._prepare_inputs(send_batch(batch, self.args.device))
                 # Every process has to run the model, but a batch that fills up counts nothing.
-                counts = 0 if FILLER in inputs else 1
-                rows += counts * inputs["input_ids"].shape[0]
+                factor = 0 if FILLER in inputs else 1
+                rows += factor * inputs["input_ids"].shape[0]
                 for name, (total, count) in model(**without_marks(inputs)).items():
-                    pair = torch.stack([total.double(), count.double()]) * counts
-                    sums[name] = sums[name] + pair if name in sums else pair
+                    total_and_count = torch.stack([total.double(), count.double()]) * factor
+                    sums[name] = sums[name] + total_and_count if name in sums else total_and_count
         model.train(was_training)
+
         values: dict[str, float] = {}
-        for name, pair in sums.items():
-            total, count = sum_over_ranks(pair)
+        for name, total_and_count in sums.items():
+            total, count = sum_over_ranks(total_and_count)
             values[name] = float(total / count.clamp(min=1))
         values["loss"] = sum(term.weight * values[term.name] for term in self.module.terms if term.name in sums)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
@@ -373,16 +428,23 @@ class DistillationTrainer(Trainer):
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
         self.guard.check()
         whole = whole_weights(self.module)
-        names = sorted(self._sums)
-        sums: list[float] = []
-        if names:
-            sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist()
+        sums = self._sums_over_ranks()
         self.module.read_rows.merge()
         folder = Path(output_dir or self.args.output_dir)
-        # All leave together if it fails: what is saved after this is gathered.
-        on_main_rank(lambda: self._write(folder, whole, dict(zip(names, sums, strict=True))))
+        # All ranks fail together here, since further files of the checkpoint are gathered from all of them.
+        on_main_rank(lambda: self._write(folder, whole, sums))
 
     def _write(self, folder: Path, whole: dict[str, Tensor] | None, sums: dict[str, float]) -> None:
+        """Write weights and progress.
+
+        Args:
+            folder: The folder of the checkpoint.
+            whole: The module's weights, if it is sharded.
+            sums: Sums of all terms since the last log, over all ranks.
+
+        Raises:
+            TrainingError: for a weight that is not finite.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         weights = self.module.parameters() if whole is None else whole.values()
         if not all(bool(tensor.isfinite().all()) for tensor in weights):
@@ -422,11 +484,11 @@ class DistillationTrainer(Trainer):
             by_length = progress.get("tokens_by_length", [self._tokens_before])
             self.tokens_by_length.copy_(self.tokens_seen.new_tensor(by_length))
             self._seconds_before = float(progress.get("seconds", 0.0))
-            self._started = 0.0
+            self._started = None
             self._steps_summed.fill_(progress["steps_summed"])
             # The saved sums cover all processes and will be reduced again, so only rank 0 restores them.
-            part = 1.0 if self.args.process_index == 0 else 0.0
-            self._sums = {name: self.tokens_seen.new_tensor(part * total) for name, total in progress["sums"].items()}
+            factor = 1.0 if self.args.process_index == 0 else 0.0
+            self._sums = {name: self.tokens_seen.new_tensor(factor * total) for name, total in progress["sums"].items()}
             self.module.read_rows.load(progress.get("unread"))
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]
