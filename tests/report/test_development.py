@@ -127,7 +127,7 @@ def test_the_score_by_step_stands_beside_the_terms(report_of):
         figure for figure in blocks_of(page, Figure, "Training") if "Scores on development rows" in figure.title
     )
     assert [series.label for series in scores.drawing.series] == ["accuracy", "F1"]
-    assert list(scores.drawing.series[0].points) == [(2.0, 0.5), (4.0, 0.8)]
+    assert scores.drawing.series[0].points.tolist() == [[2.0, 0.5], [4.0, 0.8]]
     assert titles.index(scores.title) == 1, "behind the loss"
 
 

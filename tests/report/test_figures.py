@@ -22,28 +22,28 @@ from tests.golden.committed import read
 
 
 def test_the_front_is_what_no_other_beats():
-    teacher = Measured("teacher", 5.0, 0.9, teacher=True)
+    teacher = Measured("teacher", 5.0, 0.9)
     models = [Measured("fast", 1.0, 0.5), Measured("slow and worse", 3.0, 0.4), teacher]
     [figure] = quality_figures(models, "accuracy", "batch 1")
     assert figure.caption.endswith("better than any of: fast; teacher.")
-    assert {row[0]: row[2:] for row in figure.data.rows}["slow and worse"] == ("3", "0.4")
+    assert ("slow and worse", "3", "0.4") in figure.data.rows
     [lowest] = quality_figures(models, "divergence, nats", "batch 1", lowest=True)
     assert lowest.caption.startswith("The lower left corner is best")
     assert lowest.caption.endswith("fast; slow and worse.")
 
 
 def test_every_model_is_in_the_legend_and_both_axes_begin_at_nothing():
-    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69, teacher=True)]
+    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69)]
     [figure] = quality_figures(models, "MRR", "batch 1")
     with drawn(figure.drawing) as sheet:
         [axes] = sheet.axes
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Pareto front", "student", "teacher"]
         assert axes.get_ylim()[0] == 0 == axes.get_xlim()[0] and axes.get_ylim()[1] > 0.69
-    assert [row[:2] for row in figure.data.rows] == [("student", "student"), ("teacher", "teacher")]
+    assert ("student", "40", "0.66") in figure.data.rows
 
 
 def test_without_seeds_there_is_no_front():
-    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69, teacher=True)]
+    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69)]
     [figure] = quality_figures(models, "MRR", "batch 1", front=False)
     assert [series.label for series in figure.drawing.series] == ["student", "teacher"]
     assert "better than" not in figure.caption

@@ -62,7 +62,7 @@ def test_every_figure_has_words_and_numbers(html):
     figures, pictures = document.all("figure"), document.all("img")
     assert len(pictures) == len(figures) > 0
     assert all(re.search(r"\d", attributes["alt"]) for attributes, _ in pictures)
-    assert len(document.all("figcaption")) == len(document.all("table", within="figure")) == len(figures)
+    assert len(document.all("figcaption")) == len(figures) >= len(document.all("table", within="figure")) > 0
 
 
 def test_tables_are_reached_by_the_keyboard_and_named(html):

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import yaml
 
@@ -16,7 +17,7 @@ from limbeck.errors import OutputError
 from limbeck.report import rendering
 from limbeck.report.collect import collect
 from limbeck.report.curves import course_figures
-from limbeck.report.logs import Curve, StageLog
+from limbeck.report.logs import StageLog
 from limbeck.report.page import build_page
 from limbeck.report.rendering import render_html, render_markdown
 from limbeck.report.subjects import StageFolder
@@ -154,23 +155,22 @@ def test_folders_side_by_side_are_told_apart(copied, page_of):
 
 def run_with(label, method, losses):
     """A run of one stage that logged these losses."""
-    points = tuple((float(step), loss) for step, loss in enumerate(losses, start=1))
-    log = StageLog("log.jsonl", {"loss": Curve(points, (), len(points))} if points else {}, lines=len(points))
-    return label, SimpleNamespace(stages=(StageFolder("stage", Stage(method=method), PlannedStage(), log),))
+    curves = {"loss": np.array([*enumerate(losses, start=1)], dtype=float)} if losses else {}
+    stage = StageFolder("stage", Stage(method=method), PlannedStage(), StageLog(curves))
+    return label, SimpleNamespace(stages=(stage,))
 
 
-def test_losses_of_different_methods_are_shares_of_their_start():
+def test_losses_of_one_method_are_drawn_beside_each_other():
     runs = [run_with("a", "elm", [8.0, 4.0, 2.0]), run_with("b", "mlm", [3.0, 1.5])]
-    alike, shares = course_figures([*runs, run_with("c", "mlm", []), run_with("d", "mlm", [0.0, 1.0])])
-    assert alike.title == "Stage 'stage' (mlm) of the runs" and "no common scale" in shares.caption
-    assert shares.data.headings == ("step", "a", "b"), "a share of nothing is nothing"
-    assert shares.data.rows == (("1", "1", "1"), ("2", "0.5", "0.5"), ("3", "0.25", "–"))
+    [alike] = course_figures([*runs, run_with("c", "mlm", []), run_with("d", "mlm", [1.0, 2.0])])
+    assert alike.title == "Stage 'stage' (mlm) of the runs"
+    assert [series.label for series in alike.drawing.series] == ["b", "d"]
 
 
 def test_many_runs_are_drawn_in_figures_whose_lines_are_told_apart():
     figures = list(course_figures([run_with(f"run {n}", "elm", [2.0, 1.0 + n]) for n in range(13)]))
-    assert [len(figure.data.headings) - 1 for figure in figures] == [5, 5, 3]
-    assert figures[2].title.endswith("(3 of 3)") and figures[2].data.headings[-1] == "run 12"
+    assert [len(figure.drawing.series) for figure in figures] == [6, 6, 1]
+    assert figures[2].title.endswith("(3 of 3)") and figures[2].drawing.series[0].label == "run 12"
 
 
 def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path):

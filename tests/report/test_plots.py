@@ -11,6 +11,7 @@ from PIL import Image
 
 from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
+from limbeck.report.figures import heat_figure
 from limbeck.report.output_files import FILE_SUFFIXES
 from limbeck.report.pictures import drawn, picture_address, svg_of, write_figure
 from limbeck.report.plots import (
@@ -122,8 +123,10 @@ def test_cells_are_the_matrix_with_numbers_where_there_is_room():
     with drawn(Heat(values, ["0", "1"], ["0", "1"], "r", "c", 0.0, 1.0, "CKA")) as sheet:
         texts = [(text.get_text(), text.get_color()) for text in sheet.axes[0].texts]
     assert texts == [("0.25", "black"), ("0.5", "black"), ("1", "white")]
-    ragged = Heat([[0.5], [0.1, 0.2, 0.3]], ["0", "1"], ["0", "1"], "r", "c", 0.0, 1.0, "CKA")
-    assert b"<svg" in svg_of(figure(ragged)), "rows of a damaged record"
+    for values in ([[0.5], [0.1, 0.2, 0.3]], [[0.5, 0.1]], [], [["a", 0.5], [0.1, 0.2]]):
+        damaged = Heat(values, ["0", "1"], ["0", "1"], "r", "c", 0.0, 1.0, "CKA")
+        with pytest.raises(ValueError):
+            heat_figure("A map", damaged, "Words.")
 
 
 def test_series_differ_by_more_than_colour():

@@ -144,13 +144,6 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A procedure: a heading and a line or two for each step, in order."""
-
-    steps: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class Layout:
     """The form of a table on a console.
 
@@ -238,7 +231,7 @@ class Figure:
         caption: How to read it; empty where the title says it.
         description: Its content in numbers.
         drawing: The picture; `limbeck.report.plots` has its kinds.
-        data: The numbers.
+        data: The numbers; None where a file has them.
     """
 
     name: str
@@ -246,7 +239,7 @@ class Figure:
     caption: str
     description: str
     drawing: Drawing
-    data: Table
+    data: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -258,7 +251,7 @@ class Code:
     language: str
 
 
-Block: TypeAlias = Paragraph | Notes | Facts | Steps | Table | Figure | Code
+Block: TypeAlias = Paragraph | Notes | Facts | Table | Figure | Code
 
 
 @dataclass(frozen=True)
@@ -326,7 +319,7 @@ def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
                 style = "yellow" if block.warning else "dim"
                 for line in block.lines:
                     yield Text(line, style=style)
-            case Facts(pairs) | Steps(pairs):
+            case Facts(pairs):
                 for name, value in pairs:
                     yield Text(f"{name}: {value}")
             case Table():

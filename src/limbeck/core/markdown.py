@@ -13,7 +13,6 @@ from limbeck.core.blocks import (
     Notes,
     Paragraph,
     Section,
-    Steps,
     Table,
     counted,
 )
@@ -88,11 +87,6 @@ def _escaped_texts(block: Block, figures: str) -> Iterator[str]:
             yield "\n".join(f"- {mark}{running_text(line, escape_markdown)}" for line in block.lines)
         case Facts():
             yield "\n".join(f"- {escape_markdown(name)}: {escape_markdown(value)}" for name, value in block.pairs)
-        case Steps():
-            lines = []
-            for number, (title, text) in enumerate(block.steps, start=1):
-                lines.append(f"{number}. {escape_markdown(title)}: {escape_markdown(text)}")
-            yield "\n".join(lines)
         case Table(folded=True):
             yield from _details(block.caption, _escaped_texts(replace(block, folded=False), figures))
         case Table():
@@ -103,7 +97,8 @@ def _escaped_texts(block: Block, figures: str) -> Iterator[str]:
         case Figure():
             yield f"**{escape_markdown(block.title)}** {escape_markdown(block.caption)}".strip()
             yield f"![{escape_markdown(block.description)}]({figures}/{block.name}.svg)"
-            yield from _details("Data of this figure", _escaped_texts(block.data, figures))
+            if block.data is not None:
+                yield from _details("Data of this figure", _escaped_texts(block.data, figures))
         case Code():
             yield from _details(block.title, [code_block(block.text, block.language)])
 

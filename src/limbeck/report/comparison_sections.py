@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import yaml
 
-from limbeck.core.blocks import AnyCell, Block, Cell, Code, Notes, Steps, Table, counted, duration, interval, number
+from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import ComparedRow, ComparedScores, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
 from limbeck.report.comparison import (
@@ -89,7 +89,7 @@ def overview(comparison: ComparisonFolder) -> Iterator[Block]:
         "Methods": ", ".join(dict.fromkeys(cell.method for cell in record.cells)),
         "Budget": f"{budget}; seeds {', '.join(seeds)}",
     }
-    yield Steps(tuple(steps.items()))
+    yield Facts(tuple(steps.items()))
     yield Notes(tuple(_warnings(comparison))[:_MOST_WARNINGS], warning=True)
     if comparison.unfinished:
         yield run_statuses(comparison.unfinished)
@@ -160,7 +160,7 @@ def _quality(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Itera
             models += measured(name, costs.latency(block.student), _mean_of(row.main))
     teacher = record.teacher
     name = short_model_name(teacher.title)
-    models += measured(name, costs.latency(teacher.name), _mean_of(teacher.main), teacher=True)
+    models += measured(name, costs.latency(teacher.name), _mean_of(teacher.main))
     is_lowest = main.best == "lowest"
     front = not has_one_seed(record)
     yield from quality_figures(models, main.title, conditions_of(costs), lowest=is_lowest, front=front)

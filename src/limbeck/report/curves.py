@@ -1,223 +1,127 @@
-"""Figures of training: the curves of a stage, and those of several runs beside each other."""
+"""Figures of training: the curves of a stage, and the losses of several runs beside each other."""
 
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from limbeck.core.blocks import Block, Figure, Notes, counted
-from limbeck.report.figures import lines_figure
-from limbeck.report.logs import RATE, Curve, StageLog
-from limbeck.report.plots import SERIES, Lines, Series, spans_widely
+from limbeck.core.blocks import Block, Figure, Notes, counted, slug
+from limbeck.report.figures import describe_lines
+from limbeck.report.logs import Curve, StageLog
+from limbeck.report.plots import SERIES, Lines, Panels, Series, spans_widely
 from limbeck.report.subjects import RunFolder, StageFolder
 
-T = TypeVar("T")
-NamedCurves: TypeAlias = Sequence[tuple[str, Curve]]
-"""Curves with their labels."""
-StagesByRun: TypeAlias = list[tuple[str, StageFolder]]
-_TERMS_IN_A_FIGURE = 4
-_LAYER_NUMBERS = re.compile(r"(_\d+)+$")
+CurvesByLabel: TypeAlias = Mapping[str, Curve]
+_TERM_COLUMNS = 2
+_TERM_SCALE = 0.65
+"""Of the panel of a term, beside a figure of its own."""
+_LOSS = "mean over the steps since the last log"
+_SCORE = "score of the student without fine-tuning"
 _COMPARE = "Losses are comparable only where terms, weights and text are the same."
-_SHARES = (
-    "Losses of different terms have no common scale: each is divided by its first logged value, so only the shapes "
-    "of the curves can be compared."
-)
 
 
 def loss_blocks(stage: StageFolder, heading: str) -> Iterator[Block]:
-    """Draw loss, development scores, tokens a second, then the terms in groups, then note how they were logged.
+    """Draw loss, development scores and the terms of a loss of several, then note what could not be drawn.
 
     Args:
         stage: A stage.
         heading: The beginning of the titles of its figures.
     """
-    # Training first, then quality, then speed.
     log = stage.log
     if not log.curves:
         reason = "there is no log" if stage.is_finished else "nothing has been logged yet"
         yield Notes((f"{heading}: {reason}.",))
-
-    yield from _log_figure(log, f"{heading}: Loss", {"training": "loss", "held-out text": "eval_loss"})
-    scores = [(label, curve) for label, curve in log.scores().items() if len(curve.points) > 1]
+    losses = _curves_of(log, {"training": "loss", "held-out text": "eval_loss"})
+    if losses:
+        yield _curves_figure(f"{heading}: Loss", losses, _LOSS)
+    # A single score is that of the end, which is in the table of teacher and student.
+    scores = {metric: curve for metric, curve in log.scores().items() if len(curve) > 1}
     if scores:
-        label = "score of the student without fine-tuning"
-        yield _curves_figure(f"{heading}: Scores on development rows", scores, label)
-    # A single value is in the table of stages.
-    rate = log.curves.get(RATE)
-    if rate is not None and len(rate.points) > 1:
-        label = "tokens per second since the last log, excluding padding and evaluation"
-        yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, from_zero=True)
-    yield from _term_figures(log, heading)
-    yield from _log_notes(stage, heading)
-
-
-def _term_figures(log: StageLog, heading: str) -> Iterator[Figure]:
-    """Draw the terms of a loss that has several; terms that differ in their layers only share figures."""
+        yield _curves_figure(f"{heading}: Scores on development rows", scores, _SCORE)
     # A single term is the loss itself, which is drawn already.
-    terms = log.terms()
-    if len(terms) < 2:
-        return
-    terms_by_stem: dict[str, list[str]] = {}
-    for term in terms:
-        terms_by_stem.setdefault(_LAYER_NUMBERS.sub("", term) or term, []).append(term)
+    if len(log.terms()) > 1:
+        yield _terms_figure(log, f"{heading}: Terms of the loss")
 
-    for stem, terms_of_stem in terms_by_stem.items():
-        for title, group in _split(f"{heading}: Term {stem}", terms_of_stem, _TERMS_IN_A_FIGURE):
-            if len(group) == 1:
-                yield from _single_term_figure(log, title, group[0])
-            else:
-                yield from _group_figures(log, title, group)
-
-
-def _single_term_figure(log: StageLog, title: str, term: str) -> Iterator[Figure]:
-    """Draw one term, in training and on held-out text."""
-    labels = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": f"eval_{term}"}
-    return _log_figure(log, title, labels)
-
-
-def _group_figures(log: StageLog, title: str, terms: Sequence[str]) -> Iterator[Figure]:
-    """Draw several terms in training, and in a second figure on held-out text where that has a course."""
-    yield from _log_figure(log, title, {term: f"loss_{term}" for term in terms})
-    held_out = {term: f"eval_{term}" for term in terms}
-    curves = [log.curves[name] for name in held_out.values() if name in log.curves]
-    if any(len(curve.points) > 1 for curve in curves):
-        yield from _log_figure(log, f"{title}, held-out text", held_out)
-
-
-def _log_notes(stage: StageFolder, heading: str) -> Iterator[Notes]:
-    """Note how far an unfinished stage is, and the values that could not be drawn."""
-    log = stage.log
-    if not stage.is_finished and log.lines:
-        source = log.source
-        if "step" in log.reached:
-            source += f", up to step {log.reached['step']:,.0f}"
-        yield Notes((f"{heading} is not finished: its curves are from {source}.",))
+    if log.lines and not stage.is_finished and "step" in log.reached:
+        yield Notes((f"{heading} is not finished: its curves go up to step {log.reached['step']:,.0f}.",))
     problems = []
     if log.not_finite:
         problems.append(f"{heading}: {counted(log.not_finite, 'infinite or NaN value')} not drawn.")
     if log.damaged:
-        problems.append(f"{heading}: {counted(log.damaged, 'damaged line')} of {log.source} skipped.")
+        problems.append(f"{heading}: {counted(log.damaged, 'damaged line')} of log.jsonl skipped.")
     if problems:
         yield Notes(tuple(problems), warning=True)
 
 
-def _log_figure(log: StageLog, title: str, names: Mapping[str, str]) -> Iterator[Figure]:
-    """Draw curves of a log in one figure; nothing where the log has none of them.
-
-    Args:
-        log: The log.
-        title: Of the figure.
-        names: The names of the curves by their labels.
-    """
-    curves = []
-    for label, name in names.items():
+def _curves_of(log: StageLog, name_by_label: Mapping[str, str]) -> CurvesByLabel:
+    """Return the curves that a log has, by their labels."""
+    curves = {}
+    for label, name in name_by_label.items():
         if name in log.curves:
-            curves.append((label, log.curves[name]))
-    if curves:
-        yield _curves_figure(title, curves, "mean over the steps since the last log")
+            curves[label] = log.curves[name]
+    return curves
 
 
-def _split(title: str, items: Sequence[T], most: int) -> Iterator[tuple[str, Sequence[T]]]:
-    """Yield the items of each figure, at most `most`, with the figure's title, which is numbered if there are several.
-
-    The figures are of equal size, so that the last one is not left with a single item.
-    """
-    figure_count = math.ceil(len(items) / most)
-    if figure_count == 1:
-        yield title, items
-        return
-    size = math.ceil(len(items) / figure_count)
-    for figure in range(figure_count):
-        start = figure * size
-        yield f"{title} ({figure + 1} of {figure_count})", items[start : start + size]
+def _terms_figure(log: StageLog, title: str) -> Figure:
+    """Draw each term in a panel of its own, since terms have no common scale, in training and on held-out text."""
+    panels = []
+    words = []
+    for term in log.terms():
+        curves = _curves_of(log, {"training": f"loss_{term}", "held-out text": f"eval_{term}"})
+        plot = _lines(curves, "loss")
+        panels.append((term, plot))
+        words.append(f"{term}: {describe_lines(plot)}")
+    drawing = Panels(panels, _TERM_COLUMNS, _TERM_SCALE)
+    return Figure(slug(title), title, caption="", description=" ".join(words), drawing=drawing)
 
 
 def course_figures(runs: Sequence[tuple[str, RunFolder]]) -> Iterator[Figure]:
-    """Draw the courses of runs beside each other: losses of equal stages, shares of the first loss of others, speed.
+    """Draw the losses of runs beside each other, of stages with the same title and method.
 
     Args:
         runs: Each with its label.
     """
-    # Losses of one method compare as they are. Those of different methods in the same place compare by shape alone.
-    stages_alike: dict[tuple[str, str], StagesByRun] = {}
-    stages_by_place: dict[int, StagesByRun] = {}
+    # Losses of different methods have different terms, and do not compare.
+    logs_by_stage: dict[tuple[str, str], dict[str, StageLog]] = {}
     for label, run in runs:
-        for place, stage in enumerate(run.stages, start=1):
-            if "loss" in stage.log.curves:
-                stages_alike.setdefault((stage.title, stage.method), []).append((label, stage))
-                stages_by_place.setdefault(place, []).append((label, stage))
+        for stage in run.stages:
+            logs_by_stage.setdefault((stage.title, stage.method), {})[label] = stage.log
 
-    for (title, method), stages in stages_alike.items():
-        yield from _figures_of_alike(f"Stage '{title}' ({method}) of the runs", stages)
-    for place, stages in stages_by_place.items():
-        names = {(stage.title, stage.method) for _, stage in stages}
-        if len(names) > 1:
-            yield from _figures_of_shares(f"Stage {place} of the runs, relative to the first loss", stages)
-        rates = _curves_of(stages, RATE)
-        yield from _beside(f"Tokens/s in stage {place} of the runs", rates, "tokens per second", from_zero=True)
+    for (title, method), log_by_label in logs_by_stage.items():
+        heading = f"Stage '{title}' ({method}) of the runs"
+        yield from _beside(heading, log_by_label, "loss", "training loss")
+        yield from _beside(f"{heading}, held-out text", log_by_label, "eval_loss", "loss on held-out text")
 
 
-def _figures_of_alike(heading: str, stages: StagesByRun) -> Iterator[Figure]:
-    """Draw the losses of stages whose losses compare."""
-    training = _curves_of(stages, "loss")
-    yield from _beside(heading, training, "training loss", _COMPARE)
-    held_out = _curves_of(stages, "eval_loss")
-    yield from _beside(f"{heading}, held-out text", held_out, "loss on held-out text", _COMPARE)
-
-
-def _figures_of_shares(heading: str, stages: StagesByRun) -> Iterator[Figure]:
-    """Draw the losses of different stages, each divided by its first value."""
-    shares = []
-    for label, curve in _curves_of(stages, "loss"):
-        first = curve.points[0][1]
-        if first > 0:
-            shares.append((label, _divided(curve, first)))
-    yield from _beside(heading, shares, "training loss relative to the first logged value", _SHARES)
-
-
-def _curves_of(stages: StagesByRun, name: str) -> NamedCurves:
-    return [(label, stage.log.curves[name]) for label, stage in stages if name in stage.log.curves]
-
-
-def _divided(curve: Curve, divisor: float) -> Curve:
-    points = tuple((x, y / divisor) for x, y in curve.points)
-    ranges = tuple((low / divisor, high / divisor) for low, high in curve.ranges)
-    return Curve(points, ranges, curve.logged)
-
-
-def _beside(
-    title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
-) -> Iterator[Figure]:
-    """Draw the same curve of several runs, at most `SERIES` in a figure; nothing for one run, or for single points."""
-    if len(curves) < 2 or all(len(curve.points) < 2 for _, curve in curves):
+def _beside(title: str, log_by_label: Mapping[str, StageLog], name: str, y: str) -> Iterator[Figure]:
+    """Draw the same curve of several runs; nothing for one run, or where all curves are single points."""
+    curves = {label: log.curves[name] for label, log in log_by_label.items() if name in log.curves}
+    has_course = any(len(curve) > 1 for curve in curves.values())
+    if len(curves) < 2 or not has_course:
         return
-    for figure_title, figure_curves in _split(title, curves, SERIES):
-        yield _curves_figure(figure_title, figure_curves, label, caption, from_zero=from_zero)
+    # More series in a figure could not be told apart.
+    labels = list(curves)
+    groups = [labels[start : start + SERIES] for start in range(0, len(labels), SERIES)]
+    for number, group in enumerate(groups, start=1):
+        numbered = f"{title} ({number} of {len(groups)})" if len(groups) > 1 else title
+        yield _curves_figure(numbered, {label: curves[label] for label in group}, y, _COMPARE)
 
 
-def _curves_figure(
-    title: str, curves: NamedCurves, label: str, caption: str = "", *, from_zero: bool = False
-) -> Figure:
-    """Draw curves over the step, on a logarithmic scale where they span widely; the caption notes thinned curves."""
-    series = []
+def _curves_figure(title: str, curves: CurvesByLabel, y: str, caption: str = "") -> Figure:
+    """Draw curves over the step; their numbers are in the logs."""
+    plot = _lines(curves, y)
+    return Figure(slug(title), title, caption, describe_lines(plot), plot)
+
+
+def _lines(curves: CurvesByLabel, y: str) -> Lines:
+    """Declare curves over the step.
+
+    The scale is logarithmic where they span widely: losses fall by orders of magnitude at the start, which would
+    flatten the rest on a linear one.
+    """
     values: list[float] = []
-    most_logged = 0
-    for name, curve in curves:
-        series.append(Series(name, curve.points, band=curve.ranges))
-        values += [y for _, y in curve.points]
-        # Only thinned curves have ranges.
-        if curve.ranges:
-            most_logged = max(most_logged, curve.logged)
-    if most_logged:
-        caption += (
-            f" Thinned from {most_logged:,} points: lines show means of neighbouring points, bands their minimum and "
-            "maximum."
-        )
-        caption = caption.strip()
-
-    # Losses fall by orders of magnitude at the start, which would flatten the rest on a linear scale.
-    is_log = not from_zero and spans_widely(values)
+    for curve in curves.values():
+        values += curve[:, 1].tolist()
+    is_log = spans_widely(values)
     if is_log:
-        label += ", logarithmic"
-    plot = Lines(series, "step", label, x_is_whole=True, y_from_zero=from_zero, y_is_log=is_log)
-    return lines_figure(title, plot, caption)
+        y += ", logarithmic"
+    series = [Series(label, curve) for label, curve in curves.items()]
+    return Lines(series, "step", y, x_is_whole=True, y_is_log=is_log)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Steps, Table, counted, interval
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Facts, Figure, Notes, Table, counted, interval
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.report.costs import conditions_of, cost_blocks
@@ -97,7 +97,7 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
         "Tasks": ", ".join(tasks) or "none",
         "Protocol": ", ".join(filter(None, protocol)) or "not recorded",
     }
-    yield Steps(tuple(steps.items()))
+    yield Facts(tuple(steps.items()))
 
     warnings = list(evaluation.problems)
     if evaluation.summary.is_empty:
@@ -174,10 +174,10 @@ def _quality(record: studies.Evaluation, costs: studies.Costs) -> Iterator[Block
     """Draw the main figure of several models whose latency is known."""
     key, title = main_figure(record)
     models = []
-    for index, model in enumerate(record.models):
+    for model in record.models:
         figure = model.figures.get(key)
         quality = None if figure is None else figure.mean
-        models += measured(name_of(model), costs.latency(model.name), quality, teacher=index == 0)
+        models += measured(name_of(model), costs.latency(model.name), quality)
     # With one run each, a front would be a ranking by chance.
     has_front = has_several_runs(record)
     yield from quality_figures(models, f"{title}, percent", conditions_of(costs), front=has_front)

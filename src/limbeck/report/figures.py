@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, mean, slug
@@ -11,6 +13,7 @@ from limbeck.report.quality import ends_of
 from limbeck.search.pareto import pareto_front
 
 MOST_ROWS = 200
+"""Of the table below a figure."""
 _MOST_POINTS_IN_WORDS = 12
 
 
@@ -25,70 +28,40 @@ def show_number(value: float | None) -> str:
 
 
 def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
-    """Make a figure of series; points that have names are listed by them, the others by their place."""
-    words = [f"{plot.y} against {plot.x}."]
-    is_named = False
-    for series in plot.series:
-        words.append(_describe(series))
-        is_named = is_named or bool(series.names)
-    data = _table_of_named_points(plot) if is_named else _table_by_place(plot)
-    return Figure(slug(title), title, caption, " ".join(words), plot, data)
-
-
-def _table_by_place(plot: Lines) -> Table:
-    """List all series beside each other, a row for each place on the horizontal axis; of many places every nth."""
-    headings = [plot.x]
-    columns = []
-    all_places: set[float] = set()
-    for series in plot.series:
-        headings.append(series.label)
-        cell_by_place = _cells_by_place(series)
-        columns.append(cell_by_place)
-        all_places.update(cell_by_place)
-
-    # The last place is always listed: it is where a course ended.
-    places = sorted(all_places)
-    step = max(1, math.ceil(len(places) / MOST_ROWS))
-    listed_places = places[::step]
-    if places and listed_places[-1] != places[-1]:
-        listed_places.append(places[-1])
-
-    rows: list[tuple[AnyCell, ...]] = []
-    for place in listed_places:
-        cells = [cell_by_place.get(place, NOTHING) for cell_by_place in columns]
-        rows.append((show_number(place), *cells))
-    left_out = len(places) - len(listed_places)
-    return Table(plot.y, tuple(headings), tuple(rows), left_out=left_out)
-
-
-def _cells_by_place(series: Series) -> dict[float, str]:
-    """Return the values of a series by their place in text; several at one place share a cell, each once."""
-    texts_by_place: dict[float, dict[str, None]] = {}
-    for x, y in series.points:
-        texts_by_place.setdefault(x, {})[show_number(y)] = None
-    return {x: "; ".join(texts) for x, texts in texts_by_place.items()}
-
-
-def _table_of_named_points(plot: Lines) -> Table:
+    """Make a figure of series, with a table of all points."""
     rows: list[tuple[AnyCell, ...]] = []
     for series in plot.series:
-        for (x, y), name in zip(series.points, series.names, strict=False):
-            rows.append((name, series.label, show_number(x), show_number(y)))
+        for index, (x, y) in enumerate(series.points):
+            label = series.label
+            if series.names:
+                label = f"{series.names[index]} ({series.label})"
+            rows.append((label, show_number(x), show_number(y)))
     left_out = max(0, len(rows) - MOST_ROWS)
-    return Table(plot.y, ("", "Series", plot.x, plot.y), tuple(rows[:MOST_ROWS]), words=(1,), left_out=left_out)
+    data = Table(plot.y, ("", plot.x, plot.y), tuple(rows[:MOST_ROWS]), left_out=left_out)
+    return Figure(slug(title), title, caption, describe_lines(plot), plot, data)
 
 
-def _describe(series: Series) -> str:
-    """Describe a series in numbers: each of a few points, or the ends and the lowest point of a long series."""
-    if not series.points:
-        return f"{series.label}: no points."
-    if series.names or len(series.points) <= _MOST_POINTS_IN_WORDS:
-        return f"{series.label}: {_list_points(series)}."
+def describe_lines(plot: Lines) -> str:
+    """Describe series in numbers: each point of a short one, or the ends and the lowest point of a long one."""
+    sentences = [f"{plot.y} against {plot.x}."]
+    for series in plot.series:
+        points = series.points
+        if len(points) == 0:
+            words = "no points"
+        elif len(points) <= _MOST_POINTS_IN_WORDS:
+            words = "; ".join(_named_points(series))
+        else:
+            lowest = min(points, key=lambda point: point[1])
+            words = f"from {_value_and_place(points[0])} to {_value_and_place(points[-1])}"
+            words += f", lowest {_value_and_place(lowest)}"
+        sentences.append(f"{series.label}: {words}.")
+    return " ".join(sentences)
 
-    first = _value_and_place(series.points[0])
-    last = _value_and_place(series.points[-1])
-    lowest = _value_and_place(min(series.points, key=lambda point: point[1]))
-    return f"{series.label}: from {first} to {last}, lowest {lowest}."
+
+def _named_points(series: Series) -> Iterator[str]:
+    for index, (x, y) in enumerate(series.points):
+        point = f"{show_number(x)}, {show_number(y)}"
+        yield f"{series.names[index]}: {point}" if series.names else point
 
 
 def _value_and_place(point: Point) -> str:
@@ -96,24 +69,18 @@ def _value_and_place(point: Point) -> str:
     return f"{show_number(y)} at {show_number(x)}"
 
 
-def _list_points(series: Series) -> str:
-    """Name the points of a series, of many the first ones."""
-    words = []
-    for index, (x, y) in enumerate(series.points[:_MOST_POINTS_IN_WORDS]):
-        point = f"{show_number(x)}, {show_number(y)}"
-        words.append(f"{series.names[index]}: {point}" if series.names else point)
-    left_out = len(series.points) - _MOST_POINTS_IN_WORDS
-    if left_out > 0:
-        words.append(f"and {left_out} more")
-    return "; ".join(words)
-
-
 def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure:
-    """Make a figure of a heat map; `words` describe its content in numbers for a reader who cannot see it."""
+    """Make a figure of a heat map; `words` describe its content in numbers for a reader who cannot see it.
+
+    Raises:
+        ValueError: for values that are no matrix with the named rows and columns, as those of a damaged record.
+    """
+    shape = np.array(heat.values, dtype=float).shape
+    if 0 in shape or shape != (len(heat.row_names), len(heat.column_names)):
+        raise ValueError(f"values of the shape {shape} do not fit the rows and columns of a heat map")
     rows: list[tuple[AnyCell, ...]] = []
-    for name, values in zip(heat.row_names, heat.values, strict=False):
-        cells = [Cell(value, "{:.3f}") for value in values]
-        rows.append((name, *cells))
+    for name, values in zip(heat.row_names, heat.values, strict=True):
+        rows.append((name, *(Cell(value, "{:.3f}") for value in values)))
     quantities = f"{heat.label}: {heat.row_title} by {heat.column_title}"
     data = Table(quantities, ("", *heat.column_names), tuple(rows))
     return Figure(slug(title), title, caption, words, heat, data)
@@ -149,21 +116,20 @@ def bars_figure(title: str, groups: Sequence[BarGroup], label: str) -> Iterator[
         groups: The bars under their headings.
         label: The quantity, with its unit.
     """
-    bars = [(group, bar) for group in groups for bar in group.bars]
-    if not bars:
+    rows: list[tuple[AnyCell, ...]] = []
+    has_whiskers = False
+    for group in groups:
+        for bar in group.bars:
+            rows.append((group.title, bar.label, bar.text))
+            has_whiskers = has_whiskers or bar.ends is not None
+    if not rows:
         return
     caption = ""
-    if any(bar.ends is not None for _, bar in bars):
+    if has_whiskers:
         caption = "Whiskers show the standard deviation over seeds, or of one run the 95 % interval over its rows."
-
-    rows = []
-    words = []
-    for group, bar in bars:
-        rows.append((group.title, bar.label, bar.text))
-        words.append(f"{group.title}, {bar.label}: {bar.text}")
-    description = f"Bar chart of {label}. {'; '.join(words)}."
+    words = "; ".join(f"{heading}, {name}: {text}" for heading, name, text in rows)
     data = Table(title, ("", "Model", label), tuple(rows), words=(1,))
-    yield Figure(slug(title), title, caption, description, Bars(groups, label), data)
+    yield Figure(slug(title), title, caption, f"Bar chart of {label}. {words}.", Bars(groups, label), data)
 
 
 @dataclass(frozen=True)
@@ -174,25 +140,18 @@ class Measured:
         name: Of the model.
         latency: Milliseconds a pass, or a share of its teacher's.
         quality: Its figure.
-        teacher: Whether it is a teacher.
     """
 
     name: str
     latency: float
     quality: float
-    teacher: bool = False
-
-    @property
-    def place(self) -> tuple[float, float]:
-        """Its point in a plot of quality against latency."""
-        return self.latency, self.quality
 
 
-def measured(name: str, latency: float | None, quality: float | None, *, teacher: bool = False) -> list[Measured]:
+def measured(name: str, latency: float | None, quality: float | None) -> list[Measured]:
     """Return a model if its latency and quality are both known, else nothing."""
     if latency is None or quality is None:
         return []
-    return [Measured(name, latency, quality, teacher)]
+    return [Measured(name, latency, quality)]
 
 
 def quality_figures(
@@ -201,7 +160,7 @@ def quality_figures(
     """Draw models by latency and quality, where there are several.
 
     Args:
-        models: Those that were measured.
+        models: The measured models.
         quality: The quantity, with its unit.
         latency: The quantity of the horizontal axis, with its unit and the kind of pass.
         lowest: Lower quality values are better, as of a loss.
@@ -211,31 +170,17 @@ def quality_figures(
         return
     corner = "lower" if lowest else "upper"
     caption = f"The {corner} left corner is best."
-    # The front is drawn first, so that the models lie on top of it.
-    series = []
+    series = [Series(model.name, [(model.latency, model.quality)], "points") for model in models]
     if front:
-        front_models = _front(models, lowest=lowest)
-        names = "; ".join(model.name for model in front_models)
-        caption += f" No other model is both faster and better than any of: {names}."
-        if len(front_models) > 1:
-            series.append(Series("Pareto front", [model.place for model in front_models], "steps"))
-    rows: list[tuple[AnyCell, ...]] = []
-    for model in models:
-        series.append(Series(model.name, [model.place], "points"))
-        role = "teacher" if model.teacher else "student"
-        rows.append((model.name, role, show_number(model.latency), show_number(model.quality)))
-
+        # `pareto_front` minimises both numbers, and gives the fastest model first.
+        sign = 1 if lowest else -1
+        indices = pareto_front([(sign * model.quality, model.latency) for model in models])
+        names = [models[index].name for index in indices]
+        caption += f" No other model is both faster and better than any of: {'; '.join(names)}."
+        if len(indices) > 1:
+            # It is drawn first, so that the models lie on top of it.
+            points = [(models[index].latency, models[index].quality) for index in indices]
+            series.insert(0, Series("Pareto front", points, "steps", names=names))
     # Axes begin at 0: on a cut axis, a student that keeps 98 % of the quality would lie at the bottom.
     plot = Lines(series, latency, quality, x_from_zero=True, y_from_zero=True)
-    data = Table(quality, ("", "Series", latency, quality), tuple(rows), words=(1,))
-    yield replace(lines_figure("Quality against latency", plot, caption), data=data)
-
-
-def _front(models: Sequence[Measured], *, lowest: bool) -> list[Measured]:
-    """Return the models that no other beats in both latency and quality, the fastest first."""
-    # `pareto_front` minimises both numbers.
-    points = []
-    for model in models:
-        loss = model.quality if lowest else -model.quality
-        points.append((loss, model.latency))
-    return [models[index] for index in pareto_front(points)]
+    yield lines_figure("Quality against latency", plot, caption)

@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Code, Figure, Notes, Section, Table, build_sections
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Figure, Notes, Section, Table, build_sections
 
 # Each of these modules registers the sections of a kind of folder.
 from limbeck.report import comparison_sections as comparison_sections
 from limbeck.report import evaluation_sections as evaluation_sections
 from limbeck.report import inspection_sections as inspection_sections
+from limbeck.report import run as run
 from limbeck.report import search_sections as search_sections
 from limbeck.report.curves import course_figures
 from limbeck.report.names import title_of
-from limbeck.report.run import quality_of_runs, runs_side_by_side
+from limbeck.report.runs_beside import run_blocks
 from limbeck.report.sections import facts_of, sections_of, summary_of
 from limbeck.report.subjects import RunFolder, Subject
 
@@ -57,11 +58,6 @@ class Page:
         for block in self.blocks():
             if isinstance(block, Figure):
                 yield block
-
-    @property
-    def has_recipe(self) -> bool:
-        """Whether it shows a whole recipe."""
-        return any(isinstance(block, Code) and "recipe" in block.title.lower() for block in self.blocks())
 
     def warnings(self) -> list[str]:
         """Return all warnings, in order; of several folders each with its folder's name."""
@@ -162,7 +158,7 @@ def side_by_side(subjects: Sequence[tuple[str, Subject]]) -> list[Section]:
     sections = build_sections(subjects, {"Side by side": _folders_table})
     runs = [(title, subject) for title, subject in subjects if isinstance(subject, RunFolder)]
     if len(runs) > 1:
-        sections += build_sections(runs, {"Runs side by side": _run_blocks, "Training side by side": course_figures})
+        sections += build_sections(runs, {"Runs side by side": run_blocks, "Training side by side": course_figures})
     return sections
 
 
@@ -173,8 +169,3 @@ def _folders_table(subjects: Sequence[tuple[str, Subject]]) -> Iterator[Block]:
         rows.append((title, summary.kind, summary.status, summary.result or NOTHING, str(subject.folder)))
     headings = ("", "Kind", "Status", "Result", "Folder")
     yield Table("Folders in this report", headings, tuple(rows), words=(1, 2, 3, 4))
-
-
-def _run_blocks(runs: list[tuple[str, RunFolder]]) -> Iterator[Block]:
-    yield runs_side_by_side(runs)
-    yield from quality_of_runs(runs)

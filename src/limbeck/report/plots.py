@@ -1,4 +1,4 @@
-"""The kinds of plots of reports, each a declaration that matplotlib draws: lines, boxes, bars, heat maps.
+"""The plots of reports, each a declaration that matplotlib draws: lines, boxes, bars, heat maps, panels of these.
 
 Text on a plot comes from records, so all of it is passed through `label_text`.
 """
@@ -14,29 +14,37 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+from numpy.typing import NDArray
 
 from limbeck.core.blocks import Drawing
 from limbeck.core.escaping import one_line
 
 Point: TypeAlias = tuple[float, float]
+Points: TypeAlias = Sequence[Point] | NDArray[np.float64]
+"""(x, y) each."""
 WIDTH = 5.6
 """Of a plot, in inches."""
 SERIES = 6
 """Series whose colour, marker and dash all differ."""
 _LONGEST_LABEL = 48
-_LONGEST_TICK_LABEL = 16
 _LETTERS_BELOW = 72
+"""In a line of the label of a horizontal axis; that of a vertical axis has room for fewer."""
 _LETTERS_BESIDE = 40
 _MOST_MARKED_POINTS = 30
+"""More markers on a line would hide it."""
+_MOST_VECTOR_POINTS = 1000
+"""A longer line is a picture of pixels inside of the figure, which stays small."""
 _MOST_NUMBERED_COLUMNS = 14
 _MOST_TICKS = 32
-_MOST_LETTERS_IN_A_ROW = 50
+_LONGEST_TICK_LABEL = 16
+_LONGEST_LEVEL_LABEL = 3
+"""Longer labels below a heat map are turned, so that they do not run into each other."""
 _LOG_FROM = 20.0
+"""The ratio of the highest to the lowest value from which only a logarithmic scale shows both."""
 _LEGEND_COLUMNS = 2
 _NUMBERS = StrMethodFormatter("{x:,.10g}")
 _HEAT = LinearSegmentedColormap.from_list("limbeck", ["#ffffff", "#0a3f7f"])
 _INK = "#16191d"
-_RULE = "#c8ced6"
 
 
 def label_text(text: str, longest: int = _LONGEST_LABEL) -> str:
@@ -49,9 +57,12 @@ def label_text(text: str, longest: int = _LONGEST_LABEL) -> str:
     return f"{line[:start]}…{line[-end:]}"
 
 
-def wrapped_label(text: str, letters: int) -> str:
-    """Return the label of an axis in at most two lines of so many letters."""
-    return "\n".join(textwrap.wrap(label_text(text, 2 * letters - 2), letters))
+def _name_axes(axes: Axes, x: str, y: str) -> None:
+    """Label both axes in at most two lines each, with plain numbers at the ticks of the vertical one."""
+    x_lines = textwrap.wrap(label_text(x, 2 * _LETTERS_BELOW - 2), _LETTERS_BELOW)
+    y_lines = textwrap.wrap(label_text(y, 2 * _LETTERS_BESIDE - 2), _LETTERS_BESIDE)
+    axes.set_xlabel("\n".join(x_lines))
+    axes.set_ylabel("\n".join(y_lines))
 
 
 def spans_widely(values: Sequence[float]) -> bool:
@@ -65,17 +76,34 @@ class Series:
 
     Args:
         label: The entry of the legend.
-        points: (x, y) each, finite.
+        points: All finite.
         mark: A line through the points, the points alone, or steps from point to point.
         band: The least and the greatest value at each point, drawn as a band; empty for none.
         names: The name of each point, for the table below the plot.
     """
 
     label: str
-    points: Sequence[Point]
+    points: Points
     mark: Literal["line", "points", "steps"] = "line"
     band: Sequence[Point] = ()
     names: Sequence[str] = ()
+
+    def draw(self, axes: Axes) -> None:
+        """Draw the points, and the band if there is one."""
+        xs = [x for x, _ in self.points]
+        ys = [y for _, y in self.points]
+        is_long = len(xs) > _MOST_VECTOR_POINTS
+        [line] = axes.plot(xs, ys, label=label_text(self.label), rasterized=is_long)
+        if self.mark == "points":
+            line.set_linestyle("none")
+        elif len(xs) > _MOST_MARKED_POINTS:
+            line.set_marker("")
+        if self.mark == "steps":
+            line.set_drawstyle("steps-post")
+        if self.band:
+            low = [least for least, _ in self.band]
+            high = [greatest for _, greatest in self.band]
+            axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +116,7 @@ class Lines:
         y: The quantity of the vertical axis, with its unit.
         x_is_whole: The ticks of the horizontal axis are whole numbers.
         x_from_zero: The horizontal axis begins at 0.
-        y_from_zero: The vertical axis begins at 0.
+        y_from_zero: The vertical axis begins at 0, unless a value is below it.
         y_is_log: The vertical axis is logarithmic.
         limit: A value of the horizontal axis, drawn as a line.
     """
@@ -117,13 +145,11 @@ class Lines:
         """Draw all series, the limit, and a legend where there are several entries."""
         axes = sheet.subplots()
         for series in self.series:
-            _draw_series(axes, series)
+            series.draw(axes)
         if self.limit is not None:
             axes.axvline(self.limit, label="limit", color=_INK, linewidth=1, linestyle="--", marker="")
 
-        axes.set_xlabel(wrapped_label(self.x, _LETTERS_BELOW))
-        axes.set_ylabel(wrapped_label(self.y, _LETTERS_BESIDE))
-        axes.xaxis.set_major_formatter(_NUMBERS)
+        _name_axes(axes, self.x, self.y)
         if self.x_is_whole:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if self.x_from_zero:
@@ -134,33 +160,13 @@ class Lines:
             axes.yaxis.set_minor_locator(NullLocator())
         elif self.y_from_zero and not self._is_negative:
             axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_formatter(_NUMBERS)
         axes.yaxis.set_major_formatter(_NUMBERS)
-        _draw_legend(axes)
 
-
-def _draw_series(axes: Axes, series: Series) -> None:
-    """Draw one series; many points of a line have no markers, which would hide it."""
-    xs = [x for x, _ in series.points]
-    ys = [y for _, y in series.points]
-    look: dict[str, str] = {}
-    if series.mark == "points":
-        look = {"linestyle": "none"}
-    elif len(xs) > _MOST_MARKED_POINTS:
-        look = {"marker": ""}
-    if series.mark == "steps":
-        look["drawstyle"] = "steps-post"
-    [line] = axes.plot(xs, ys, label=label_text(series.label), **look)  # type: ignore[arg-type]
-    if series.band:
-        low = [least for least, _ in series.band]
-        high = [greatest for _, greatest in series.band]
-        axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
-
-
-def _draw_legend(axes: Axes) -> None:
-    """Draw a legend above the plot, where it hides nothing, if there is more than one entry."""
-    handles, labels = axes.get_legend_handles_labels()
-    if len(handles) > 1:
-        axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=_LEGEND_COLUMNS)
+        # Above the plot, a legend hides nothing.
+        handles, labels = axes.get_legend_handles_labels()
+        if len(handles) > 1:
+            axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=_LEGEND_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -176,11 +182,7 @@ class Boxes:
     groups: Sequence[tuple[int, Sequence[float]]]
     x: str
     y: str
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches."""
-        return WIDTH, 3.0
+    size: tuple[float, float] = (WIDTH, 3.0)
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw a box a group."""
@@ -190,8 +192,7 @@ class Boxes:
         axes.boxplot(values, positions=places, whis=(0, 100), widths=0.5, manage_ticks=False)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(_NUMBERS)
-        axes.set_xlabel(wrapped_label(self.x, _LETTERS_BELOW))
-        axes.set_ylabel(wrapped_label(self.y, _LETTERS_BESIDE))
+        _name_axes(axes, self.x, self.y)
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,15 @@ class Bar:
     text: str
     style: int = 0
     ends: tuple[float, float] | None = None
+
+    def draw(self, axes: Axes, place: int) -> None:
+        """Draw the bar with its whisker, and its value to the right of both."""
+        axes.barh(place, self.value, height=0.7, color=f"C{self.style % SERIES}")
+        end = max(self.value, 0.0)
+        if self.ends is not None:
+            end = max(end, self.ends[1])
+            axes.plot(self.ends, [place, place], color=_INK, marker="|", linestyle="-", linewidth=1.2)
+        axes.annotate(label_text(self.text), (end, place), xytext=(5, 0), textcoords="offset points", va="center")
 
 
 @dataclass(frozen=True)
@@ -242,26 +252,14 @@ class Bars:
         for group in self.groups:
             names.append(label_text(group.title, 36))
             for bar in group.bars:
-                _draw_bar(axes, bar, place=len(names))
+                bar.draw(axes, place=len(names))
                 names.append(label_text(bar.label, 32))
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.xaxis.set_major_formatter(_NUMBERS)
         axes.grid(visible=False)
         axes.grid(visible=True, axis="x")
-        axes.margins(x=0.02)
-        axes.set_xlabel(wrapped_label(self.label, _LETTERS_BELOW))
-
-
-def _draw_bar(axes: Axes, bar: Bar, place: int) -> None:
-    """Draw a bar with its whisker, and its value to the right of both."""
-    axes.barh(place, bar.value, height=0.7, color=f"C{bar.style % SERIES}")
-    end = max(bar.value, 0.0)
-    if bar.ends is not None:
-        end = max(end, bar.ends[1])
-        axes.plot(bar.ends, [place, place], color=_INK, marker="|", linestyle="-", linewidth=1.2)
-    text = label_text(bar.text, 20)
-    axes.annotate(text, (end, place), xytext=(5, 0), textcoords="offset points", va="center")
+        _name_axes(axes, self.label, "")
 
 
 @dataclass(frozen=True)
@@ -269,7 +267,7 @@ class Heat:
     """A matrix as a heat map.
 
     Args:
-        values: Rows of values; None where nothing is known.
+        values: Rows of equal length; None where nothing is known.
         row_names: One a row.
         column_names: One a column.
         row_title: The quantity along the rows.
@@ -298,60 +296,42 @@ class Heat:
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw cells, names and the scale; numbers in the cells where these are large enough."""
-        # Cells are pixels of one small picture, which every viewer scales up sharply.
+        # Cells are pixels of one small picture, which every viewer scales up sharply. None becomes NaN, which is blank.
         axes = sheet.subplots()
-        matrix = self._matrix()
+        matrix = np.array(self.values, dtype=float)
         origin: Literal["lower", "upper"] = "lower" if self.upwards else "upper"
         image = axes.imshow(matrix, cmap=_HEAT, vmin=self.low, vmax=self.high, origin=origin, aspect="auto")
-        scale = sheet.colorbar(image, ax=axes, label=wrapped_label(self.label, 24))
+        scale = sheet.colorbar(image, ax=axes, label=label_text(self.label))
         scale.outline.set_visible(False)
         scale.ax.yaxis.set_major_formatter(_NUMBERS)
 
-        _name_ticks(axes, "y", self.row_names)
-        _name_ticks(axes, "x", self.column_names)
+        # Of many rows and columns every nth has its name.
+        row_step = math.ceil(len(self.row_names) / _MOST_TICKS)
+        rows = range(0, len(self.row_names), row_step)
+        axes.set_yticks(rows, [label_text(self.row_names[row], _LONGEST_TICK_LABEL) for row in rows])
+        column_step = math.ceil(len(self.column_names) / _MOST_TICKS)
+        columns = range(0, len(self.column_names), column_step)
+        labels = [label_text(self.column_names[column], _LONGEST_TICK_LABEL) for column in columns]
+        is_turned = max(map(len, labels)) > _LONGEST_LEVEL_LABEL
+        axes.set_xticks(columns, labels, rotation="vertical" if is_turned else "horizontal")
         axes.grid(visible=False)
-        axes.set_ylabel(wrapped_label(self.row_title, 24))
-        axes.set_xlabel(wrapped_label(self.column_title, _LETTERS_BELOW))
+        _name_axes(axes, self.column_title, self.row_title)
+
         if len(self.column_names) <= _MOST_NUMBERED_COLUMNS:
-            self._write_numbers(axes, matrix)
-
-    def _matrix(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        """The values, NaN where there is none; rows of a damaged record may differ in length."""
-        matrix = np.full((len(self.row_names), len(self.column_names)), math.nan)
-        for row, values in enumerate(self.values[: len(self.row_names)]):
-            for column, value in enumerate(values[: len(self.column_names)]):
-                if value is not None:
-                    matrix[row, column] = value
-        return matrix
-
-    def _write_numbers(self, axes: Axes, matrix: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> None:
-        middle = (self.low + self.high) / 2
-        for (row, column), value in np.ndenumerate(matrix):
-            if math.isfinite(value):
-                colour = "white" if value > middle else "black"
-                axes.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
-
-
-def _name_ticks(axes: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
-    """Name the rows ("y") or columns ("x") of a heat map: all of them, or every nth of more than `_MOST_TICKS`."""
-    step = max(1, math.ceil(len(names) / _MOST_TICKS))
-    places = range(0, len(names), step)
-    labels = [label_text(names[place], _LONGEST_TICK_LABEL) for place in places]
-    if axis == "y":
-        axes.set_yticks(places, labels)
-        return
-    # Labels that would run into each other are turned.
-    letters = sum(len(label) for label in labels)
-    angle = 90 if letters > _MOST_LETTERS_IN_A_ROW else 0
-    axes.set_xticks(places, labels, rotation=angle)
+            middle = (self.low + self.high) / 2
+            for (row, column), value in np.ndenumerate(matrix):
+                if math.isfinite(value):
+                    colour = "white" if value > middle else "black"
+                    axes.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Titled plots in rows of so many columns."""
+    """Titled plots in rows of so many columns, each in its own size times `scale`."""
 
     panels: Sequence[tuple[str, Drawing]]
     columns: int
+    scale: float = 1.0
 
     @property
     def _rows(self) -> int:
@@ -361,7 +341,7 @@ class Panels:
     def size(self) -> tuple[float, float]:
         """Width and height in inches."""
         tallest = max(drawing.size[1] for _, drawing in self.panels)
-        return WIDTH * self.columns, (tallest + 0.3) * self._rows
+        return self.scale * WIDTH * self.columns, (self.scale * tallest + 0.3) * self._rows
 
     def draw(self, sheet: FigureBase) -> None:
         """Draw each plot on its part of the figure."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from limbeck.core.blocks import DAMAGED, Block, Code, Facts, Notes, Paragraph, Steps, duration
+from limbeck.core.blocks import DAMAGED, Block, Code, Facts, Notes, Paragraph, duration
 from limbeck.report.names import without_path
 from limbeck.report.provenance import identity_block, search_provenance
 from limbeck.report.search import VIEWS
@@ -57,17 +57,17 @@ def search_facts(search: SearchFolder) -> Iterator[str]:
 
 @section(SearchFolder, "Overview")
 def overview(search: SearchFolder) -> Iterator[Block]:
-    """Show the steps of a finished search, or the progress of another."""
+    """Show the settings of a finished search, or the progress of another."""
     record = search.record
     warnings = list(search.problems)
     if record.is_finished:
-        steps = {
+        settings = {
             "Teacher": f"{without_path(record.teacher.name)}, {record.teacher.shape}",
             "Student": record.student.shape or "chosen by the search",
             "Proxy": f"{' and '.join(record.methods)} on {record.share or 0:.0%} of the text",
             "Search": f"{record.kind}, {duration(record.cost.all_seconds)} of worker time",
         }
-        yield Steps(tuple(steps.items()))
+        yield Facts(tuple(settings.items()))
         yield Notes(tuple(warnings), warning=True)
         return
 

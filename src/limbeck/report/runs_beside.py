@@ -1,0 +1,88 @@
+"""Runs beside each other: a table with a column for each, and their quality against their latency."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Table, duration, number
+from limbeck.core.paths import short_model_name
+from limbeck.core.records import RunEvaluation
+from limbeck.report.figures import Measured, quality_figures
+from limbeck.report.names import without_path
+from limbeck.report.quality import labelled_rows
+from limbeck.report.run_quality import quality_of
+from limbeck.report.subjects import RunFolder
+
+TitledRuns: TypeAlias = Sequence[tuple[str, RunFolder]]
+
+
+def run_blocks(runs: TitledRuns) -> Iterator[Block]:
+    """Compare runs by their facts and figures, and draw their quality against their latency."""
+    facts_by_run = {title: _facts_of(run) for title, run in runs}
+    # A run may lack a fact that others have, such as a metric of its task.
+    labels: dict[str, None] = {}
+    for facts in facts_by_run.values():
+        labels |= dict.fromkeys(facts)
+    rows: list[tuple[AnyCell, ...]] = []
+    for label in labels:
+        cells = [facts.get(label, NOTHING) for facts in facts_by_run.values()]
+        rows.append((label, *cells))
+    yield Table("Runs, one per column", ("", *facts_by_run), tuple(rows))
+    yield from _quality_figures(runs)
+
+
+def _facts_of(run: RunFolder) -> dict[str, str]:
+    """Return the facts by which a run is compared with others; stages have a value each, in their order."""
+    record = run.record
+    methods = []
+    rates = []
+    losses = []
+    tokens = 0.0
+    for stage in run.stages:
+        methods.append(stage.method)
+        rates.append(str(number(stage.record.tokens_per_second)))
+        losses.append(str(Cell(stage.record.held_out.get("loss"), "{:.4g}")))
+        tokens += stage.record.tokens or 0
+    seconds = record.timings.get("total")
+    facts = {
+        "Status": run.status.status,
+        "Teacher": without_path(record.teacher.name_or_path),
+        "Student": record.student.shape,
+        "Methods": ", ".join(methods),
+        "Tokens": str(number(tokens or None)),
+        "Tokens/s": ", ".join(rates),
+        "Time": NOTHING if seconds is None else duration(seconds),
+        "Held-out loss": ", ".join(losses),
+    }
+    for label, row in labelled_rows(record.evaluation or RunEvaluation()):
+        _, _, student, change = row.cells()
+        if row.unit == "milliseconds":
+            # Another time on the machine than that of other runs: only the speedup compares.
+            facts[label.replace(", ms", "")] = f"{change} than its teacher" if row.speedup is not None else NOTHING
+        else:
+            facts[label] = f"{student} ({change})" if change else student
+    return facts
+
+
+def _quality_figures(runs: TitledRuns) -> Iterator[Figure]:
+    """Draw runs by quality and latency, where all are judged by one figure and have one teacher.
+
+    Each run timed its own teacher beside its student: shares of one teacher's latency compare, milliseconds do not.
+    """
+    students = []
+    labels = set()
+    teachers: dict[str, float | None] = {}
+    for title, run in runs:
+        quality = quality_of(run)
+        if quality is None or run.record.evaluation is None:
+            continue
+        labels.add(quality.label)
+        teachers[run.record.teacher.name_or_path] = quality.teacher
+        speedup = run.record.evaluation.first_batch.speedup
+        if speedup:
+            students.append(Measured(title, 1 / speedup, quality.student))
+    if len(labels) != 1 or len(teachers) != 1:
+        return
+    for name, teacher_quality in teachers.items():
+        if teacher_quality is not None:
+            students.append(Measured(short_model_name(name) or "teacher", 1.0, teacher_quality))
+    yield from quality_figures(students, labels.pop(), "latency relative to the teacher's", front=False)
