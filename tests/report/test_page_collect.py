@@ -138,7 +138,7 @@ def test_what_lies_in_a_runs_folder_is_part_of_it(copied, page_of):
     (folder / "look" / "similarity.json").write_text("{")
     page = page_of(folder)
     titles = sections(page)
-    assert "Attention (look)" in titles and "Evolution (mapping)" in titles
+    assert "Attention (look)" in titles and "Results (mapping)" in titles
     assert titles.index("Attention (look)") < titles.index("Recipe")
     assert any("'similarity.json' cannot be read as an inspection" in line for line in page.warnings())
 

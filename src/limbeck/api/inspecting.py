@@ -58,7 +58,7 @@ class InspectionResult(Shown):
 
     def _csv(self) -> str:
         figure = self._figure()
-        assert figure is not None
+        assert figure is not None and figure.data is not None
         headings = [figure.data.heading(index) for index in range(len(figure.data.headings))]
         rows = []
         for cells in figure.data.rows:

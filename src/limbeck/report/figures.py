@@ -28,17 +28,39 @@ def show_number(value: float | None) -> str:
 
 
 def lines_figure(title: str, plot: Lines, caption: str = "") -> Figure:
-    """Make a figure of series, with a table of all points."""
-    rows: list[tuple[AnyCell, ...]] = []
-    for series in plot.series:
-        for index, (x, y) in enumerate(series.points):
-            label = series.label
-            if series.names:
-                label = f"{series.names[index]} ({series.label})"
-            rows.append((label, show_number(x), show_number(y)))
+    """Make a figure of series; its table lists points that have names by them, the others by their place."""
+    is_named = any(series.names for series in plot.series)
+    if is_named:
+        headings = ["", "Series", plot.x, plot.y]
+        rows = _rows_of_named_points(plot.series)
+    else:
+        headings = [plot.x, *(series.label for series in plot.series)]
+        rows = _rows_by_place(plot.series)
     left_out = max(0, len(rows) - MOST_ROWS)
-    data = Table(plot.y, ("", plot.x, plot.y), tuple(rows[:MOST_ROWS]), left_out=left_out)
+    words = (1,) if is_named else ()
+    data = Table(plot.y, tuple(headings), tuple(rows[:MOST_ROWS]), words=words, left_out=left_out)
     return Figure(slug(title), title, caption, describe_lines(plot), plot, data)
+
+
+def _rows_of_named_points(all_series: Sequence[Series]) -> list[tuple[AnyCell, ...]]:
+    rows: list[tuple[AnyCell, ...]] = []
+    for series in all_series:
+        for (x, y), name in zip(series.points, series.names, strict=False):
+            rows.append((name, series.label, show_number(x), show_number(y)))
+    return rows
+
+
+def _rows_by_place(all_series: Sequence[Series]) -> list[tuple[AnyCell, ...]]:
+    """Return a row for each place on the horizontal axis; several values of a series there share a cell, each once."""
+    places = sorted({x for series in all_series for x, _ in series.points})
+    rows: list[tuple[AnyCell, ...]] = []
+    for place in places:
+        cells = []
+        for series in all_series:
+            values = dict.fromkeys(show_number(y) for x, y in series.points if x == place)
+            cells.append("; ".join(values) or NOTHING)
+        rows.append((show_number(place), *cells))
+    return rows
 
 
 def describe_lines(plot: Lines) -> str:
@@ -146,6 +168,11 @@ class Measured:
     latency: float
     quality: float
 
+    @property
+    def place(self) -> tuple[float, float]:
+        """Its point in a plot of quality against latency."""
+        return self.latency, self.quality
+
 
 def measured(name: str, latency: float | None, quality: float | None) -> list[Measured]:
     """Return a model if its latency and quality are both known, else nothing."""
@@ -170,7 +197,7 @@ def quality_figures(
         return
     corner = "lower" if lowest else "upper"
     caption = f"The {corner} left corner is best."
-    series = [Series(model.name, [(model.latency, model.quality)], "points") for model in models]
+    series = [Series(model.name, [model.place], "points", names=[model.name]) for model in models]
     if front:
         # `pareto_front` minimises both numbers, and gives the fastest model first.
         sign = 1 if lowest else -1
@@ -179,7 +206,7 @@ def quality_figures(
         caption += f" No other model is both faster and better than any of: {'; '.join(names)}."
         if len(indices) > 1:
             # It is drawn first, so that the models lie on top of it.
-            points = [(models[index].latency, models[index].quality) for index in indices]
+            points = [models[index].place for index in indices]
             series.insert(0, Series("Pareto front", points, "steps", names=names))
     # Axes begin at 0: on a cut axis, a student that keeps 98 % of the quality would lie at the bottom.
     plot = Lines(series, latency, quality, x_from_zero=True, y_from_zero=True)
