@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import RecipeError
-from limbeck.models.bases import principal_directions
+from limbeck.models.directions import principal_directions
 from limbeck.models.families import embedding_tables
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run

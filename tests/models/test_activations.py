@@ -9,9 +9,12 @@ from torch import nn
 
 from limbeck.errors import ModelError
 from limbeck.models import activations
-from limbeck.models.activations import Heads, best_factors, leading_directions, measure, narrow_norm
+from limbeck.models.activations import measure
+from limbeck.models.block_narrowing import narrow_norm
+from limbeck.models.directions import leading_directions
 from limbeck.models.families import blocks
 from limbeck.models.family_table import families
+from limbeck.models.head_narrowing import HeadMaps, Heads, best_factors
 from limbeck.models.start import bases_of
 from limbeck.models.start_step import StartSettings
 from limbeck.training.untrained import fill_rows
@@ -88,10 +91,10 @@ def test_padding_is_not_drawn_and_random_numbers_stay():
 def test_directions_are_the_leading_ones_of_the_states():
     teacher = lively()
     measured = measure(teacher, [2, 4], seed=1)
-    basis, kept = leading_directions([measured[2], measured[4]], measured[1], 20)
-    squares = torch.zeros(48, 48, dtype=torch.float64)
-    for states in (measured[1].inputs, measured[2].norms["output.LayerNorm"], measured[4].norms["output.LayerNorm"]):
-        squares += states[:48, :48] / states[:48, :48].trace()
+    outputs = [measured[layer].norms["output.LayerNorm"] for layer in (2, 4)]
+    moments = [states[:48, :48] for states in (measured[1].inputs, *outputs)]
+    basis, kept = leading_directions(moments, 20)
+    squares = sum(states / states.trace() for states in moments)
     values = torch.linalg.svdvals(squares)
     assert kept == pytest.approx(float(values[:20].sum() / values.sum()))
     close(basis.T @ basis, torch.eye(20, dtype=torch.float64))
@@ -129,7 +132,7 @@ def made_heads(rank, heads=3, size=6, width=10):
 
     output = drawn(heads, width, size, seed=9)
     inputs = augmented(drawn(40, width, seed=8) * torch.arange(1, width + 1))
-    return Heads(mixed(1), mixed(3), mixed(5), output, inputs.T @ inputs / 40), inputs
+    return Heads(HeadMaps(mixed(1), mixed(3), mixed(5), output), inputs.T @ inputs / 40), inputs
 
 
 def test_heads_of_low_rank_lose_nothing_in_fewer_dimensions():
@@ -137,9 +140,9 @@ def test_heads_of_low_rank_lose_nothing_in_fewer_dimensions():
     chosen = torch.tensor([0, 2])
     query, key, value, output = heads.narrow(chosen, 4)
     assert (query.shape, output.shape) == ((2, 4, 11), (2, 10, 4))
-    theirs = (inputs @ heads.query[chosen].mT) @ (inputs @ heads.key[chosen].mT).mT / math.sqrt(6)
+    theirs = (inputs @ heads.maps.query[chosen].mT) @ (inputs @ heads.maps.key[chosen].mT).mT / math.sqrt(6)
     close((inputs @ query.mT) @ (inputs @ key.mT).mT / math.sqrt(4), theirs, 1e-6 * float(theirs.abs().max()))
-    written = heads.output[chosen] @ heads.value[chosen] @ inputs.T
+    written = heads.maps.output[chosen] @ heads.maps.value[chosen] @ inputs.T
     close(output @ value @ inputs.T, written, 1e-6 * float(written.abs().max()))
 
 
@@ -147,7 +150,7 @@ def test_heads_keep_what_their_inputs_feel_most():
     """No other output map of that rank is nearer on these inputs: the error is that of the cut singular values."""
     heads, inputs = made_heads(rank=6)
     _, _, value, output = heads.narrow(torch.arange(3), 2)
-    written = heads.output @ heads.value @ inputs.T / math.sqrt(len(inputs))
+    written = heads.maps.output @ heads.maps.value @ inputs.T / math.sqrt(len(inputs))
     error = (output @ value @ inputs.T / math.sqrt(len(inputs)) - written).square().sum((1, 2))
     torch.testing.assert_close(error, torch.linalg.svdvals(written)[:, 2:].square().sum(1), rtol=1e-5, atol=0)
     close(heads.strength(), written.square().sum((1, 2)), 1e-6 * float(heads.strength().max()))
@@ -155,9 +158,9 @@ def test_heads_keep_what_their_inputs_feel_most():
 
 def test_heads_of_the_same_size_are_left_alone():
     heads, _ = made_heads(rank=6)
-    query, key, value, output = heads.narrow(torch.tensor([1, 2]), 6)
-    for found, given in ((query, heads.query), (key, heads.key), (value, heads.value), (output, heads.output)):
-        assert torch.equal(found, given[1:])
+    narrow_maps = heads.narrow(torch.tensor([1, 2]), 6)
+    for narrow, whole in zip(narrow_maps, heads.maps, strict=True):
+        assert torch.equal(narrow, whole[1:])
 
 
 @torch.no_grad()

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from limbeck.models.bases import principal_directions
+from limbeck.models.block_narrowing import strongest
+from limbeck.models.directions import principal_directions
 from limbeck.models.families import blocks
 from limbeck.models.family_table import families
-from limbeck.models.start_layers import strongest
 from tests.support import models as tiny
 from tests.support.models import start_student, tiny_model
 
@@ -36,7 +36,7 @@ def test_directions_are_orthonormal_ordered_and_the_svds():
 def test_rows_in_chunks_give_the_same_directions(monkeypatch):
     rows = drawn(100, 8)
     whole, _ = principal_directions(rows, 3)
-    monkeypatch.setattr("limbeck.models.bases._CHUNK", 7)
+    monkeypatch.setattr("limbeck.models.directions._CHUNK", 7)
     close(principal_directions(rows, 3)[0], whole, 1e-7)
 
 

@@ -3,6 +3,8 @@
 Written with T for the source's width and S for the student's. A basis P is `[T, S]` with orthonormal columns: the
 student's hidden state stands for Pᵀ times the source's. A map that reads the hidden state is multiplied by P, one that
 writes to it by Pᵀ. None stands for the identity.
+
+*Factorised* embeddings are narrower than the hidden states, with a map between the two; *plain* ones are as wide.
 """
 
 from __future__ import annotations
@@ -10,17 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from limbeck.models.activations import BlockActivations, fix_signs, leading_directions, measure
+from limbeck.models.activations import BlockActivations, measure
+from limbeck.models.directions import leading_directions, principal_directions
 from limbeck.models.families import Shape, family_of, same_blocks, shape_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
-
-_CHUNK = 65_536
-"""Rows of a table that are taken to float64 at once."""
 
 
 class Bases(NamedTuple):
@@ -62,9 +61,9 @@ def find_bases(
     student_shape = shape_of(student_config)
     source_shape = shape_of(source.config)
     narrows_layers = bool(layers) and not same_blocks(student_shape, source_shape)
-    if narrow_by == "activations" and narrows_layers:
-        return active_bases(source, student_shape, source_shape, layers, seed)
-    if embeddings == "projected" or narrows_layers:
+    if narrows_layers and narrow_by == "activations":
+        return active_bases(source, student_shape, source_shape, layers=layers, seed=seed)
+    if narrows_layers or embeddings == "projected":
         return word_bases(source, student_shape, source_shape)
     return Bases()
 
@@ -90,11 +89,11 @@ def word_bases(source: PreTrainedModel, student_shape: Shape, source_shape: Shap
         # Without a map between them both widths share one space: the narrower basis is the start of the wider one.
         embedding, share = principal_directions(words, student_shape.embedding)
         shares.append(share)
-    return Bases(hidden, embedding, min(shares, default=None))
+    return Bases(hidden, embedding, explained=min(shares, default=None))
 
 
 def active_bases(
-    source: PreTrainedModel, student_shape: Shape, source_shape: Shape, layers: Sequence[int], seed: int
+    source: PreTrainedModel, student_shape: Shape, source_shape: Shape, *, layers: Sequence[int], seed: int
 ) -> Bases:
     """Return the directions that hidden states of some layers lie along most on random tokens, and these layers.
 
@@ -108,49 +107,23 @@ def active_bases(
         seed: Decides the tokens.
     """
     measured = measure(source, layers, seed)
-    is_plain = student_shape.embedding == student_shape.hidden and source_shape.embedding == source_shape.hidden
-    bases = Bases() if is_plain else word_bases(source, student_shape, source_shape)
+    are_plain = student_shape.embedding == student_shape.hidden and source_shape.embedding == source_shape.hidden
+    bases = Bases()
+    if not are_plain:
+        bases = word_bases(source, student_shape, source_shape)
     if student_shape.hidden == source_shape.hidden:
         return bases._replace(measured=measured)
-    blocks = [measured[layer] for layer in dict.fromkeys(layers)]
-    hidden, share = leading_directions(blocks, measured[1], student_shape.hidden)
-    embedding = hidden if is_plain else bases.embedding
-    return Bases(hidden, embedding, share, measured)
 
-
-def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = None) -> tuple[Tensor, float]:
-    """Return the leading principal directions of a matrix's rows (PCA).
-
-    Works on the H x H covariance in float64, in chunks of rows, so a vocabulary of 250 000 needs no second
-    copy of its embeddings. The sign of each direction is fixed, so the same rows give the same basis.
-
-    Args:
-        rows: `[V, E]`, one row a token.
-        width: Number of directions, 1..H.
-        through: `[H, E]`, a map applied to the rows first (the projection of factorised embeddings); H = E
-            without it.
-
-    Returns:
-        An orthonormal basis `[H, width]` in float64, the most important direction first and the largest entry of each
-        positive, and the share of the variance that it keeps, 0..1.
-    """
-    rows = rows.detach()
-    mean = rows.double().mean(0) if len(rows) <= _CHUNK else rows.mean(0, dtype=torch.float64)
-    covariance = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
-    for chunk in rows.split(_CHUNK):
-        centred = chunk.double() - mean
-        covariance += centred.T @ centred
-    if through is not None:
-        through = through.detach().double()
-        covariance = through @ covariance @ through.T
-
-    # Eigenvalues come in rising order.
-    values, vectors = torch.linalg.eigh(covariance)
-    basis = vectors.flip(1)[:, :width]
-    spread = values.clamp(min=0).flip(0)
-    total = float(spread.sum())
-    explained = float(spread[:width].sum() / spread.sum()) if total > 0 else 1.0
-    return fix_signs(basis), explained
+    # The first block's input is the embeddings' output; the last norm of a block gives its output.
+    moments = [measured[1].inputs]
+    for layer in dict.fromkeys(layers):
+        *_, output = measured[layer].norms.values()
+        moments.append(output)
+    # The row and the column of the ones say nothing of directions.
+    squares = [moment[:-1, :-1] for moment in moments]
+    hidden, share = leading_directions(squares, student_shape.hidden)
+    embedding = hidden if are_plain else bases.embedding
+    return Bases(hidden, embedding, explained=share, measured=measured)
 
 
 def embedding_projection(model: PreTrainedModel) -> nn.Linear | None:

@@ -14,7 +14,7 @@ from limbeck.errors import ModelError
 
 @dataclass(frozen=True)
 class BlockRoles:
-    """The linear maps inside a block by their role, as module paths relative to the block.
+    """The linear maps inside a block by their role, and its norms in order, as module paths relative to the block.
 
     Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
     it is what lets a block be copied into a narrower student without cutting through a head.
@@ -103,7 +103,8 @@ class Family:
 UNLISTED = Family("", "", (), roles_missing="limbeck does not know which map of its blocks is which")
 """What holds of every family outside of the table, whatever its structure."""
 
-_POSITIONS, _SEGMENTS = "embeddings.position_embeddings", "embeddings.token_type_embeddings"
+_POSITIONS = "embeddings.position_embeddings"
+_SEGMENTS = "embeddings.token_type_embeddings"
 
 _BERT = Family(
     model_type="bert",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import transformers
 from transformers import PreTrainedConfig
 
-from limbeck.core.kinds import KIND_NAMES, KINDS, KindName, kind_of
+from limbeck.core.kinds import KIND_NAMES, KINDS, KindFacts, KindName, kind_of
 from limbeck.errors import ModelError
 
 if TYPE_CHECKING:
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 Head: TypeAlias = str
 """The name of a head that can be loaded and taught: `masked_lm`, or a kind of task."""
 
-HEADS: tuple[Head, ...] = ("masked_lm", *KIND_NAMES)
+_MASKED_LM: Head = "masked_lm"
+HEADS: tuple[Head, ...] = (_MASKED_LM, *KIND_NAMES)
 """The package's heads."""
-_BY_END = {
+
+_MASKED_LM_ENDS = ("ForMaskedLM", "ForPreTraining", "WithLMHead")
+"""Ends of the names of classes with a masked language model; the first is the class in any family."""
+_MAPPING_OF_END = {
     "ForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
     "ForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
     "ForQuestionAnswering": "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
     "ForTokenClassification": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
 }
-_MASKED_LM = ("ForMaskedLM", "ForPreTraining", "WithLMHead")
+"""Names in `transformers` of the classes of each family, by the end of their names."""
+_CROSS_ENCODER_SETTINGS = ("sentence_transformers", "sbert_ce_default_activation_function")
+"""Fields of a configuration in which sentence-transformers keeps settings of a cross-encoder."""
 
 
 def has_head(config: PreTrainedConfig, head: Head | None) -> bool:
     """Whether a family has such a head."""
-    return type(config) in _mapping(head)
+    return type(config) in _classes_by_config(head)
 
 
 def model_class(config: PreTrainedConfig, head: Head | None = None) -> type[PreTrainedModel]:
@@ -40,12 +46,15 @@ def model_class(config: PreTrainedConfig, head: Head | None = None) -> type[PreT
         ModelError: if the family has no such head.
     """
     check_family(config, head)
-    classes = _mapping(head)[type(config)]
-    return classes[0] if isinstance(classes, (tuple, list)) else classes
+    classes = _classes_by_config(head)[type(config)]
+    if isinstance(classes, (tuple, list)):
+        # The first is the family's usual class.
+        return classes[0]
+    return classes
 
 
 def check_family(config: PreTrainedConfig, head: Head | None) -> None:
-    """Refuse a head that a family has not.
+    """Refuse a head that a family does not have.
 
     Raises:
         ModelError: if the family has no such head.
@@ -54,31 +63,48 @@ def check_family(config: PreTrainedConfig, head: Head | None) -> None:
         raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
 
 
-def _mapping(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
+def _classes_by_config(head: Head | None) -> Mapping[type[PreTrainedConfig], Any]:
     """Return the classes of a head by the configurations of families; without a head those of the Transformer."""
-    # Imported here: it brings what all models need, and configurations alone do without.
-    class_by_config: Mapping[type[PreTrainedConfig], Any] = getattr(
-        transformers, "MODEL_MAPPING" if head is None else _BY_END[_class_ends(head)[0]]
-    )
-    return class_by_config
+    name = "MODEL_MAPPING"
+    if head is not None:
+        name = _MAPPING_OF_END[_class_ends(head)[0]]
+    # Looked up late: it brings what all models need, and configurations alone do without.
+    classes: Mapping[type[PreTrainedConfig], Any] = getattr(transformers, name)
+    return classes
 
 
 def _class_ends(head: Head) -> tuple[str, ...]:
     """Return the ends of the classes that save a checkpoint with a head; the first is its class in any family."""
     end = kind_of(head).head
-    return _MASKED_LM if end is None else (end,)
+    if end is None:
+        return _MASKED_LM_ENDS
+    return (end,)
 
 
 def head_of(config: PreTrainedConfig) -> Head | None:
     """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
-    saved_by = (list(getattr(config, "architectures", None) or []) or [""])[0]
-    head = next((head for head in HEADS if saved_by.endswith(_class_ends(head)[0])), None)
-    if head != "classification":
-        return head
+    saved_by = _saved_by(config) or ""
+    heads = [head for head in HEADS if saved_by.endswith(_class_ends(head)[0])]
+    if not heads:
+        return None
+    if len(heads) == 1:
+        return heads[0]
+    # All kinds that score a whole text share a class; its outputs and the loss tell them apart.
     if config.num_labels == 1:
-        return kind_of_value(config) or "regression"
-    several = getattr(config, "problem_type", None) == KINDS["multi_label"].problem_type
-    return "multi_label" if several else head
+        return kind_of_value(config) or _KIND_OF_VALUES
+    heads_of_classes = [head for head in heads if kind_of(head).has_classes]
+    problem_type = getattr(config, "problem_type", None)
+    for head in heads_of_classes:
+        if kind_of(head).problem_type == problem_type:
+            return head
+    return heads_of_classes[0]
+
+
+def _saved_by(config: PreTrainedConfig) -> str | None:
+    """Return the name of the class that saved a checkpoint; None where its configuration does not say."""
+    architectures = getattr(config, "architectures", None) or [None]
+    name: str | None = architectures[0]
+    return name
 
 
 def kind_of_value(config: PreTrainedConfig) -> KindName | None:
@@ -87,14 +113,18 @@ def kind_of_value(config: PreTrainedConfig) -> KindName | None:
     Its name (`id2label`) says so; else a `problem_type` of regression is a value's, save beside settings of a
     cross-encoder, which may score either. None where nothing is said, as of most rerankers on the Hub.
     """
-    name = (config.id2label or {}).get(0)
+    output = (config.id2label or {}).get(0)
     for kind in KIND_NAMES:
-        if KINDS[kind].has_value and KINDS[kind].output == name:
+        if KINDS[kind].has_value and KINDS[kind].output == output:
             return kind
-    settings = ("sentence_transformers", "sbert_ce_default_activation_function")
-    if getattr(config, "problem_type", None) is None or any(getattr(config, key, None) for key in settings):
+    if getattr(config, "problem_type", None) is None:
         return None
-    return "regression"
+    is_cross_encoder = any(getattr(config, key, None) for key in _CROSS_ENCODER_SETTINGS)
+    return None if is_cross_encoder else _KIND_OF_VALUES
+
+
+_KIND_OF_VALUES = next(kind for kind in KIND_NAMES if KINDS[kind].has_value and not KINDS[kind].has_queries)
+"""The kind whose head gives a value, rather than the relevance of a document."""
 
 
 def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
@@ -110,34 +140,54 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
             or the loss that it was fine-tuned by does not fit the task.
     """
     check_family(config, head)
-    saved_by = list(getattr(config, "architectures", None) or [])
-    if saved_by and not any(cls.endswith(_class_ends(head)) for cls in saved_by):
-        remedy = (
-            "give a checkpoint of the pretrained model that has its head, or use a method on hidden states or relations"
-            if head == "masked_lm"
-            else "fine-tune it on the task first"
-        )
-        raise ModelError(f"'{name}' has no {_words(head)} head (it is a {saved_by[0]}); {remedy}.")
-    kind = kind_of(head)
-    if kind.has_classes and config.num_labels < 2:
-        raise ModelError(f"'{name}' has {config.num_labels} output, but {head} needs 2 or more; use regression.")
+    saved_by = _saved_by(config)
+    architectures = getattr(config, "architectures", None) or []
+    if saved_by and not any(cls.endswith(_class_ends(head)) for cls in architectures):
+        way_out = "fine-tune it on the task first"
+        if head == _MASKED_LM:
+            way_out = (
+                "give a checkpoint of the pretrained model that has its head, or use a method on hidden states or "
+                "relations"
+            )
+        raise ModelError(f"'{name}' has no {_words(head)} head (it is a {saved_by}); {way_out}.")
+    facts = kind_of(head)
+    if facts.has_classes:
+        _check_classes(name, config, head, facts)
+    if facts.has_value:
+        _check_value(name, config, head, facts)
+
+
+def _check_classes(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
+    """Refuse a head with one output, or of another loss, for a kind of named classes."""
+    if config.num_labels < 2:
+        raise ModelError(f"'{name}' has {config.num_labels} output, but {kind} needs 2 or more; use regression.")
     problem_type = getattr(config, "problem_type", None)
-    if kind.has_classes and kind.problem_type is not None and problem_type not in (None, kind.problem_type):
+    if problem_type is None or facts.problem_type is None:
+        # The loss does not tell the kind.
+        return
+    if problem_type != facts.problem_type:
         raise ModelError(
             f"'{name}' was fine-tuned for {_words(problem_type)} (problem_type of its config.json), but the task is "
-            f"{head}; choose the kind of task that it was fine-tuned for, or a model of problem_type "
-            f"{kind.problem_type}."
+            f"{kind}; choose the kind of task that it was fine-tuned for, or a model of problem_type "
+            f"{facts.problem_type}."
         )
-    if kind.has_value and config.num_labels != 1:
-        raise ModelError(f"'{name}' has {config.num_labels} outputs, but {head} needs 1; use classification.")
-    other = kind_of_value(config) if kind.has_value else None
-    if other not in (None, head):
+
+
+def _check_value(name: str, config: PreTrainedConfig, kind: KindName, facts: KindFacts) -> None:
+    """Refuse a head with several outputs, or with the other meaning of one, for a kind of one number."""
+    if config.num_labels != 1:
+        raise ModelError(f"'{name}' has {config.num_labels} outputs, but {kind} needs 1; use classification.")
+    trained_kind = kind_of_value(config)
+    if trained_kind is not None and trained_kind != kind:
         raise ModelError(
-            f"'{name}' was fine-tuned for {_words(str(other))} (id2label or problem_type of its config.json), but the "
-            f"task is {head}; give a model that was fine-tuned for it or, if that is what the output scores, rename it "
-            f'there: id2label {{"0": "{kind.output}"}}.'
+            f"'{name}' was fine-tuned for {_words(trained_kind)} (id2label or problem_type of its config.json), but "
+            f"the task is {kind}; give a model that was fine-tuned for it or, if that is what the output scores, "
+            f'rename it there: id2label {{"0": "{facts.output}"}}.'
         )
 
 
 def _words(head: str) -> str:
-    return {"masked_lm": "masked language model"}.get(head, head.replace("_", " "))
+    """Return a head, or the `problem_type` of one, in words."""
+    if head == _MASKED_LM:
+        return "masked language model"
+    return head.replace("_", " ")

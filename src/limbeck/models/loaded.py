@@ -53,13 +53,32 @@ def open_model(name: str | Path, revision: str | None = None) -> LoadedModel:
     """
     located = locate_model(name)
     config = load_config(located, revision)
+    head = None
     sentence = sentence_pooling(located, revision)
-    if sentence is not None:
+    if sentence is None:
+        head = head_of(config)
+    else:
         hidden = shape_of(config).hidden
         sentence.check_fits(located, hidden)
         sentence.check_whole(located, hidden)
-    head = None if sentence is not None else head_of(config)
-    model, tokenizer = load_model(located, revision=revision, head=head), load_tokenizer(located, revision=revision)
+
+    model = load_model(located, revision=revision, head=head)
+    tokenizer = load_tokenizer(located, revision=revision)
     check_fits_model(tokenizer, config.vocab_size)
-    limits = (tokenizer.model_max_length, longest_input(encoder_of(model)), sentence.max_length if sentence else None)
-    return LoadedModel(located, model, tokenizer, head, sentence, int(min(filter(None, limits))), revision)
+
+    # Each may bound the input; tokenizers without a limit have a very large one.
+    lengths = [tokenizer.model_max_length]
+    length_of_model = longest_input(encoder_of(model))
+    if length_of_model is not None:
+        lengths.append(length_of_model)
+    if sentence is not None and sentence.max_length is not None:
+        lengths.append(sentence.max_length)
+    return LoadedModel(
+        name=located,
+        model=model,
+        tokenizer=tokenizer,
+        head=head,
+        sentence=sentence,
+        longest=int(min(lengths)),
+        revision=revision,
+    )

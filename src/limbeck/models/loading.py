@@ -1,4 +1,4 @@
-"""Loading configurations, models and tokenizers: safetensors only, no remote code, one clear line when it fails."""
+"""Loading configurations and models: safetensors only, no remote code, one clear line when it fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
-from transformers import (
-    PreTrainedConfig,
-)
+from transformers import PreTrainedConfig
 
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.models.configuration import DTYPES, read_config
@@ -26,8 +24,10 @@ from limbeck.models.weight_files import fetch_weights
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Numbers that a configuration may describe beyond those that its weights hold: what is drawn anew, rounded up.
-_FEW_NUMBERS = 50_000_000
+_EXTRA_NUMBERS = 50_000_000
+"""Numbers that a configuration may describe beyond those that its weights hold: what is drawn anew, rounded up."""
+_MOST_TIMES_STORED = 4
+"""How many times the numbers that its weights hold a configuration may describe, besides."""
 
 
 def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTrainedConfig:
@@ -70,24 +70,28 @@ def load_model(
         ModelError: for everything `load_config` refuses; weights that are missing, pickled, damaged or
             incomplete; a checkpoint without the head that is asked for; an unknown `dtype`.
     """
-    wanted = as_dtype(dtype)
+    weights_dtype = as_dtype(dtype)
     config = load_config(name_or_path, revision)
     loader = model_class(config, head)
-    options: dict[str, Any] = {} if pooler else pooler_option(loader)
-    model, info = load_class(loader, name_or_path, config, dtype=wanted, revision=revision, **options)
+    options: dict[str, Any] = {}
+    if not pooler:
+        options = pooler_option(loader)
+    model, info = load_class(loader, name_or_path, config, dtype=weights_dtype, revision=revision, **options)
     if info["mismatched_keys"]:
-        key, stored, needed = sorted(info["mismatched_keys"])[0]
+        key, stored_shape, needed_shape = sorted(info["mismatched_keys"])[0]
         raise ModelError(
-            f"The weights of '{name_or_path}' do not fit its config.json: '{key}' is {list(stored)} in the file and "
-            f"{list(needed)} by the configuration; copy or download the model again."
+            f"The weights of '{name_or_path}' do not fit its config.json: '{key}' is {list(stored_shape)} in the file "
+            f"and {list(needed_shape)} by the configuration; copy or download the model again."
         )
+
     # A pooler that the class insists on is harmless: no stream is read from it.
     missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
-    if pooler and head is None and len(missing) < len(info["missing_keys"]):
+    lacks_pooler = len(missing) < len(info["missing_keys"])
+    if pooler and lacks_pooler and head is None:
         return load_model(name_or_path, dtype=dtype, revision=revision)
+    if missing and head is not None:
+        raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
     if missing:
-        if head is not None:
-            raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
         raise ModelError(
             f"The weights of '{name_or_path}' lack {len(missing)} tensors of {type(model).__name__} (first "
             f"{missing[0]}); save it whole again."
@@ -107,12 +111,21 @@ def check_finite(name_or_path: str | Path, model: PreTrainedModel) -> None:
         ModelError: for the first such tensor.
     """
     for key, tensor in model.named_parameters():
-        if tensor.numel() and not all(torch.isfinite(end) for end in torch.aminmax(tensor)):
-            half = "or too large for it, so use float32; else " if tensor.dtype.itemsize < 4 else ""
-            raise ModelError(
-                f"The weights of '{name_or_path}' are damaged: '{key}' holds values that are not finite numbers in "
-                f"{str(tensor.dtype).removeprefix('torch.')}; {half}copy or download the model again."
-            )
+        if tensor.numel() == 0:
+            continue
+        # Infinite and undefined numbers show in the smallest and the largest.
+        smallest, largest = torch.aminmax(tensor)
+        if torch.isfinite(smallest) and torch.isfinite(largest):
+            continue
+        way_out = "copy or download the model again"
+        is_half_precision = tensor.dtype.itemsize < 4
+        if is_half_precision:
+            way_out = f"or too large for it, so use float32; else {way_out}"
+        dtype_name = str(tensor.dtype).removeprefix("torch.")
+        raise ModelError(
+            f"The weights of '{name_or_path}' are damaged: '{key}' holds values that are not finite numbers in "
+            f"{dtype_name}; {way_out}."
+        )
 
 
 def load_class(
@@ -140,33 +153,51 @@ def load_class(
     Raises:
         ModelError: for weights that are missing, pickled or damaged.
     """
+    # Mismatches are reported in the loading info, so that the caller can say which tensor it is.
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
-    with quiet(), ExitStack() as opened:
+    with quiet(), ExitStack() as open_files:
+        # Slices, which are read when the model takes them.
         tensors: dict[str, Any] = {}
         for file in fetch_weights(name_or_path, revision):
-            pointer = opened.enter_context(safe_open(str(file), framework="pt"))
-            tensors |= {key: pointer.get_slice(key) for key in pointer.keys()}  # noqa: SIM118 - no mapping
+            pointer = open_files.enter_context(safe_open(str(file), framework="pt"))
+            for key in pointer.keys():  # noqa: SIM118 - no mapping
+                tensors[key] = pointer.get_slice(key)
         _check_extent(name_or_path, config, tensors)
         try:
             # Without a name `transformers` looks for no adapter, no other weights and no way of quantising.
-            found: Any = loader.from_pretrained(None, config=config, state_dict=tensors, dtype=dtype, **options)
-        except Exception as error:  # Each wrong value has its own kind.
+            model_and_info: Any = loader.from_pretrained(
+                None, config=config, state_dict=tensors, dtype=dtype, **options
+            )
+        except Exception as error:  # Each wrong value raises another class.
             raise ModelError(
                 f"The model in '{name_or_path}' cannot be built or read: {shorten_error(error)}"
             ) from error
-    model, info = found
-    model.name_or_path = model.config.name_or_path = str(name_or_path)
+    model, info = model_and_info
+    model.name_or_path = str(name_or_path)
+    model.config.name_or_path = str(name_or_path)
     return model, info
 
 
 def _check_extent(name: str | Path, config: PreTrainedConfig, tensors: Mapping[str, Any]) -> None:
-    """Refuse weights that are far smaller than the model of the configuration, which would be made at random first."""
+    """Refuse weights that are far smaller than the model of the configuration, which would be made at random first.
+
+    Args:
+        name: The model, as the user named it.
+        config: Its configuration.
+        tensors: Slices of its weights.
+    """
     stored = sum(math.prod(tensor.get_shape()) for tensor in tensors.values())
+
+    # Numbers of the model, at least: square attention maps and feed-forward maps of all blocks, and the embeddings.
     shape = shape_of(config)
-    blocks = 1 if family_of(config).shared_blocks else shape.layers
-    described = blocks * shape.hidden * (2 * shape.hidden + 2 * shape.ffn) + shape.vocabulary * shape.embedding
-    described += (shape.positions or 0) * shape.hidden * isinstance(getattr(config, "hidden_dropout_prob", None), float)
-    if described > 4 * stored + _FEW_NUMBERS:
+    block_count = 1 if family_of(config).shared_blocks else shape.layers
+    described = block_count * shape.hidden * (2 * shape.hidden + 2 * shape.ffn)
+    described += shape.vocabulary * shape.embedding
+    # Families with this field have a table of positions; others may compute them.
+    has_positions = isinstance(getattr(config, "hidden_dropout_prob", None), float)
+    if has_positions and shape.positions is not None:
+        described += shape.positions * shape.hidden
+    if described > _MOST_TIMES_STORED * stored + _EXTRA_NUMBERS:
         raise ModelError(
             f"The config.json of '{name}' describes a model of {described:,} numbers, but its weights hold {stored:,}; "
             "copy or download the model again."

@@ -1,4 +1,4 @@
-"""The start of a student from a saved model with the same tensors."""
+"""The start of a student from a *checkpoint*: a saved model with the same tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.families import base_model, shape_of
+from limbeck.models.families import Shape, base_model, shape_of
 from limbeck.models.heads import head_of, model_class
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.quiet import quiet
@@ -18,26 +18,6 @@ from limbeck.models.start_head import copy_head
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
-
-
-def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
-    """Return whether models of two configurations have the same tensors; no weight is read or made.
-
-    The number of heads may differ where no tensor depends on it: MLKD-BERT's students with fewer heads start from
-    TinyBERT's (section 4.2).
-    """
-    shape, others = shape_of(config), shape_of(other)
-    alike = replace(others, heads=shape.heads, key_value_heads=shape.key_value_heads, head_size=shape.head_size)
-    if shape == others:
-        return True
-    if shape != alike:
-        return False
-    sizes = []
-    with torch.device("meta"), quiet():
-        for each_config in (config, other):
-            model = model_class(each_config)(copy.deepcopy(each_config))
-            sizes.append({name: tensor.shape for name, tensor in model.state_dict().items()})
-    return sizes[0] == sizes[1]
 
 
 @torch.no_grad()
@@ -58,28 +38,75 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[
         ModelError: for everything `load_model` refuses, and a checkpoint of another shape.
     """
     config = load_config(name_or_path)
-    ours, theirs = shape_of(student.config), shape_of(config)
     if not same_tensors(student.config, config):
-        raise ModelError(
-            f"The checkpoint '{name_or_path}' is {theirs}, vocabulary {theirs.vocabulary}, positions "
-            f"{theirs.positions}; the student is {ours}, vocabulary {ours.vocabulary}, positions "
-            f"{ours.positions}: give the student that shape, or start it from the checkpoint's layers with "
-            "it as the teacher."
-        )
-    head = head_of(config) if type(student).__name__ in (config.architectures or []) else None
-    target = base_model(student).state_dict()
-    poolers = [name for name in target if name.startswith("pooler.")]
-    source = load_model(name_or_path, head=head, pooler=bool(poolers))
-    source_tensors = base_model(source).state_dict()
-    target = {name: tensor for name, tensor in target.items() if name in source_tensors or name not in poolers}
-    lacking = [
-        name for name in target if name not in source_tensors or source_tensors[name].shape != target[name].shape
-    ]
+        raise _other_shape_error(name_or_path, shape_of(student.config), shape_of(config))
+
+    # The checkpoint is loaded with a head only if it was saved as the student's class, and with a pooler only if the
+    # student has one.
+    head = None
+    if type(student).__name__ in (config.architectures or []):
+        head = head_of(config)
+    student_tensors = base_model(student).state_dict()
+    has_pooler = any(_is_of_pooler(name) for name in student_tensors)
+    checkpoint = load_model(name_or_path, head=head, pooler=has_pooler)
+    checkpoint_tensors = base_model(checkpoint).state_dict()
+
+    # A pooler that the checkpoint lacks stays as it is; every other tensor has to be there.
+    names = [name for name in student_tensors if name in checkpoint_tensors or not _is_of_pooler(name)]
+    lacking = []
+    for name in names:
+        tensor = checkpoint_tensors.get(name)
+        if tensor is None or tensor.shape != student_tensors[name].shape:
+            lacking.append(name)
     if lacking:
         raise ModelError(
             f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
             "all); derive the student's configuration from that of its start."
         )
-    for name, tensor in target.items():
-        tensor.copy_(source_tensors[name])
-    return list(dict.fromkeys([*target, *copy_head(student, source)]))
+    for name in names:
+        student_tensors[name].copy_(checkpoint_tensors[name])
+    copied_names = copy_head(student, checkpoint)
+    return list(dict.fromkeys([*names, *copied_names]))
+
+
+def _is_of_pooler(name: str) -> bool:
+    return name.startswith("pooler.")
+
+
+def _other_shape_error(name_or_path: str | Path, student: Shape, checkpoint: Shape) -> ModelError:
+    return ModelError(
+        f"The checkpoint '{name_or_path}' is {checkpoint}, vocabulary {checkpoint.vocabulary}, positions "
+        f"{checkpoint.positions}; the student is {student}, vocabulary {student.vocabulary}, positions "
+        f"{student.positions}: give the student that shape, or start it from the checkpoint's layers with "
+        "it as the teacher."
+    )
+
+
+def same_tensors(student: PreTrainedConfig, checkpoint: PreTrainedConfig) -> bool:
+    """Return whether models of two configurations have the same tensors; no weight is read or made.
+
+    The number of heads may differ where no tensor depends on it: MLKD-BERT's students with fewer heads start from
+    TinyBERT's (section 4.2).
+    """
+    student_shape = shape_of(student)
+    checkpoint_shape = shape_of(checkpoint)
+    if student_shape == checkpoint_shape:
+        return True
+    with_student_heads = replace(
+        checkpoint_shape,
+        heads=student_shape.heads,
+        key_value_heads=student_shape.key_value_heads,
+        head_size=student_shape.head_size,
+    )
+    if student_shape != with_student_heads:
+        return False
+    # Only the heads differ: the tensors themselves tell whether they depend on them.
+    return _tensor_shapes(student) == _tensor_shapes(checkpoint)
+
+
+def _tensor_shapes(config: PreTrainedConfig) -> dict[str, torch.Size]:
+    """Return the shape of each tensor of a configuration's model, which is built without memory."""
+    with torch.device("meta"), quiet():
+        # Building a model may change its configuration.
+        model = model_class(config)(copy.deepcopy(config))
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}

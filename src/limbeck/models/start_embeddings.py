@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.activations import narrow_norm
 from limbeck.models.bases import Bases, embedding_projection
+from limbeck.models.block_narrowing import narrow_norm
 from limbeck.models.families import Shape, base_model, family_of
 from limbeck.models.family_table import UNLISTED, row_of
 from limbeck.models.start_step import Start, StartSettings, StartStep
-from limbeck.models.transfer import Transfer
+from limbeck.models.transfer import Origin, Transfer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,9 +40,11 @@ class Embeddings(StartStep):
         """Copy, project or draw the embeddings."""
         student = base_model(start.student)
         if start.embeddings == "random":
-            start.transfer.take(_embedding_paths(student), student, start.fresh, start.transfer.random)
-        else:
-            transfer_embeddings(start.transfer, student, base_model(start.source), start.bases)
+            start.transfer.take(_embedding_paths(student), student, start.fresh, "random")
+            return
+        source = base_model(start.source)
+        _transfer_tables(start.transfer, student, source, start.bases)
+        _transfer_projection(start.transfer, student, source, start.bases)
 
 
 def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
@@ -71,10 +73,11 @@ def embedding_mode(strategy: str, student: Shape, source: Shape) -> str:
 
 
 def _possible_mode(student: Shape, source: Shape) -> str:
-    same_widths = (student.embedding, student.hidden) == (source.embedding, source.hidden)
+    """Return the nearest start that the widths allow: `"copied"`, `"projected"` or `"random"`."""
+    has_same_widths = student.embedding == source.embedding and student.hidden == source.hidden
     row = row_of(student.model_type)
     # Without a row of the table nothing tells tables of embeddings from other matrices of their width.
-    if row is UNLISTED and not same_widths:
+    if row is UNLISTED and not has_same_widths:
         return "random"
     # A plain student cannot stand in for the map that a factorised source has after its embeddings.
     is_plain = student.embedding == student.hidden
@@ -82,15 +85,17 @@ def _possible_mode(student: Shape, source: Shape) -> str:
         return "random"
     if student.embedding > source.embedding or student.hidden > source.hidden:
         return "random"
-    return "copied" if same_widths else "projected"
+    return "copied" if has_same_widths else "projected"
 
 
 def _widths(shape: Shape) -> str:
-    return str(shape.hidden) if shape.embedding == shape.hidden else f"{shape.embedding} (hidden {shape.hidden})"
+    if shape.embedding == shape.hidden:
+        return str(shape.hidden)
+    return f"{shape.embedding} (hidden {shape.hidden})"
 
 
-def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, source: PreTrainedModel, bases: Bases) -> None:
-    """Copy or project the embeddings, and the map from a factorised width to the hidden width.
+def _transfer_tables(transfer: Transfer, student: PreTrainedModel, source: PreTrainedModel, bases: Bases) -> None:
+    """Copy or project the tables of embeddings, and the norms beside them.
 
     Args:
         transfer: Writes and remembers.
@@ -100,17 +105,23 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, source: Pr
     """
     for path in family_of(student.config).embeddings:
         module = source.get_submodule(path)
-        values = module.state_dict()
-        origin = transfer.copied
-        if bases.embedding is not None:
-            # No mean is taken off: the map stays linear, so a zero padding row stays zero.
-            tables = {name: tensor for name, tensor in values.items() if tensor.dim() == 2}
-            values = {name: table.double() @ bases.embedding for name, table in tables.items()}
-            origin = transfer.projected
-            if bases.measured is not None and bases.hidden is bases.embedding:
-                values |= _narrow_norms(module, bases.measured[1].inputs, bases.embedding)
-        transfer.write(path, student.get_submodule(path), values, origin)
+        target = student.get_submodule(path)
+        if bases.embedding is None:
+            transfer.write(path, target, module.state_dict(), "copied")
+            continue
+        # No mean is taken off: the map stays linear, so a zero padding row stays zero. Norms have no value: unless
+        # activations tell one, they are reset.
+        values = {}
+        for name, tensor in module.state_dict().items():
+            if tensor.dim() == 2:
+                values[name] = tensor.double() @ bases.embedding
+        if bases.measured is not None and bases.hidden is bases.embedding:
+            values |= _narrow_norms(module, bases.measured[1].inputs, bases.embedding)
+        transfer.write(path, target, values, "projected")
 
+
+def _transfer_projection(transfer: Transfer, student: PreTrainedModel, source: PreTrainedModel, bases: Bases) -> None:
+    """Copy or project the map from factorised embeddings to the hidden width; arguments as of `_transfer_tables`."""
     target = embedding_projection(student)
     if target is None:
         return
@@ -125,9 +136,10 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, source: Pr
     if bases.hidden is not None:
         weight = bases.hidden.T @ weight
         bias = bases.hidden.T @ bias
-    is_copy = bases.hidden is None and bases.embedding is None
+    origin: Origin = "projected"
+    if bases.hidden is None and bases.embedding is None:
+        origin = "copied"
     path = str(family_of(student.config).embedding_projection)
-    origin = transfer.copied if is_copy else transfer.projected
     transfer.write(path, target, {"weight": weight, "bias": bias}, origin)
 
 
@@ -153,8 +165,9 @@ def _embedding_paths(model: PreTrainedModel) -> list[str]:
 def _unfold(source: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
     """Return the map from factorised embeddings back to the input of a plain source's blocks.
 
-    The transpose of the basis, with the source's embedding LayerNorm folded in. The student's own norm precedes the
-    map: its vectors have length √E where the source's have √H, and it cannot represent the source's scale and shift.
+    It is the transpose of the basis, with the source's embedding LayerNorm folded in. The student's own norm precedes
+    the map: its vectors have length √E where the source's have √H, and it cannot represent the source's scale and
+    shift.
     """
     assert bases.embedding is not None
     norm = source.get_submodule("embeddings.LayerNorm")

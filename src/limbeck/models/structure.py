@@ -1,9 +1,10 @@
 """Finding what limbeck needs to know of an architecture without a row in the table of families.
 
 A family outside of the table is looked into once a configuration: a model of its class with the widths of the
-configuration, three blocks, a small vocabulary and random weights runs on one short row. Hooks see which list of
-modules runs in order, what its blocks are given and return, which tables of embeddings are read with which rows, and
-whether a token sees those after it. Nothing is read from names but the configuration's fields, which are standard.
+configuration, three blocks, a small vocabulary and random weights, the *small model*, runs on one short row. Hooks see
+which list of modules runs in order, what its blocks are given and return, which tables of embeddings are read with
+which rows, and whether a token sees those after it. Nothing is read from names but the configuration's fields, which
+are standard.
 """
 
 from __future__ import annotations
@@ -30,8 +31,15 @@ from limbeck.models.pooler import pooler_option
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+SUCH_AS = "such as bert, roberta, deberta-v2, mpnet or modernbert"
+"""Encoders that serve where a model does not, for refusals."""
+
 _NUMBERS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+"""The standard names of the numbers of a model: layers, hidden width, heads and words."""
 _FFN_WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "d_inner", "d_ff", "inner_dim", "hidden_dim")
+_FETCH_KERNELS = ("mra", "rwkv", "yoso")
+"""Families for which transformers fetches compiled code from the Hub."""
+
 _BLOCKS = 3
 """Blocks of the small model."""
 _TOKENS = 6
@@ -42,20 +50,16 @@ _MOST_NUMBERS = 1_000_000_000
 """Most numbers that the small model may hold."""
 _LOOKS_AHEAD = 1e-5
 """Change of a token's output by a later token, as a share of the largest output, from which a token sees later ones."""
-SUCH_AS = "such as bert, roberta, deberta-v2, mpnet or modernbert"
-"""Encoders that serve where a model does not, for refusals."""
-_FETCH_KERNELS = ("mra", "rwkv", "yoso")
-"""Families for which transformers fetches compiled code from the Hub."""
-# Of no consequence for the structure; fewer of them mean fewer models to look into.
+# Fields of no consequence for the structure; without them more configurations share a small model.
 _LEFT_OUT = {"dtype", "torch_dtype", "architectures", "id2label", "label2id", "name_or_path", "transformers_version"}
 
 
 @lru_cache(maxsize=64)
 def unlisted_family(model_type: str) -> Family:
-    """Return what is known of a family outside of the table without a configuration: its fields.
+    """Return the family outside of the table as far as it is known without a configuration: its fields.
 
     `transformers` has standard names for the numbers of a model, and a class that has others maps them to those
-    (`attribute_map`). What modules the family has, `find_family` tells.
+    (`attribute_map`). Which modules the family has, `find_family` tells.
 
     Args:
         model_type: The family, one that `transformers` knows.
@@ -63,41 +67,49 @@ def unlisted_family(model_type: str) -> Family:
     Raises:
         ModelError: for a family whose models do not read text alone, or that lacks the standard names.
     """
+    refusal = f"The family '{model_type}' cannot be read"
+    way_out = f"choose a text encoder, {SUCH_AS}."
     config_class = CONFIG_MAPPING[model_type]
-    reason = _reason_of_class(model_type)
-    defaults = {} if reason is not None else vars(config_class())
-    standard = config_class.attribute_map
-    layers, hidden, heads, vocabulary = (standard.get(name, name) for name in _NUMBERS)
-    if reason is None:
-        missing = [name for name in (layers, hidden, heads, vocabulary) if name not in defaults]
-        if defaults.get("is_encoder_decoder"):
-            reason = "it is an encoder with a decoder"
-        elif missing:
-            reason = f"its configuration has no {', '.join(missing)}, which give the size of a model in transformers"
-    if reason is not None:
-        raise ModelError(f"The family '{model_type}' cannot be read: {reason}; choose a text encoder, {SUCH_AS}.")
+    problem = _problem_of_class(model_type)
+    if problem is not None:
+        raise ModelError(f"{refusal}: {problem}; {way_out}")
 
-    ffn_names = [standard.get(name, name) for name in _FFN_WIDTHS]
+    # The values of all fields where nothing is set.
+    defaults = vars(config_class())
+    if defaults.get("is_encoder_decoder"):
+        raise ModelError(f"{refusal}: it is an encoder with a decoder; {way_out}")
+    own_names = config_class.attribute_map
+    layers, hidden, heads, vocabulary = (own_names.get(name, name) for name in _NUMBERS)
+    missing = [name for name in (layers, hidden, heads, vocabulary) if name not in defaults]
+    if missing:
+        raise ModelError(
+            f"{refusal}: its configuration has no {', '.join(missing)}, which give the size of a model in "
+            f"transformers; {way_out}"
+        )
+
+    # A family without a feed-forward width among its fields takes the first name, which its models then lack.
+    ffn_names = [own_names.get(name, name) for name in _FFN_WIDTHS]
     ffn = next((name for name in ffn_names if name in defaults), _FFN_WIDTHS[0])
     dropouts = []
     for name, value in defaults.items():
+        # True and false are numbers in Python, but no rates.
         if type(value) in (int, float) and _is_dropout(name):
             dropouts.append(name)
     fields = Fields(layers, hidden, heads, ffn, dropouts=tuple(dropouts))
     return replace(UNLISTED, model_type=model_type, fields=fields)
 
 
-def _reason_of_class(model_type: str) -> str | None:
+def _problem_of_class(model_type: str) -> str | None:
     """Return the reason why a family's classes cannot be read; None where they can."""
     from transformers import MODEL_MAPPING
 
     config_class = CONFIG_MAPPING[model_type]
-    loader: Any = MODEL_MAPPING.get(config_class, None)
-    if not inspect.isclass(loader):
+    model_class: Any = MODEL_MAPPING.get(config_class, None)
+    if not inspect.isclass(model_class):
         return "transformers has no Transformer of it"
     if config_class.sub_configs:
         return f"it is made of several models ({', '.join(config_class.sub_configs)})"
-    main_input = getattr(loader, "main_input_name", None)
+    main_input = getattr(model_class, "main_input_name", None)
     if main_input != "input_ids":
         return f"it reads {main_input}, not tokens"
     if model_type in _FETCH_KERNELS:
@@ -107,7 +119,8 @@ def _reason_of_class(model_type: str) -> str | None:
 
 def _is_dropout(field: str) -> bool:
     """Whether a field is a rate of dropout between the embeddings and the last block."""
-    return ("dropout" in field or field.endswith("pdrop")) and not field.startswith(("classifier", "summary"))
+    is_of_head = field.startswith(("classifier", "summary"))
+    return not is_of_head and ("dropout" in field or field.endswith("pdrop"))
 
 
 def find_family(config: PreTrainedConfig) -> Family:
@@ -139,7 +152,7 @@ def find_family(config: PreTrainedConfig) -> Family:
             small_values[key] = value
     small_values[layers_field] = _BLOCKS
     small_values["vocab_size"] = vocabulary_size
-    return _find(model_type, json.dumps(small_values, sort_keys=True))
+    return _find_by_small_model(model_type, json.dumps(small_values, sort_keys=True))
 
 
 def _small_token_id(field: str, token_id: Any, vocabulary_size: int) -> Any:
@@ -151,29 +164,32 @@ def _small_token_id(field: str, token_id: Any, vocabulary_size: int) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _find(model_type: str, text: str) -> Family:
+def _find_by_small_model(model_type: str, config_json: str) -> Family:
     """Build and run the small model of a configuration.
 
     Args:
         model_type: The family.
-        text: The configuration as JSON, which the cache is by.
+        config_json: The small model's configuration, as text for the cache's sake.
     """
-    refusal = f"The family '{model_type}' is not in limbeck's table, and its structure cannot be determined"
     from transformers import MODEL_MAPPING
 
+    refusal = f"The family '{model_type}' is not in limbeck's table, and its structure cannot be determined"
     config_class = CONFIG_MAPPING[model_type]
-    loader: Any = MODEL_MAPPING[config_class]
-    values = json.loads(text)
-    level = transformers_logging.get_verbosity()
+    model_class: Any = MODEL_MAPPING[config_class]
+    values = json.loads(config_json)
+    verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.CRITICAL)
     try:
+        # On the device "meta" tensors have no memory.
         with torch.device("meta"):
-            numbers = sum(parameter.numel() for parameter in loader(config_class(**values)).parameters())
+            empty_model = model_class(config_class(**values))
+        numbers = sum(parameter.numel() for parameter in empty_model.parameters())
         if numbers > _MOST_NUMBERS:
             raise ModelError(f"{refusal}: {_BLOCKS} of its blocks hold {numbers:,} numbers; choose a smaller model.")
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings(action="ignore"):
             torch.default_generator.manual_seed(0)
-            model = loader._from_config(config_class(**values), dtype=torch.float32, **pooler_option(loader)).eval()
+            options = pooler_option(model_class)
+            model = model_class._from_config(config_class(**values), dtype=torch.float32, **options).eval()
             # Some parameters start as zeros, which would hide what they act on.
             for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape), alpha=0.02)
@@ -183,7 +199,47 @@ def _find(model_type: str, text: str) -> Family:
     except Exception as error:  # Each model stumbles in its own way.
         raise ModelError(f"{refusal}: a model of it does not run ({shorten_error(error)}).") from error
     finally:
-        transformers_logging.set_verbosity(level)
+        transformers_logging.set_verbosity(verbosity)
+
+
+def _look_into(model: PreTrainedModel, refusal: str) -> Family:
+    """Run a small model and return its family by what hooks see.
+
+    Args:
+        model: The small model.
+        refusal: The beginning of messages.
+    """
+    # The last ids, none of which is that of a special token in most models.
+    vocabulary_size = model.config.vocab_size
+    ids = torch.arange(vocabulary_size - _TOKENS, vocabulary_size).unsqueeze(0)
+    observer = _Observer(model)
+    output = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    observer.close()
+
+    shape_of_states = (1, _TOKENS, int(model.config.hidden_size))
+    path = _path_of_blocks(observer, output, shape_of_states, refusal)
+    # Modules around the blocks: those that hold a table of embeddings, and the others.
+    embeddings = []
+    extras = []
+    for module in _modules_around(model, path, refusal):
+        if _holds_any(module, observer.rows):
+            embeddings.append(module)
+        else:
+            extras.append(module)
+    positions = _find_positions(model, observer)
+    first_output = observer.calls[path][0].returned
+    return replace(
+        unlisted_family(str(model.config.model_type)),
+        blocks=path,
+        embeddings=tuple(embeddings),
+        layout=model.config.model_type,
+        extras=tuple(extras),
+        causal=_is_causal(model, ids, output),
+        padded_positions=positions.are_padded,
+        returned=len(first_output) if isinstance(first_output, tuple) else 0,
+        positions=positions.path,
+        segments=_find_segments(model, observer),
+    )
 
 
 class _Call(NamedTuple):
@@ -201,7 +257,7 @@ class _Call(NamedTuple):
 
 
 class _Observer:
-    """Watches a run of a small model.
+    """Watches a run of a small model by hooks.
 
     Attributes:
         calls: By the path of a list of as many modules as there are blocks, the calls of its modules in order.
@@ -235,34 +291,6 @@ class _Observer:
             handle.remove()
 
 
-def _look_into(model: PreTrainedModel, refusal: str) -> Family:
-    """Run a small model and return what hooks see; every fact is seen, none is taken from a module's name."""
-    config = model.config
-    ids = torch.arange(config.vocab_size - _TOKENS, config.vocab_size).unsqueeze(0)
-    observer = _Observer(model)
-    output = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    observer.close()
-
-    shape = (1, _TOKENS, int(config.hidden_size))
-    path = _path_of_blocks(observer, output, shape, refusal)
-    beside = list(_modules_beside(model, path, refusal))
-    embeddings = [module for module in beside if _holds_any(module, observer.rows)]
-    positions, is_padded = _positions(model, observer)
-    returned = observer.calls[path][0].returned
-    return replace(
-        unlisted_family(str(config.model_type)),
-        blocks=path,
-        embeddings=tuple(embeddings),
-        layout=config.model_type,
-        extras=tuple(module for module in beside if module not in embeddings),
-        causal=_is_causal(model, ids, output),
-        padded_positions=is_padded,
-        returned=len(returned) if isinstance(returned, tuple) else 0,
-        positions=positions,
-        segments=_segments(model, observer),
-    )
-
-
 def _holds_any(path: str, inner: Iterable[str]) -> bool:
     """Whether one of some modules is at a path or below it."""
     return any(f"{each}.".startswith(f"{path}.") for each in inner)
@@ -271,12 +299,22 @@ def _holds_any(path: str, inner: Iterable[str]) -> bool:
 def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...], refusal: str) -> str:
     """Return the path of the only list whose modules ran one after the other.
 
+    Args:
+        observer: What the run showed.
+        output: The model's.
+        shape: Of hidden states.
+        refusal: The beginning of messages.
+
     Raises:
         ModelError: for none, several, or a model whose output has another shape.
     """
     in_order = [path for path, calls in observer.calls.items() if _ran_in_order(calls, shape)]
     # A list inside of a block is no list of blocks.
-    outermost = [path for path in in_order if not any(path.startswith(f"{outer}.") for outer in in_order)]
+    outermost = []
+    for path in in_order:
+        is_inside = any(path.startswith(f"{outer}.") for outer in in_order)
+        if not is_inside:
+            outermost.append(path)
     if len(outermost) != 1 or tuple(output.shape) != shape:
         raise ModelError(
             f"{refusal}: it has {len(outermost)} lists of blocks that run one after the other instead of a single one."
@@ -286,62 +324,93 @@ def _path_of_blocks(observer: _Observer, output: Tensor, shape: tuple[int, ...],
 
 def _ran_in_order(calls: list[_Call], shape: tuple[int, ...]) -> bool:
     """Whether the modules of a list ran one after the other, each from hidden states to hidden states."""
-    states = []
+    if [call.place for call in calls] != list(range(_BLOCKS)):
+        return False
     for call in calls:
-        states.append(call.hidden)
-        states.append(call.returned[0] if isinstance(call.returned, tuple) else call.returned)
-    are_hidden = all(isinstance(state, Tensor) and tuple(state.shape) == shape for state in states)
-    return are_hidden and [call.place for call in calls] == list(range(_BLOCKS))
+        returned = call.returned[0] if isinstance(call.returned, tuple) else call.returned
+        for states in (call.hidden, returned):
+            if not isinstance(states, Tensor) or tuple(states.shape) != shape:
+                return False
+    return True
 
 
 def _is_causal(model: PreTrainedModel, ids: Tensor, output: Tensor) -> bool:
-    """Whether the tokens before the last stay as they are when it is another."""
+    """Whether the outputs of the tokens before the last stay as they are when the last is another.
+
+    Args:
+        model: The small model.
+        ids: The row, `[1, _TOKENS]`.
+        output: Of that row, `[1, _TOKENS, width]`.
+    """
     changed_ids = ids.clone()
     changed_ids[0, -1] -= _TOKENS
-    changed = model(input_ids=changed_ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    change = (changed - output).abs().amax(-1)[0]
-    return not bool((change[:-1] > _LOOKS_AHEAD * output.abs().max()).any())
+    changed_output = model(input_ids=changed_ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    change_by_token = (changed_output - output).abs().amax(-1)[0]
+    sees_ahead = change_by_token[:-1] > _LOOKS_AHEAD * output.abs().max()
+    return not bool(sees_ahead.any())
 
 
-def _positions(model: PreTrainedModel, observer: _Observer) -> tuple[str | None, bool]:
-    """Return the path of the table of positions, and whether they are counted from behind the padding's id."""
+class _Positions(NamedTuple):
+    """The table of positions.
+
+    Attributes:
+        path: Its path; None for a family without one.
+        are_padded: Whether positions are counted from behind the padding's id.
+    """
+
+    path: str | None
+    are_padded: bool
+
+
+def _find_positions(model: PreTrainedModel, observer: _Observer) -> _Positions:
+    """Find the table of positions: of which the tokens read one row after the other."""
     padding_id = model.config.pad_token_id
-    first_padded = padding_id + 1 if isinstance(padding_id, int) else 0
+    first_padded_row = padding_id + 1 if isinstance(padding_id, int) else 0
     words = model.get_input_embeddings()
-    paths = []
-    is_padded = False
+    path_of_positions = None
+    are_padded = False
     for path, rows in observer.rows.items():
-        counts_up = rows == list(range(rows[0], rows[0] + _TOKENS))
-        if counts_up and rows[0] in (0, first_padded) and model.get_submodule(path) is not words:
-            paths.append(path)
-            is_padded = is_padded or rows[0] > 0
-    return next(iter(paths), None), is_padded
+        first_row = rows[0]
+        counts_up = rows == list(range(first_row, first_row + _TOKENS))
+        is_of_words = model.get_submodule(path) is words
+        if counts_up and first_row in (0, first_padded_row) and not is_of_words:
+            if path_of_positions is None:
+                path_of_positions = path
+            are_padded = are_padded or first_row > 0
+    return _Positions(path_of_positions, are_padded)
 
 
-def _segments(model: PreTrainedModel, observer: _Observer) -> str | None:
+def _find_segments(model: PreTrainedModel, observer: _Observer) -> str | None:
     """Return the path of the table of segments: of which all tokens read the first row, as long as the field says."""
     count = getattr(model.config, "type_vocab_size", 0)
     for path, rows in observer.rows.items():
-        if not any(rows) and model.get_submodule(path).num_embeddings == count:
+        reads_first_row_only = not any(rows)
+        if reads_first_row_only and model.get_submodule(path).num_embeddings == count:
             return path
     return None
 
 
-def _modules_beside(model: nn.Module, blocks: str, refusal: str) -> Iterator[str]:
+def _modules_around(model: nn.Module, path_of_blocks: str, refusal: str) -> Iterator[str]:
     """Iterate over the paths of the modules with tensors around a list of blocks, the largest that hold none of it.
+
+    Args:
+        model: The small model.
+        path_of_blocks: The list's path.
+        refusal: The beginning of messages.
 
     Raises:
         ModelError: if a tensor around the blocks is in no module that could be copied without them.
     """
+    # From the model down to the list: each module on the way, and the modules beside the next one.
     prefix = ""
     around = model
-    for part in blocks.split("."):
+    for next_name in path_of_blocks.split("."):
         for name, child in around.named_children():
-            if name != part and child.state_dict():
+            if name != next_name and child.state_dict():
                 yield f"{prefix}{name}"
         saved_buffers = set(around._buffers) - around._non_persistent_buffers_set
         tensors = [*around._parameters, *saved_buffers]
         if tensors:
             raise ModelError(f"{refusal}: it keeps the tensor '{prefix}{tensors[0]}' beside its modules.")
-        prefix += f"{part}."
-        around = around.get_submodule(part)
+        prefix += f"{next_name}."
+        around = around.get_submodule(next_name)

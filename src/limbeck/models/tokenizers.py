@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +31,16 @@ _TOKENIZER_FILES = (
     "tokenizer.model",
 )
 
+_SETTINGS = "tokenizer_config.json"
 _BESIDE_TOKENIZERS = (
-    "config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "*.jinja",
-)  # fmt: skip
+    "config.json",
+    _SETTINGS,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "*.jinja",
+)
+"""Files that a tokenizer is read with."""
 
 
 def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -52,44 +59,62 @@ def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> 
         check_fetched(name_or_path)
         raise ModelError(f"The folder '{name_or_path}' has no tokenizer; save the model's tokenizer there.")
     config = read_config(name_or_path, folder)
-    named = _check_tokenizer(name_or_path, folder, config)
+    settings = read_json(folder / _SETTINGS, {})
+    _check_settings(name_or_path, settings, config)
+
+    # A file that is named by the settings is not read: the folder's own is.
+    settings_of_files = [key for key in settings if key.endswith("_file")]
+    no_files = dict.fromkeys(settings_of_files)
     with quiet():
         try:
-            # A file that is named by the settings is not read: the folder's own is.
-            options = dict.fromkeys(named)
             loaded = AutoTokenizer.from_pretrained(
-                str(folder), config=config, local_files_only=True, trust_remote_code=False, **options
+                str(folder), config=config, local_files_only=True, trust_remote_code=False, **no_files
             )
-        except Exception as error:  # Each wrong value has its own kind.
+        except Exception as error:  # Each wrong value raises another class.
             raise ModelError(f"The tokenizer of '{name_or_path}' cannot be read: {shorten_error(error)}") from error
     tokenizer: PreTrainedTokenizerBase = loaded
-    for key in ("auto_map", *named):
+    for key in ("auto_map", *settings_of_files):
         tokenizer.init_kwargs.pop(key, None)
     return tokenizer
 
 
-def _check_tokenizer(name: str | Path, folder: Path, config: PreTrainedConfig) -> list[str]:
-    """Return the settings of a tokenizer that name files, after refusing those that lead to other code or files."""
-    settings = read_json(folder / "tokenizer_config.json", {})
+def _check_settings(name: str | Path, settings: Mapping[str, Any], config: PreTrainedConfig) -> None:
+    """Refuse settings of a tokenizer that lead to other code or files.
+
+    Args:
+        name: The model, as the user named it.
+        settings: Of the tokenizer.
+        config: Of the model, which may declare a tokenizer too.
+    """
     for key in ("fast_tokenizer_files", "init_inputs"):
         if settings.get(key):
             raise ModelError(
-                f"The tokenizer_config.json of '{name}' names files by '{key}', but limbeck reads a tokenizer's "
+                f"The {_SETTINGS} of '{name}' names files by '{key}', but limbeck reads a tokenizer's "
                 "files only by their usual names: remove the key."
             )
-    kinds: list[Any] = [settings.get("tokenizer_class"), getattr(config, "tokenizer_class", None)]
-    for kind in filter(None, map(str, kinds)):
-        for spelling in (kind, kind.removesuffix("Fast"), f"{kind}Fast"):
-            tokenizer_class = (
-                getattr(transformers, spelling, PreTrainedTokenizerBase) if spelling.isidentifier() else None
+    declared_classes: list[Any] = [settings.get("tokenizer_class"), getattr(config, "tokenizer_class", None)]
+    for declared in declared_classes:
+        if declared is None or declared == "":
+            continue
+        class_name = str(declared)
+        # `transformers` tries the fast and the slow tokenizer of a name.
+        spellings = [class_name, class_name.removesuffix("Fast"), f"{class_name}Fast"]
+        if not all(_is_no_other_class(spelling) for spelling in spellings):
+            raise ModelError(
+                f"The tokenizer of '{name}' is declared as a '{class_name[:80]}', which is not a tokenizer."
             )
-            if not (isinstance(tokenizer_class, type) and issubclass(tokenizer_class, PreTrainedTokenizerBase)):
-                raise ModelError(f"The tokenizer of '{name}' is declared as a '{kind[:80]}', which is not a tokenizer.")
-    return [key for key in settings if key.endswith("_file")]
 
 
-# What `transformers` takes over into a tokenizer's settings from the calls that made it, or that it was saved after.
-_OF_CALLS = ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "local_files_only")
+def _is_no_other_class(name: str) -> bool:
+    """Whether a name in `transformers` is a tokenizer's class, or that of nothing there."""
+    if not name.isidentifier():
+        return False
+    value = getattr(transformers, name, PreTrainedTokenizerBase)
+    return isinstance(value, type) and issubclass(value, PreTrainedTokenizerBase)
+
+
+_SETTINGS_OF_CALLS = ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "local_files_only")
+"""Settings that `transformers` takes over into a tokenizer from the calls that made it, or that it was saved after."""
 
 
 def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
@@ -102,7 +127,7 @@ def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBa
     if backend is not None:
         backend.no_padding()
         backend.no_truncation()
-    for key in _OF_CALLS:
+    for key in _SETTINGS_OF_CALLS:
         plain.init_kwargs.pop(key, None)
     return plain
 
@@ -120,6 +145,7 @@ def save_tokenizer(
     """
     plain = plain_tokenizer(tokenizer)
     bounds = (plain.model_max_length, shape_of(model.config).positions, longest)
+    # A bound of 0 or None bounds nothing.
     plain.model_max_length = min(bound for bound in bounds if bound)
     plain.save_pretrained(str(folder))
 

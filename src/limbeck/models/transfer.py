@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from torch import Tensor, nn
 
 from limbeck.errors import ModelError
+
+Origin: TypeAlias = Literal["copied", "projected", "reset", "random"]
+"""The origins of tensors, which are the lists of a `Transfer`."""
 
 
 @dataclass
@@ -24,7 +28,7 @@ class Transfer:
     reset: list[str] = field(default_factory=list)
     random: list[str] = field(default_factory=list)
 
-    def write(self, prefix: str, target: nn.Module, values: Mapping[str, Tensor], origin: list[str]) -> None:
+    def write(self, prefix: str, target: nn.Module, values: Mapping[str, Tensor], origin: Origin) -> None:
         """Write every tensor of a module in place, in the target's dtype; a norm without a value is reset.
 
         A norm's scale and shift belong to the source's features one by one. The features of a narrower student are
@@ -34,7 +38,7 @@ class Transfer:
             prefix: The module's name.
             target: The student's module.
             values: By the tensors' names in the module.
-            origin: The list that takes the names of tensors with a value.
+            origin: Of the tensors with a value.
 
         Raises:
             ModelError: for a matrix without a value, or a value of another shape.
@@ -43,12 +47,7 @@ class Transfer:
             name = f"{prefix}.{key}"
             value = values.get(key)
             if value is None:
-                if tensor.dim() > 1:
-                    raise ModelError(
-                        f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which "
-                        "is built differently; start from other layers, or set layers: random."
-                    )
-                tensor.fill_(0.0 if key.endswith("bias") else 1.0)
+                _reset(name, tensor)
                 self.reset.append(name)
                 continue
             if tensor.shape != value.shape:
@@ -57,9 +56,26 @@ class Transfer:
                     "derive the student's configuration from this teacher's."
                 )
             tensor.copy_(value)
-            origin.append(name)
+            names = getattr(self, origin)
+            names.append(name)
 
-    def take(self, paths: Iterable[str], target: nn.Module, source: nn.Module, origin: list[str]) -> None:
+    def take(self, paths: Iterable[str], target: nn.Module, source: nn.Module, origin: Origin) -> None:
         """Write the modules at some paths as those of another model, see `write`."""
         for path in paths:
-            self.write(path, target.get_submodule(path), source.get_submodule(path).state_dict(), origin)
+            values = source.get_submodule(path).state_dict()
+            self.write(path, target.get_submodule(path), values, origin)
+
+
+def _reset(name: str, tensor: Tensor) -> None:
+    """Set a norm's scale to 1, or its shift to 0.
+
+    Raises:
+        ModelError: for a matrix, which is no norm's.
+    """
+    if tensor.dim() > 1:
+        raise ModelError(
+            f"'{name}' of the student has no counterpart in the teacher's layer that it starts from, which "
+            "is built differently; start from other layers, or set layers: random."
+        )
+    is_shift = name.endswith("bias")
+    tensor.fill_(0.0 if is_shift else 1.0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.errors import ModelError
 
-_SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
+_SPECIAL_TOKENS = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
+_MOST_EXAMPLES = 3
+"""Most differing tokens that a message names."""
 
 # Case, accents, punctuation, digits, wide characters and runs of spaces, on which normalisers disagree.
 _PROBES = (
@@ -29,25 +33,46 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
         ModelError: naming the first difference, and what to do.
     """
     way_out = "both must read the same tokens: leave out the student's tokenizer to use the teacher's"
-    ours, theirs = student.get_vocab(), teacher.get_vocab()
-    differing = [token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token)]
+    student_ids = student.get_vocab()
+    teacher_ids = teacher.get_vocab()
+    differing = _differing_tokens(student_ids, teacher_ids)
     if differing:
-        first = sorted(differing, key=lambda t: (min(ours.get(t, len(ours)), theirs.get(t, len(theirs))), t))[:3]
-        examples = ", ".join(f"{t!r} is {ours.get(t, 'missing')} and {theirs.get(t, 'missing')}" for t in first)
+        examples = []
+        for token in differing[:_MOST_EXAMPLES]:
+            student_id = student_ids.get(token, "missing")
+            teacher_id = teacher_ids.get(token, "missing")
+            examples.append(f"{token!r} is {student_id} and {teacher_id}")
         raise ModelError(
-            f"The vocabularies of student ({len(ours)} tokens) and teacher ({len(theirs)}) differ in "
-            f"{len(differing)} tokens: {examples}; {way_out}."
+            f"The vocabularies of student ({len(student_ids)} tokens) and teacher ({len(teacher_ids)}) differ in "
+            f"{len(differing)} tokens: {', '.join(examples)}; {way_out}."
         )
-    for kind in _SPECIAL:
-        ours_id, theirs_id = getattr(student, f"{kind}_token_id"), getattr(teacher, f"{kind}_token_id")
-        if ours_id != theirs_id:
-            raise ModelError(f"The {kind} token of student ({ours_id}) and teacher ({theirs_id}) differ; {way_out}.")
+    for name in _SPECIAL_TOKENS:
+        student_id = getattr(student, f"{name}_token_id")
+        teacher_id = getattr(teacher, f"{name}_token_id")
+        if student_id != teacher_id:
+            raise ModelError(
+                f"The {name} token of student ({student_id}) and teacher ({teacher_id}) differ; {way_out}."
+            )
     for probe in _PROBES:
         if student(probe)["input_ids"] != teacher(probe)["input_ids"]:
             raise ModelError(
                 f"Student and teacher have the same vocabulary but split text differently: {probe!r} gives "
                 f"{student.tokenize(probe)[:4]} and {teacher.tokenize(probe)[:4]}; {way_out}."
             )
+
+
+def _differing_tokens(student_ids: Mapping[str, int], teacher_ids: Mapping[str, int]) -> list[str]:
+    """Return the tokens that have different ids, or one in a single vocabulary; the lowest ids first."""
+    tokens = student_ids.keys() | teacher_ids.keys()
+    differing = [token for token in tokens if student_ids.get(token) != teacher_ids.get(token)]
+
+    def lowest_id(token: str) -> int:
+        # A token that is missing counts as behind the last.
+        student_id = student_ids.get(token, len(student_ids))
+        teacher_id = teacher_ids.get(token, len(teacher_ids))
+        return min(student_id, teacher_id)
+
+    return sorted(differing, key=lambda token: (lowest_id(token), token))
 
 
 def check_fits_model(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
