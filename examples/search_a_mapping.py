@@ -18,8 +18,8 @@ from rich.console import Console
 import limbeck
 from limbeck.recipe import load_recipe
 from limbeck.report.search import search_table
-from limbeck.search.mapping import MappingRequest, search_mapping
-from limbeck.search.requests import ProxyRequest
+from limbeck.search.mapping import search_mapping
+from limbeck.search.requests import MappingRequest, ProxyRequest
 
 
 def main(corpus: str = "installed-docs", output: Path = Path("runs/examples/mapping"), tiny: bool = False) -> None:

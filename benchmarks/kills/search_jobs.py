@@ -11,10 +11,10 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.recipe.load import load_recipe
-from limbeck.search.mapping import MappingRequest, search_mapping
-from limbeck.search.requests import JOURNAL, ProxyRequest
+from limbeck.search.mapping import search_mapping
+from limbeck.search.requests import JOURNAL, MappingRequest, ProxyRequest, TeacherLayerRequest
 from limbeck.search.storage import open_storage
-from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
+from limbeck.search.teacher_layer import search_teacher_layer
 
 from .inputs import documents, write_model, write_text
 from .job import Job, without_clocks

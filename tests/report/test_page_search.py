@@ -17,7 +17,7 @@ from limbeck.report.rendering import render_html
 from limbeck.report.search import VIEWS, write_search
 from limbeck.search.architecture import search_architecture
 from limbeck.search.shape_space import ShapeLimits, ShapePoint
-from limbeck.search.workers import machine
+from limbeck.search.worker_signs import machine
 from tests.golden.committed import FOLDERS
 from tests.support import shape_search
 from tests.support.corpora import write_text

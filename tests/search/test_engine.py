@@ -10,7 +10,7 @@ from rich.console import Console
 
 from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.search import engine
-from limbeck.search.workers import worker_key
+from limbeck.search.worker_signs import worker_key
 from tests.support import mapping_search, shape_search, teacher_layer_search
 from tests.support.known_search import sign_of_life
 

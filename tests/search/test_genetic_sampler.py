@@ -9,8 +9,9 @@ from optuna.trial import TrialState
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, generation_rows, run_search
 from limbeck.search import genetic_sampler as module
-from limbeck.search.genetic_sampler import genome_of, mapping_of, recorded_generation, suggest
+from limbeck.search.genetic_sampler import recorded_generation
 from limbeck.search.mapping_space import from_binary
+from limbeck.search.mapping_trials import distributions, genome_of, mapping_of, suggest
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, generations_of, sampler
 
 
@@ -156,8 +157,8 @@ def test_rows_are_statistics_of_members_that_have_a_value():
     for number, generation in enumerate(members, start=1):
         study.set_user_attr(module.generation_key(number), {"genomes": generation, "breeding": {}})
     for gene, value in GENES.items():
-        params = dict(zip(module.distributions(SPACE), SPACE.decode(from_binary(gene)), strict=True))
-        study.add_trial(optuna.create_trial(value=value, params=params, distributions=module.distributions(SPACE)))
+        params = dict(zip(distributions(SPACE), SPACE.decode(from_binary(gene)), strict=True))
+        study.add_trial(optuna.create_trial(value=value, params=params, distributions=distributions(SPACE)))
     # 3, 8, 8, 8 of five: a genome that came twice counts twice, one without a value not at all.
     second = [genes[0], genes[2], genes[3], genes[3]]
     deviation = pytest.approx((((3 - 6.75) ** 2 + 3 * 1.25**2) / 4) ** 0.5)

@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 
 from limbeck.search import kd_nas, shape_space
 from limbeck.search.requests import ShapeSizes
+from limbeck.search.shape_samplers import make_sampler
 
 SIZES = ShapeSizes(layers=(1, 2, 3, 4, 6), hidden=(96, 192, 288, 384), heads=(12,), ffn=(1, 2, 4))
 CHOICES = asdict(SIZES)
@@ -32,7 +33,7 @@ def propose(study):
 
 
 def make_study(name="kd_nas", seed=1, episode=None, trials=0, space=SPACE):
-    study = optuna.create_study(direction="maximize", sampler=shape_space.make_sampler(name, seed, space, episode))
+    study = optuna.create_study(direction="maximize", sampler=make_sampler(name, seed, space, episode))
     for _ in range(trials):
         trial, point = propose(study)
         study.tell(trial, reward(point))

@@ -11,9 +11,7 @@ from optuna.study import get_all_study_names
 from limbeck.errors import LimbeckError, OutputError, RecipeError
 from limbeck.recipe.load import load_recipe
 from limbeck.search import GeneticSettings, elm_space
-from limbeck.search.mapping import task_measures
-from limbeck.search.requests import MeasuringRequest
-from limbeck.search.shape_space import ShapeLimits
+from limbeck.search.requests import MeasuringRequest, ShapeLimits, task_measures
 from limbeck.search.storage import open_storage
 from tests.support import mapping_search, shape_search, teacher_layer_search
 from tests.support.corpora import write_text

@@ -13,7 +13,7 @@ from limbeck.evaluation import count_parameters
 from limbeck.evaluation.latency import PassTime, time_passes
 from limbeck.models.students import build_student
 from limbeck.recipe.load import load_recipe
-from limbeck.search import latency, pareto, requests, shape_space
+from limbeck.search import latency, pareto, requests, shape_reward, shape_samplers, shape_space
 from limbeck.search.latency import FEWEST_PASSES
 from limbeck.search.requests import ShapeSizes
 from tests.support.shape_search import SIZES, recipe_data, write_teacher
@@ -71,13 +71,13 @@ def test_counts_have_letters(text, count):
 
 
 def test_reward_is_equation_12():
-    assert shape_space.shape_reward(0.3, 5.41, 64.91) == pytest.approx(0.7 * (5.41 / (0.6 * 64.91)) ** -0.06, rel=1e-12)
-    assert shape_space.shape_reward(0.0, 6.0, 10.0) == 1.0
-    falling = [shape_space.shape_reward(*cost, 10.0) for cost in ((0.2, 3.0), (0.2, 6.0), (0.3, 6.0))]
+    assert shape_reward(0.3, 5.41, 64.91) == pytest.approx(0.7 * (5.41 / (0.6 * 64.91)) ** -0.06, rel=1e-12)
+    assert shape_reward(0.0, 6.0, 10.0) == 1.0
+    falling = [shape_reward(*cost, 10.0) for cost in ((0.2, 3.0), (0.2, 6.0), (0.3, 6.0))]
     assert falling == sorted(set(falling), reverse=True)
     for student, teacher in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
         with pytest.raises(ValueError, match="above 0"):
-            shape_space.shape_reward(0.1, student, teacher)
+            shape_reward(0.1, student, teacher)
 
 
 def naive_front(points):
@@ -109,7 +109,7 @@ TRIALS = 14
 def propose(name, seed, *, workers=1):
     """The points of a study whose trials are asked for by several samplers in turn; 6x384 is the best."""
     study = optuna.create_study(direction="maximize")
-    samplers = [shape_space.make_sampler(name, seed, SPACE) for _ in range(workers)]
+    samplers = [shape_samplers.make_sampler(name, seed, SPACE) for _ in range(workers)]
     found = []
     for number in range(TRIALS):
         study.sampler = samplers[number % workers]
@@ -121,7 +121,7 @@ def propose(name, seed, *, workers=1):
     return found
 
 
-@pytest.mark.parametrize("name", shape_space.SAMPLERS)
+@pytest.mark.parametrize("name", requests.SAMPLERS)
 def test_several_workers_propose_what_one_would(name):
     alone = propose(name, seed=1)
     assert propose(name, seed=1, workers=3) == alone

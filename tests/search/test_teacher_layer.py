@@ -11,10 +11,10 @@ from rich.console import Console
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search import teacher_layer, work
+from limbeck.search import rungs, teacher_layer, work
 from limbeck.search.scores import LAYER_SCORES, HeldOutScores
 from limbeck.search.searched_recipe import with_option
-from limbeck.search.workers import worker_key
+from limbeck.search.worker_signs import worker_key
 from limbeck.training.proxy import Proxy
 from tests.support import teacher_layer_search as searched
 from tests.support.known_search import sign_of_life
@@ -152,13 +152,13 @@ def test_steps_in_all_are_divided_by_successive_halving(recipe):
 @pytest.mark.parametrize(("candidates", "factor"), [(8, 2), (12, 2), (24, 3), (2, 2), (3, 2), (7, 4)])
 @pytest.mark.parametrize("steps", [100, 20_000])
 def test_a_training_is_divided_so_that_rounds_cost_the_same(candidates, factor, steps):
-    rounds = teacher_layer.rounds_of_training(candidates, steps, factor)
+    rounds = rungs.rounds_of_training(candidates, steps, factor)
     assert rounds[0][0] == candidates and rounds[-1][1] == steps
     costs = [
         count * (end - before) for (count, end), before in zip(rounds, [0, *(end for _, end in rounds)], strict=False)
     ]
     assert max(costs) - min(costs) <= 2 * candidates, "but for rounding"
-    assert teacher_layer.rounds_of_training(8, 7, 2) == [(8, 1), (4, 3), (2, 7)]
+    assert rungs.rounds_of_training(8, 7, 2) == [(8, 1), (4, 3), (2, 7)]
 
 
 @pytest.mark.parametrize(
@@ -172,25 +172,25 @@ def test_a_training_is_divided_so_that_rounds_cost_the_same(candidates, factor, 
     ids=str,
 )
 def test_halving_divides_the_budget_evenly_over_rounds(candidates, steps, factor, expected):
-    rungs = teacher_layer.halving_rungs(candidates, steps, factor)
-    assert rungs == [teacher_layer.Rung(*rung) for rung in expected]
-    assert sum(rung.candidates * rung.steps for rung in rungs) <= steps
+    divided = rungs.halving_rungs(candidates, steps, factor)
+    assert divided == [rungs.Rung(*rung) for rung in expected]
+    assert sum(rung.candidates * rung.steps for rung in divided) <= steps
 
 
 def test_halving_that_cannot_be_is_refused():
     for arguments, message in (((0, 10), "0 candidates leave nothing to choose"), ((4, 10, 1), "factor of 1 drops no")):
         with pytest.raises(RecipeError, match=message):
-            teacher_layer.halving_rungs(*arguments)
+            rungs.halving_rungs(*arguments)
     for candidates, factor in itertools.product(range(1, 30), (2, 3, 4)):
         with pytest.raises(RecipeError, match=r"give at least (\d+)") as caught:
-            teacher_layer.halving_rungs(candidates, 0, factor)
+            rungs.halving_rungs(candidates, 0, factor)
         least = int(str(caught.value).rstrip(".").split()[-1])
-        assert all(rung.steps >= 1 for rung in teacher_layer.halving_rungs(candidates, least, factor)), (
+        assert all(rung.steps >= 1 for rung in rungs.halving_rungs(candidates, least, factor)), (
             "the least that is named"
         )
 
 
 def test_survivors_are_those_of_lowest_loss():
     losses = {"a": 0.5, "b": math.nan, "c": 0.1, "d": 0.5, "e": math.inf}
-    assert teacher_layer.survivors(losses, 3) == ["c", "a", "d"]
-    assert teacher_layer.survivors(losses, 9) == ["c", "a", "d", "b", "e"]
+    assert rungs.survivors(losses, 3) == ["c", "a", "d"]
+    assert rungs.survivors(losses, 9) == ["c", "a", "d", "b", "e"]

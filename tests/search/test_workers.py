@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from limbeck.search import run_search, workers
-from limbeck.search.genetic_sampler import genome_of, suggest
-from limbeck.search.workers import LostTrials, machine, worker_key
+from limbeck.search import lost_trials, run_search, worker_signs
+from limbeck.search.lost_trials import LostTrials
+from limbeck.search.mapping_trials import genome_of, suggest
+from limbeck.search.worker_signs import machine, worker_key
 from tests.support import known_search
 from tests.support.known_search import (
     GENERATIONS,
@@ -96,14 +97,14 @@ def test_a_worker_elsewhere_is_dead_when_its_sign_of_life_stands_still(study):
         if lost := watch.fail():
             break
         time.sleep(0.05)
-    assert time.monotonic() - began > workers.MISSED_BEATS * 0.05
+    assert time.monotonic() - began > worker_signs.MISSED_BEATS * 0.05
     assert [trial.number for trial in lost] == [dead.number]
     assert [trial.state for trial in study.trials] == [TrialState.RUNNING, TrialState.FAIL]
     assert watch.fail() == []
 
 
 def test_a_trial_that_nobody_put_a_name_to_is_lost_after_a_while(study, monkeypatch):
-    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(lost_trials, "BEAT_SECONDS", 0.02)
     trial = running_trial(study)
     watch = LostTrials(study)
     assert watch.fail() == []
@@ -112,11 +113,11 @@ def test_a_trial_that_nobody_put_a_name_to_is_lost_after_a_while(study, monkeypa
 
 
 def test_a_trial_without_a_name_is_lost_at_once_where_all_other_workers_are_dead(study):
-    with workers.sign_of_life(study) as worker:
+    with worker_signs.sign_of_life(study) as worker:
         first = running_trial(study)
         assert LostTrials(study).fail() == []
         assert [lost.number for lost in LostTrials(study).fail(worker)] == [first.number]
-        with workers.sign_of_life(study):
+        with worker_signs.sign_of_life(study):
             second = running_trial(study)
             assert LostTrials(study).fail(worker) == [], "it may be the other's"
     assert [lost.number for lost in LostTrials(study).fail()] == [second.number]
@@ -133,7 +134,7 @@ def test_only_one_of_two_watchers_fails_a_trial_and_a_process_of_the_same_number
 
 
 def test_signs_of_life_go_on_while_a_worker_works(study, monkeypatch):
-    with workers.sign_of_life(study, interval=0.01) as worker:
+    with worker_signs.sign_of_life(study, interval=0.01) as worker:
         running_trial(study, worker)
         write, tries = study.set_user_attr, []
 

@@ -10,7 +10,7 @@ import psutil
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, open_study, run_search
 from limbeck.search.genetic import next_generation
 from limbeck.search.genetic_sampler import recorded_generation
-from limbeck.search.workers import machine
+from limbeck.search.worker_signs import machine
 
 SPACE = elm_space(4, 12)
 SETTINGS = GeneticSettings(population=6)

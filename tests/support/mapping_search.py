@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from limbeck.search import mapping
-from limbeck.search.genetic_sampler import suggest
-from limbeck.search.mapping import MappingRequest, MappingSearch
+from limbeck.search.mapping import MappingSearch
 from limbeck.search.mapping import search_mapping as search  # noqa: F401
+from limbeck.search.mapping_trials import suggest
+from limbeck.search.requests import MappingRequest
 from tests.support.models import make_teacher
 from tests.support.searches import Asked, install_proxy, recipe_of, request_of
 

@@ -20,8 +20,8 @@ from limbeck.methods import METHODS
 from limbeck.models.families import blocks
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
-from limbeck.search.requests import ProxyRequest
+from limbeck.search.mapping import search_mapping
+from limbeck.search.requests import MappingRequest, ProxyRequest, task_measures
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.corpora import build_corpora
 from limbeck.training.proxy import Proxy, follow_proxy

@@ -21,18 +21,23 @@ from numpy.typing import NDArray
 from limbeck.search.mapping_space import Genome, MappingSpace
 from limbeck.search.requests import GeneticSettings
 
+Pair: TypeAlias = tuple[Genome, Genome]
+Scored: TypeAlias = tuple[Genome, float]
+"""A genome and its fitness."""
+MOST_DRAWS = 1000
+"""After so many illegal children the parents go on unchanged; only rates near 1 come near it."""
+PAIRS_PER_CHILD = 50
+"""Pairs bred for each place of a generation of new genomes, before the rest of it is drawn from the space."""
+
 
 def default_population(student: int) -> int:
     """Return the paper's population for a student's depth: 12 up to 4 layers, 20 for deeper ones.
 
     Source: ELM section 5.2 for depths 4 and 6; other depths are ours.
     """
-    return 12 if student <= 4 else 20
-
-
-Pair: TypeAlias = tuple[Genome, Genome]
-MOST_DRAWS = 1000
-"""After so many illegal children the parents go on unchanged; only rates near 1 come near it."""
+    if student <= 4:
+        return 12
+    return 20
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,10 @@ def random_genome(space: MappingSpace, random: np.random.Generator) -> Genome:
     floor = 0
     for settled in range(space.student):
         steps = space.steps(settled, floor)
-        members = np.array([count for _, _, count in steps], dtype=np.float64)
-        code, layer, _ = steps[random.choice(len(steps), p=members / members.sum())]
-        codes.append(code)
-        floor = max(floor, layer)
+        members = np.array([step.members for step in steps], dtype=np.float64)
+        step = steps[random.choice(len(steps), p=members / members.sum())]
+        codes.append(step.code)
+        floor = max(floor, step.layer)
     return tuple(codes)
 
 
@@ -69,15 +74,15 @@ def roulette_probabilities(fitnesses: Sequence[float]) -> NDArray[np.float64]:
     Raises:
         ValueError: for a fitness that is not finite.
     """
-    above = np.asarray(fitnesses, dtype=np.float64)
-    if not np.isfinite(above).all():
+    values = np.asarray(fitnesses, dtype=np.float64)
+    if not np.isfinite(values).all():
         raise ValueError(f"roulette needs finite fitnesses, not {list(fitnesses)}")
-    above = above - above.min()
-    if not above.any():
-        return np.full(len(above), 1 / len(above))
+    above_lowest = values - values.min()
+    if not above_lowest.any():
+        return np.full(len(values), 1 / len(values))
     # Divided twice: the sum of differences may overflow, or be too small to divide by.
-    above /= above.max()
-    return above / above.sum()
+    shares = above_lowest / above_lowest.max()
+    return shares / shares.sum()
 
 
 def select_pair(genomes: Sequence[Genome], probabilities: NDArray[np.float64], random: np.random.Generator) -> Pair:
@@ -96,13 +101,16 @@ def crossover(space: MappingSpace, pair: Pair, exchange: float, random: np.rando
         random: Where chance comes from.
     """
 
-    def exchanged() -> Pair:
-        swap = random.random(space.student) < exchange
-        first = tuple(b if s else a for a, b, s in zip(*pair, swap, strict=True))
-        second = tuple(a if s else b for a, b, s in zip(*pair, swap, strict=True))
-        return first, second
+    def draw_children() -> Pair:
+        is_swapped = random.random(space.student) < exchange
+        first = list(pair[0])
+        second = list(pair[1])
+        for layer in np.flatnonzero(is_swapped):
+            first[layer] = pair[1][layer]
+            second[layer] = pair[0][layer]
+        return tuple(first), tuple(second)
 
-    return _until_legal(space, pair, exchanged)
+    return _draw_until_legal(space, pair, draw_children)
 
 
 def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.Generator) -> Children:
@@ -114,26 +122,27 @@ def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.G
         flip: q_M in [0, 1].
         random: Where chance comes from.
     """
-    weights = 1 << np.arange(space.bits)
+    value_of_bit = 1 << np.arange(space.bits)
 
-    def flipped() -> tuple[Genome]:
-        flips = (random.random((space.student, space.bits)) < flip) @ weights
-        return (tuple(code ^ int(flip) for code, flip in zip(genome, flips, strict=True)),)
+    def draw_child() -> tuple[Genome]:
+        is_flipped = random.random((space.student, space.bits)) < flip
+        # The flipped bits of each student layer as one number.
+        masks = is_flipped @ value_of_bit
+        child = tuple(code ^ int(mask) for code, mask in zip(genome, masks, strict=True))
+        return (child,)
 
-    return _until_legal(space, (genome,), flipped)
+    return _draw_until_legal(space, (genome,), draw_child)
 
 
-def _until_legal(space: MappingSpace, parents: tuple[Genome, ...], draw: Callable[[], tuple[Genome, ...]]) -> Children:
+def _draw_until_legal(
+    space: MappingSpace, parents: tuple[Genome, ...], draw: Callable[[], tuple[Genome, ...]]
+) -> Children:
+    """Draw children until all are legal; the parents, after `MOST_DRAWS` illegal draws."""
     for draws in range(1, MOST_DRAWS + 1):
         children = draw()
         if all(child in space for child in children):
             return Children(children, draws)
     return Children(parents, MOST_DRAWS)
-
-
-Scored: TypeAlias = tuple[Genome, float]
-PAIRS_PER_CHILD = 50
-"""Pairs bred for each place of a generation of new genomes, before the rest of it is drawn from the space."""
 
 
 @dataclass
@@ -189,17 +198,21 @@ def next_generation(
     Source:
         ELM (arXiv 2012.06153) algorithm 1, lines 4 to 10.
     """
-    scored = [one for generation in history for one in generation]
+    scored = [genome_and_fitness for generation in history for genome_and_fitness in generation]
     if not scored:
         return draw_new(space, settings.population, random), Breeding()
     if settings.parents == "best":
-        return _breed_new(_Breeder(space, _best(scored, settings.population), settings, random), dict(scored))
+        breeder = _Breeder(space, _best(scored, settings.population), settings, random)
+        known = {genome for genome, _ in scored}
+        return _breed_new(breeder, known), breeder.counts
+
+    # The last generation that came to a fitness has the parents, and its best go on unchanged.
     last = next(generation for generation in reversed(history) if generation)
     breeder = _Breeder(space, last, settings, random)
-    children = [genome for genome, _ in _best(last, settings.elite)]
-    while len(children) < settings.population:
-        children.extend(breeder.breed())
-    return children[: settings.population], breeder.counts
+    genomes = [genome for genome, _ in _best(last, settings.elite)]
+    while len(genomes) < settings.population:
+        genomes.extend(breeder.breed())
+    return genomes[: settings.population], breeder.counts
 
 
 @dataclass
@@ -214,11 +227,13 @@ class _Breeder:
 
     @cached_property
     def _wheel(self) -> NDArray[np.float64]:
+        """The probability of each parent."""
         return roulette_probabilities([fitness for _, fitness in self.parents])
 
     def breed(self) -> tuple[Genome, ...]:
         """Select two parents, and breed their children."""
-        parents = select_pair([genome for genome, _ in self.parents], self._wheel, self.random)
+        genomes = [genome for genome, _ in self.parents]
+        parents = select_pair(genomes, self._wheel, self.random)
         children: tuple[Genome, ...] = parents
         self.counts.pairs += 1
         if self.random.random() < self.settings.crossover:
@@ -226,9 +241,10 @@ class _Breeder:
             self.counts.crossings += 1
             self.counts.crossing_draws += crossed.draws
             children = crossed.genomes
-        return tuple(map(self._perhaps_mutated, children))
+        return tuple(self._perhaps_mutated(child) for child in children)
 
     def _perhaps_mutated(self, genome: Genome) -> Genome:
+        """Mutate a child with the probability of the settings."""
         if self.random.random() >= self.settings.mutation:
             return genome
         mutated = mutate(self.space, genome, self.settings.flip, self.random)
@@ -237,17 +253,23 @@ class _Breeder:
         return mutated.genomes[0]
 
 
-def _breed_new(breeder: _Breeder, known: Collection[Genome]) -> tuple[list[Genome], Breeding]:
+def _breed_new(breeder: _Breeder, known: Collection[Genome]) -> list[Genome]:
+    """Breed a generation without known genomes; what breeding does not find is drawn from the space."""
     size = breeder.settings.population
+    # A dictionary, so that a child that comes twice keeps its first place.
     children: dict[Genome, None] = {}
     for _ in range(PAIRS_PER_CHILD * size):
         if len(children) >= size:
             break
-        children.update(dict.fromkeys(genome for genome in breeder.breed() if genome not in known))
+        for child in breeder.breed():
+            if child not in known:
+                children[child] = None
     drawn = draw_new(breeder.space, size - len(children), breeder.random, {*known, *children})
-    return [*children, *drawn][:size], breeder.counts
+    return [*children, *drawn][:size]
 
 
 def _best(scored: Sequence[Scored], count: int) -> list[Scored]:
-    best_first = sorted(scored, key=lambda one: -one[1])
-    return list(dict(best_first).items())[:count]
+    """Return the genomes of highest fitness, each once; of equals the first."""
+    best_first = sorted(scored, key=lambda genome_and_fitness: genome_and_fitness[1], reverse=True)
+    fitness_by_genome = dict(best_first)
+    return list(fitness_by_genome.items())[:count]

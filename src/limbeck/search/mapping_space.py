@@ -1,7 +1,8 @@
 """ELM's space of layer mappings: its members, their number, and their encoding as k bits for each student layer.
 
-A mapping is a tuple with one teacher layer for each student layer, 0 for none, as the paper writes it and as a
-recipe's `mapping: [0, 0, 5, 10]` takes it.
+A *mapping* is a tuple with one teacher layer for each student layer, 0 for none, as the paper writes it and as a
+recipe's `mapping: [0, 0, 5, 10]` takes it. A *genome* is the same mapping as codes, one for each student layer, on
+which the genetic algorithm works.
 
 Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.2.
 """
@@ -9,12 +10,16 @@ Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.2.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from limbeck.errors import RecipeError
 
 Genome: TypeAlias = tuple[int, ...]
 """The code of each student layer, first layer first, each in [0, 2^k - 1]."""
+MappingTuple: TypeAlias = tuple[int, ...]
+"""The teacher layer of each student layer, first layer first, counted from 1; `NONE` for none."""
+NONE = 0
+"""Stands for the paper's None: this student layer learns from no teacher layer."""
 
 
 def to_binary(genome: Genome, bits: int) -> str:
@@ -31,19 +36,31 @@ def from_binary(text: str) -> Genome:
     return tuple(int(code, base=2) for code in text.split("-"))
 
 
-MappingTuple: TypeAlias = tuple[int, ...]
-NONE = 0
-"""Stands for the paper's None: this student layer learns from no teacher layer."""
-
-
 def show_mapping(mapping: Sequence[int]) -> str:
     """Write a mapping as the paper does: `(0, 0, 5, 10)`."""
     return f"({', '.join(map(str, mapping))})"
 
 
+class Step(NamedTuple):
+    """A way in which a mapping can go on: the choice of its next student layer.
+
+    Args:
+        code: The choice as a genome has it.
+        layer: The teacher layer, or `NONE`.
+        members: How many members of the space go on so.
+    """
+
+    code: int
+    layer: int
+    members: int
+
+
 @dataclass(frozen=True)
 class MappingSpace:
     """A set of strictly increasing layer mappings (no crossing), each written in one way as a genome.
+
+    In the methods, the *floor* of a mapping that is begun is the highest teacher layer that it uses, 0 for none: what
+    follows must lie above it.
 
     Args:
         teacher: The teacher's depth N.
@@ -63,7 +80,7 @@ class MappingSpace:
 
     @property
     def description(self) -> dict[str, object]:
-        """What tells this space from others, as JSON holds it."""
+        """The values that distinguish this space from others, as JSON holds them."""
         return {
             "student layers": self.student,
             "teacher layers": self.teacher,
@@ -72,7 +89,7 @@ class MappingSpace:
 
     @cached_property
     def completions(self) -> tuple[tuple[int, ...], ...]:
-        """How often a mapping can be completed, `[student layers settled, highest teacher layer used]`.
+        """The number of ways to complete a mapping, `[student layers settled, floor]`.
 
         By dynamic programming from the last layer down: c[M, f] = 1 and
         c[m, f] = sum over the choices n of layer m + 1 of c[m + 1, f] for none, or c[m + 1, n] for n > f.
@@ -83,7 +100,7 @@ class MappingSpace:
             following = counts[0]
             row = []
             for floor in range(self.teacher + 1):
-                allowed = [layer for layer in choices.values() if layer == NONE or layer > floor]
+                allowed = [layer for layer in choices.values() if _is_allowed(layer, floor)]
                 row.append(sum(following[max(floor, layer)] for layer in allowed))
             counts.insert(0, tuple(row))
         return tuple(counts)
@@ -98,14 +115,15 @@ class MappingSpace:
         return self._members((), 0)
 
     def _members(self, codes: Genome, floor: int) -> Iterator[Genome]:
+        """Yield the members that begin with these codes, of this floor."""
         if len(codes) == self.student:
             yield codes
             return
-        for code, layer, _ in self.steps(len(codes), floor):
-            yield from self._members((*codes, code), max(floor, layer))
+        for step in self.steps(len(codes), floor):
+            yield from self._members((*codes, step.code), max(floor, step.layer))
 
-    def steps(self, settled: int, floor: int) -> list[tuple[int, int, int]]:
-        """Return how a mapping can go on, as (code, teacher layer, members that go on so).
+    def steps(self, settled: int, floor: int) -> list[Step]:
+        """Return the ways in which a mapping can go on, by code; each leads to a member.
 
         Args:
             settled: Student layers that are settled.
@@ -114,10 +132,11 @@ class MappingSpace:
         counts = self.completions[settled + 1]
         steps = []
         for code, layer in sorted(self.choices[settled].items()):
-            if layer == NONE or layer > floor:
-                members = counts[max(floor, layer)]
-                if members:
-                    steps.append((code, layer, members))
+            if not _is_allowed(layer, floor):
+                continue
+            members = counts[max(floor, layer)]
+            if members > 0:
+                steps.append(Step(code, layer, members))
         return steps
 
     def __contains__(self, genome: object) -> bool:
@@ -127,7 +146,7 @@ class MappingSpace:
         floor = 0
         for code, choices in zip(genome, self.choices, strict=True):
             layer = choices.get(code)
-            if layer is None or (layer != NONE and layer <= floor):
+            if layer is None or not _is_allowed(layer, floor):
                 return False
             floor = max(floor, layer)
         return True
@@ -170,6 +189,11 @@ class MappingSpace:
         )
 
 
+def _is_allowed(layer: int, floor: int) -> bool:
+    """Whether a choice may follow on layers up to the floor."""
+    return layer == NONE or layer > floor
+
+
 def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None = None) -> MappingSpace:
     """Return ELM's search space for an M-layer student of an N-layer teacher.
 
@@ -205,17 +229,23 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
     for layer in sorted(allowed):
         if not 1 <= layer <= teacher:
             raise RecipeError(f"Teacher layer {layer} does not exist: this teacher's layers are 1 to {teacher}.")
+
+    # 2^k > 2 N / M holds for the bits of floor(2 N / M), since 2^k is a whole number.
     bits = (2 * teacher // student).bit_length()
     codes = range(2**bits)
     choices = []
     for m in range(1, student):
-        offset = (m - 1) * teacher // (2 * student)
-        layers = {code: offset + code for code in codes[1:] if offset + code in allowed}
-        choices.append({0: NONE} | layers)
+        offset = (m - 1) * teacher // (2 * student)  # Z of the formula.
+        layers = {0: NONE}
+        for code in codes[1:]:
+            if offset + code in allowed:
+                layers[code] = offset + code
+        choices.append(layers)
     lowest = teacher - 2**bits + 1
     choices.append({code: lowest + code for code in codes if lowest + code in allowed})
+
     space = MappingSpace(teacher=teacher, bits=bits, choices=tuple(choices))
-    if not space.size:
+    if space.size == 0:
         raise RecipeError(
             f"No layer mapping is left: the student's last layer learns from one of teacher layers {max(lowest, 1)} to "
             f"{teacher}, and only {sorted(allowed)} may be learned from; allow one of them."

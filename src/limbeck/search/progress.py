@@ -6,7 +6,7 @@ Nothing is written, locked or waited for, so that a report can be made at any ti
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,20 @@ from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.core import blocks, records, studies
 from limbeck.errors import OutputError
-from limbeck.search import architecture, mapping_space, teacher_layer
-from limbeck.search.generations import candidates_of, generation_rows
+from limbeck.search import architecture, mapping_space, shape_trials, teacher_layer
+from limbeck.search.mapping_results import candidates_of, generation_rows
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES
 from limbeck.search.study import IDENTITY
 from limbeck.search.trial_log import DIVERGED
-from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, is_gone, machine, worker_key
+from limbeck.search.worker_signs import MISSED_BEATS, is_gone, machine, signs_of
 
-_LAYER_STATES = {
-    TrialState.RUNNING: "started",
-    TrialState.COMPLETE: "trained",
-    TrialState.PRUNED: "dropped",
-    TrialState.FAIL: "stopped",
-}
+# States of workers, in the order in which they are shown.
+_AT_WORK = "at work"
+_ENDED = "ended"
+_LOST = "lost"
+
+# States of trials in words, in the order in which they are shown.
 _TRIAL_STATES = {
     TrialState.COMPLETE: "finished",
     TrialState.RUNNING: "started",
@@ -39,6 +39,13 @@ _TRIAL_STATES = {
 }
 _DIVERGED_TRIAL = "diverged"
 _REPEATED_TRIAL = "of shapes already tried"
+
+_LAYER_STATES = {
+    TrialState.RUNNING: "started",
+    TrialState.COMPLETE: "trained",
+    TrialState.PRUNED: "dropped",
+    TrialState.FAIL: "stopped",
+}
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,10 @@ def read_progress(folder: Path, name: str, record: studies.Search) -> Progress |
         return None
     if path.stat().st_size > records.MOST_BYTES:
         raise OutputError(f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.")
+    # A damaged journal can raise nearly anything in Optuna's own code.
     try:
-        study = optuna.load_study(study_name=name, storage=optuna.storages.JournalStorage(_JournalText(path)))
+        storage = optuna.storages.JournalStorage(_JournalSnapshot(path))
+        study = optuna.load_study(study_name=name, storage=storage)
     except (*blocks.DAMAGED, AssertionError, optuna.exceptions.OptunaError, OSError, RecursionError) as error:
         reason = type(error).__name__
         raise OutputError(f"The study '{name}' cannot be read from '{JOURNAL}' ({reason}).") from None
@@ -88,15 +97,15 @@ def read_progress(folder: Path, name: str, record: studies.Search) -> Progress |
         raise OutputError(f"The study '{name}' in '{JOURNAL}' is damaged ({type(error).__name__}).") from None
 
 
-class _JournalText(optuna.storages.journal.BaseJournalBackend):
+class _JournalSnapshot(optuna.storages.journal.BaseJournalBackend):
     """The content of a journal at one moment."""
 
     def __init__(self, path: Path) -> None:
-        self._logs = list(_whole_lines(path))
+        self._entries = list(_whole_lines(path))
 
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
         """Return the entries from a number on."""
-        return self._logs[log_number_from:]
+        return self._entries[log_number_from:]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Refuse: a report leaves a study as it is."""
@@ -112,93 +121,113 @@ def _whole_lines(path: Path) -> Iterator[Any]:
 
 
 def _progress_of(study: optuna.Study, record: studies.Search, seconds_since: float) -> Progress:
-    signs = [value for name, value in study.user_attrs.items() if name.startswith(worker_key(""))]
-    workers = Counter(_worker_state(sign, seconds_since) for sign in signs)
+    """Return the progress of a study.
+
+    Args:
+        study: The study.
+        record: Of the search, from its beginning.
+        seconds_since: Since its journal was last written.
+    """
+    worker_counts = Counter(_worker_state(sign, seconds_since) for sign in signs_of(study.user_attrs).values())
+    trial_counts = Counter(_trial_state(trial) for trial in study.get_trials(deepcopy=False))
     status = "interrupted"
-    if workers["at work"]:
+    if worker_counts[_AT_WORK] > 0:
         status = "running"
-    elif workers["lost"]:
+    elif worker_counts[_LOST] > 0:
         status = "dead"
-    trials = Counter(_trial_state(trial) for trial in study.get_trials(deepcopy=False))
     return Progress(
-        record=_results(record, study),
+        record=_results_so_far(record, study),
         status=status,
-        workers=_count_states(workers, ("at work", "ended", "lost")),
-        trials=_count_states(trials, (*_TRIAL_STATES.values(), _DIVERGED_TRIAL, _REPEATED_TRIAL)),
+        workers=_describe_counts(worker_counts, (_AT_WORK, _ENDED, _LOST)),
+        trials=_describe_counts(trial_counts, (*_TRIAL_STATES.values(), _DIVERGED_TRIAL, _REPEATED_TRIAL)),
         seconds_since=seconds_since,
     )
 
 
-def _worker_state(sign: dict[str, Any], seconds_since: float) -> str:
+def _worker_state(sign: Mapping[str, Any], seconds_since: float) -> str:
     """Judge a worker by its process where this machine can see it, else by the age of the last sign of any."""
     if sign["ended"]:
-        return "ended"
+        return _ENDED
     if is_gone(sign):
-        return "lost"
-    patience = MISSED_BEATS * (sign["interval"] or BEAT_SECONDS)
-    if sign["machine"] == machine() or seconds_since <= patience:
-        return "at work"
-    return "lost"
+        return _LOST
+    if sign["machine"] == machine():
+        return _AT_WORK
+    patience = MISSED_BEATS * sign["interval"]
+    return _AT_WORK if seconds_since <= patience else _LOST
 
 
 def _trial_state(trial: FrozenTrial) -> str:
-    if trial.state == TrialState.FAIL and architecture.SAME_AS in trial.user_attrs:
+    """Return the state of a trial in words."""
+    if trial.state == TrialState.FAIL and shape_trials.SAME_AS in trial.user_attrs:
         return _REPEATED_TRIAL
     if trial.state == TrialState.FAIL and trial.user_attrs.get(DIVERGED):
         return _DIVERGED_TRIAL
     return _TRIAL_STATES[trial.state]
 
 
-def _count_states(counts: Counter[str], order: Sequence[str]) -> str:
-    return ", ".join(f"{counts[state]:,} {state}" for state in order if counts[state])
+def _describe_counts(counts: Counter[str], order: Sequence[str]) -> str:
+    """Return for example `3 finished, 1 started`; states without any are left out."""
+    return ", ".join(f"{counts[state]:,} {state}" for state in order if counts[state] > 0)
 
 
-def _results(record: studies.Search, study: optuna.Study) -> studies.Search:
+def _results_so_far(record: studies.Search, study: optuna.Study) -> studies.Search:
     """Return the record of a search as far as it is known; its `best` is None before anything was measured."""
     identity = study.user_attrs.get(IDENTITY)
     if not isinstance(identity, dict):
         identity = {}
     fields: dict[str, Any] = {}
-    match record:
-        case studies.MappingSearch() if "space.choices" in identity:  # Else it has just begun.
-            fields = _mapping_results(study, identity)
-        case studies.ArchitectureSearch():
-            fields = _shape_results(study, identity)
-        case studies.TeacherLayerSearch():
-            fields = _layer_results(study)
+    # A search of mappings without a space in its identity has just begun.
+    if isinstance(record, studies.MappingSearch) and "space.choices" in identity:
+        fields = _mapping_results(study, identity)
+    if isinstance(record, studies.ArchitectureSearch):
+        fields = _shape_results(study, identity)
+    if isinstance(record, studies.TeacherLayerSearch):
+        fields = _layer_results(study)
     return type(record)(kind=record.kind, identity=identity, **fields)
 
 
-def _mapping_results(study: optuna.Study, identity: dict[str, Any]) -> dict[str, Any]:
-    layers = {layer for choices in identity["space.choices"] for layer in choices}
-    space = mapping_space.elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
+def _mapping_results(study: optuna.Study, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the generations and mappings so far."""
+    teacher_layers: set[int] = set()
+    for choices in identity["space.choices"]:
+        teacher_layers.update(choices)
+    space = mapping_space.elm_space(
+        student=identity["space.student layers"],
+        teacher=identity["space.teacher layers"],
+        teacher_layers=teacher_layers - {mapping_space.NONE},
+    )
     candidates = candidates_of(study.get_trials(deepcopy=False), space)
-    best = candidates[0] if candidates else None
-    scores = list(best.scores) if best is not None else []
+    best = None
+    scores: list[str] = []
+    if candidates:
+        best = candidates[0]
+        scores = list(best.scores)
     return {"generations": generation_rows(study, space), "candidates": candidates, "scores": scores, "best": best}
 
 
-def _shape_results(study: optuna.Study, identity: dict[str, Any]) -> dict[str, Any]:
-    trials = architecture.read_shapes(study).done
-    shapes = [architecture.shape_fields(point, trial) for point, trial in trials.items()]
+def _shape_results(study: optuna.Study, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes so far, the best and the front."""
+    trials = shape_trials.read_shapes(study).done
+    shapes = [shape_trials.shape_row(point, trial) for point, trial in trials.items()]
     best, front = architecture.best_and_front(shapes)
     limits = studies.ShapeLimits.read({"latency_share": identity.get("limit.latency_share")})
     return {"shapes": shapes, "front": front, "best": best, "limits": limits}
 
 
 def _layer_results(study: optuna.Study) -> dict[str, Any]:
-    """Read every candidate with its scores; one that was begun again counts from its last beginning."""
-    layers: dict[int, studies.SearchedLayer] = {}
+    """Return every candidate with its scores; one that was begun again counts from its last beginning."""
+    rows: dict[int, studies.SearchedLayer] = {}
     for trial in study.get_trials(deepcopy=False):
         layer = trial.params.get(teacher_layer.OPTION)
         if layer is not None:
-            steps = sorted(trial.intermediate_values.items())
-            scores = [studies.LayerScore(step=step, score=score) for step, score in steps]
+            steps_and_scores = sorted(trial.intermediate_values.items())
+            scores = [studies.LayerScore(step=step, score=score) for step, score in steps_and_scores]
             state = _LAYER_STATES.get(trial.state, "waiting")
-            layers[layer] = studies.SearchedLayer(layer=layer, scores=scores, state=state)
+            rows[layer] = studies.SearchedLayer(layer=layer, scores=scores, state=state)
 
-    scored = [row for row in layers.values() if row.scores]
+    scored = [row for row in rows.values() if row.scores]
     scored.sort(key=lambda row: (row.scores[-1].step, row.scores[-1].score or 0.0), reverse=True)
-    unscored = sorted((row for row in layers.values() if not row.scores), key=lambda row: row.layer)
+    unscored = [row for row in rows.values() if not row.scores]
+    unscored.sort(key=lambda row: row.layer)
     best = scored[0] if scored else None
     return {"layers": [*scored, *unscored], "scores": list(LAYER_SCORES), "best": best}

@@ -1,16 +1,16 @@
-"""The shapes that a search may try, their limits and rewards, and the samplers that choose among them."""
+"""The shapes that a search may try, and their limits.
+
+A *shape* is a student's number of layers, its widths and its number of heads. The sizes that a user lists make a
+product, of which a recipe can train some members.
+"""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import product, starmap
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import NamedTuple
 
 import torch
-from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
-from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.evaluation.costs import count_parameters
@@ -19,7 +19,6 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.models import ShapeSpec
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.search.kd_nas import ControllerSampler
 from limbeck.search.requests import ShapeLimits, ShapeSizes
 
 
@@ -42,7 +41,7 @@ class ShapePoint(NamedTuple):
 
 def shape_points(sizes: ShapeSizes) -> list[ShapePoint]:
     """Return all shapes of listed sizes."""
-    return list(starmap(ShapePoint, product(sizes.layers, sizes.hidden, sizes.heads, sizes.ffn)))
+    return [ShapePoint(*point) for point in product(sizes.layers, sizes.hidden, sizes.heads, sizes.ffn)]
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ class ShapeSpace:
 
     Args:
         sizes: The sizes.
-        shapes: What can be trained.
-        impossible: Why each other member of the product cannot.
+        shapes: The shapes that can be trained.
+        impossible: The other members of the product, each with the reason why it cannot be trained.
     """
 
     sizes: ShapeSizes
@@ -87,42 +86,59 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
             for a student deeper than the teacher, and for a size of no shape that can be trained, such as heads that
             divide no width or a depth that the method forbids.
     """
-    listed: dict[str, tuple[float, ...]] = {size.name: getattr(sizes, size.name) for size in fields(sizes)}
-    for name, values in listed.items():
-        if not values:
-            raise RecipeError(f"--{name} lists no sizes; give at least one.")
-        for value in values:
-            if values.count(value) > 1:
-                raise RecipeError(f"--{name} lists {value:g} twice; list each size once.")
+    values_by_size: dict[str, tuple[float, ...]] = {field.name: getattr(sizes, field.name) for field in fields(sizes)}
+    _check_listed(values_by_size)
     if recipe.student.initialise.checkpoint is not None:
         raise RecipeError(
             "student.initialise.checkpoint is a model of one shape, so other shapes cannot start from it; leave it out."
         )
+
     shapes: dict[ShapePoint, KnownShape] = {}
     impossible: dict[ShapePoint, str] = {}
     for point in shape_points(sizes):
         try:
             plan = plan_run(with_shape(recipe, point))
-        except LimbeckError as problem:
-            impossible[point] = str(problem)
-        else:
-            if point.layers > plan.teacher.layers:
-                raise RecipeError(
-                    f"--layers {point.layers} is deeper than the teacher, which has {plan.teacher.layers} layers; list "
-                    f"at most {plan.teacher.layers}."
-                )
-            # On the meta device a model has shapes and no weights, whatever its size.
-            with torch.device("meta"):
-                counts = count_parameters(students.build_student(plan.student_config, seed=0))
-            shapes[point] = KnownShape(point, plan, counts.embedding + counts.transformer)
+        except LimbeckError as error:
+            impossible[point] = str(error)
+            continue
+        if point.layers > plan.teacher.layers:
+            raise RecipeError(
+                f"--layers {point.layers} is deeper than the teacher, which has {plan.teacher.layers} layers; list "
+                f"at most {plan.teacher.layers}."
+            )
+        shapes[point] = KnownShape(point, plan, _count_encoder_parameters(plan))
+
     if not shapes:
         raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")
-    for name, values in listed.items():
+    for name, values in values_by_size.items():
+        possible_values = {getattr(point, name) for point in shapes}
         for value in values:
-            if value not in {getattr(point, name) for point in shapes}:
+            if value not in possible_values:
                 reason = next(text for point, text in impossible.items() if getattr(point, name) == value)
                 raise RecipeError(f"--{name} {value:g} is in no shape that can be trained: {reason}")
     return ShapeSpace(sizes, shapes, impossible)
+
+
+def _check_listed(values_by_size: Mapping[str, tuple[float, ...]]) -> None:
+    """Refuse sizes without a value, or with one twice.
+
+    Raises:
+        RecipeError: naming the option.
+    """
+    for name, values in values_by_size.items():
+        if not values:
+            raise RecipeError(f"--{name} lists no sizes; give at least one.")
+        for value in values:
+            if values.count(value) > 1:
+                raise RecipeError(f"--{name} lists {value:g} twice; list each size once.")
+
+
+def _count_encoder_parameters(plan: RunPlan) -> int:
+    """Return the parameters of a student's encoder, without a pooler or a task's head."""
+    # On the meta device a model has shapes and no weights, whatever its size.
+    with torch.device("meta"):
+        counts = count_parameters(students.build_student(plan.student_config, seed=0))
+    return counts.embedding + counts.transformer
 
 
 def with_shape(recipe: Recipe, point: ShapePoint) -> Recipe:
@@ -139,14 +155,19 @@ def with_shape(recipe: Recipe, point: ShapePoint) -> Recipe:
 
 
 def refuse_parameters(limits: ShapeLimits, shape: KnownShape) -> str | None:
-    """Return why a shape is too large, or None."""
+    """Return the reason why a shape is too large; None where it is not."""
     if limits.parameters is None or shape.parameters <= limits.parameters:
         return None
     return f"{shape.parameters:,} parameters, {limits.parameters:,} are the limit"
 
 
 def refuse_latency(limits: ShapeLimits, share: float) -> str | None:
-    """Return why a shape is too slow, or None."""
+    """Return the reason why a shape is too slow; None where it is not.
+
+    Args:
+        limits: The limits.
+        share: The shape's latency as a share of the teacher's.
+    """
     if limits.latency_share is None or share <= limits.latency_share:
         return None
     return f"{share:.3f} of the teacher's latency, {limits.latency_share:g} is the limit"
@@ -159,104 +180,8 @@ def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -
         RecipeError: naming the smallest shape.
     """
     smallest = min(shapes, key=lambda shape: shape.parameters)
-    if refuse_parameters(limits, smallest):
+    if refuse_parameters(limits, smallest) is not None:
         raise RecipeError(
             f"No shape has at most {limits.parameters:,} parameters: the smallest, {smallest.point}, has "
             f"{smallest.parameters:,}; raise --max-parameters to {smallest.parameters}, or list smaller sizes."
         )
-
-
-MakeSampler: TypeAlias = Callable[[int], BaseSampler]
-
-STARTUP = 8
-"""Trials at random before a model of the rewards is fitted."""
-SAMPLERS: dict[str, Callable[[int, ShapeSpace, int], BaseSampler]] = {
-    "tpe": lambda seed, *_: TPESampler(seed=seed, n_startup_trials=STARTUP),
-    "random": lambda seed, *_: RandomSampler(seed=seed),
-    "nsga2": lambda seed, *_: NSGAIISampler(seed=seed, population_size=STARTUP),
-    "gp": lambda seed, *_: GPSampler(seed=seed, n_startup_trials=STARTUP),
-    "kd_nas": lambda seed, space, episode: ControllerSampler(seed, asdict(space.sizes), space.shapes, episode),
-}
-"""Optuna's that choose among listed values (CMA-ES and quasi-Monte Carlo need ranges), and KD-NAS's controller."""
-
-
-def make_sampler(name: str, seed: int, space: ShapeSpace, episode: int | None = None) -> BaseSampler:
-    """Return one of `SAMPLERS`, by name.
-
-    Args:
-        name: The name.
-        seed: Where chance comes from.
-        space: The shapes.
-        episode: Shapes an episode of `kd_nas`; None for 1.
-    """
-    return SeededByTrial(lambda seed: SAMPLERS[name](seed, space, episode or 1), seed)
-
-
-class SeededByTrial(BaseSampler):
-    """A sampler that is seeded anew for every trial, by the trial's number.
-
-    What a trial proposes depends on the seed, its number and the trials before it, not on which worker asks. With one
-    seed for all, workers that start together would all propose the same.
-
-    Args:
-        make: Makes the sampler from a seed.
-        seed: Where chance comes from.
-    """
-
-    def __init__(self, make: MakeSampler, seed: int) -> None:
-        self._make = make
-        self._seed = seed
-        self._sampler = make(seed)
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Make the sampler of this trial."""
-        # A prime, so that the trials of neighbouring seeds do not draw alike.
-        self._sampler = self._make((1_000_003 * self._seed + trial.number) % 2**32)
-        self._sampler.before_trial(study, trial)
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """As the sampler of this trial does."""
-        return self._sampler.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """As the sampler of this trial does."""
-        return self._sampler.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """As the sampler of this trial does."""
-        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
-
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """As the sampler of the last trial does."""
-        self._sampler.after_trial(study, trial, state, values)
-
-
-TARGET_SHARE = 0.6
-EXPONENT = -0.06
-
-
-def shape_reward(loss: float, latency: float, teacher_latency: float) -> float:
-    """Return (1 - L_HS) * (lat(S) / (0.6 * lat(T)))^-0.06.
-
-    At a loss of 0 the reward is 1 for a student that takes 0.6 of its teacher's time, more for a faster one. Above a
-    loss of 1 the first factor is negative and the second then prefers the slower student: scale the loss so that an
-    untrained student is at about 1.
-
-    Args:
-        loss: The hidden-states loss of the student, at least 0.
-        latency: The student's time for one forward pass, in the unit of the teacher's, above 0.
-        teacher_latency: The teacher's time, above 0.
-
-    Raises:
-        ValueError: for a latency that is not above 0.
-
-    Source:
-        Comparative study (arXiv 2310.08797) appendix C, equation 12, after KD-NAS (Trivedi et al. 2023).
-    """
-    if not (latency > 0 and teacher_latency > 0):
-        raise ValueError(f"latencies are above 0, not {latency} and {teacher_latency}")
-    return float((1 - loss) * (latency / (TARGET_SHARE * teacher_latency)) ** EXPONENT)

@@ -1,18 +1,17 @@
 """`search_teacher_layer`: which layer of the teacher to learn from, all candidates under one forward of it.
 
-Successive halving: many candidates for a few steps, the better ones for more.
-
-Source: Jamieson and Talwalkar 2016 (arXiv 1502.07943), algorithm 1.
+A *candidate* is a teacher layer, with the student that learns from it. All candidates train side by side, in rounds
+after which the worse ones are dropped; see `limbeck.search.rungs`.
 """
 
 import math
 import time
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import RandomSampler
@@ -21,318 +20,24 @@ from optuna.trial import Trial, TrialState
 from rich.console import Console
 from transformers import PreTrainedModel
 
-from limbeck.core.records import flat, plain, timestamp
+from limbeck.core.records import plain, timestamp
 from limbeck.core.studies import LayerScore, SearchedLayer
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.search import engine
 from limbeck.search import scores as scoring
-from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
+from limbeck.search.requests import TeacherLayerRequest
+from limbeck.search.rungs import Round, halving_rungs, rounds_of_rungs, rounds_of_training, survivors
 from limbeck.search.searched_recipe import check_text_only, searched_stages, steps_of_only_stage, with_option
 from limbeck.search.storage import shown
 from limbeck.search.work import POLL_SECONDS, Ask, Outcome
 from limbeck.training import cohort_trainer, proxy
 
 OPTION = "teacher_layer"
+"""The option of methods that is searched, and the parameter of a trial."""
 RESULT = "result"
 """Study attribute: the rows of a finished search; see `TeacherLayerSearch.results`."""
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One round: so many candidates train so many further steps each."""
-
-    candidates: int
-    steps: int
-
-
-def halving_rungs(candidates: int, steps: int, factor: int = 2) -> list[Rung]:
-    """Divide a budget of steps evenly over rounds that each keep a share of the candidates.
-
-    Round 0 has all n candidates, round i has n_i = floor(n_(i-1) / factor), as long as that is more than one. With r
-    rounds each candidate of round i trains floor(steps / (n_i r)) steps more. The best of the last round is the choice;
-    it gets no round alone, as it does in the paper, since that could change nothing.
-
-    Args:
-        candidates: How many start, n.
-        steps: Steps of all candidates and rounds together.
-        factor: Of how many candidates one goes on, at least 2.
-
-    Raises:
-        RecipeError: for fewer than one candidate, a factor below 2, or a budget that leaves a candidate no step.
-    """
-    if candidates < 1:
-        raise RecipeError(f"{candidates} candidates leave nothing to choose from; give at least 1.")
-    sizes = _sizes(candidates, factor)
-    rungs = [Rung(size, steps // (size * len(sizes))) for size in sizes]
-    if rungs[0].steps < 1:
-        raise RecipeError(
-            f"{steps} steps for {candidates} candidates in {len(sizes)} rounds leave some without a step; give at "
-            f"least {candidates * len(sizes)}."
-        )
-    return rungs
-
-
-def _sizes(candidates: int, factor: int) -> list[int]:
-    if factor < 2:
-        raise RecipeError(f"A halving factor of {factor} drops no candidate; give at least 2.")
-    sizes = [candidates]
-    while sizes[-1] // factor > 1:
-        sizes.append(sizes[-1] // factor)
-    return sizes
-
-
-Candidate = TypeVar("Candidate", bound=Hashable)
-
-
-def survivors(losses: Mapping[Candidate, float], count: int) -> list[Candidate]:
-    """Return the `count` candidates of lowest loss, best first; a loss that is not a number is the worst.
-
-    Candidates of equal loss keep the order they are given in.
-    """
-
-    def order(candidate: Candidate) -> float:
-        loss = losses[candidate]
-        return math.inf if math.isnan(loss) else loss
-
-    return sorted(losses, key=order)[:count]
-
-
-def rounds_of_training(candidates: int, steps: int, factor: int) -> list[tuple[int, int]]:
-    """Divide the steps of a training so that every round costs all its candidates together the same.
-
-    Round i of n_i candidates gets a share of the steps in proportion to 1 / n_i, as successive halving has it; the
-    last round ends with the training.
-
-    Returns:
-        For each round its candidates, and the step after which it ends.
-
-    Raises:
-        RecipeError: for a factor below 2, or fewer steps than make every round one step long.
-    """
-    sizes = _sizes(candidates, factor)
-    shares = list(accumulate(1 / size for size in sizes))
-    ends = [round(steps * share / shares[-1]) for share in shares]
-    if any(end <= before for before, end in pairwise([0, *ends])):
-        raise RecipeError(
-            f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more, or --no-halving."
-        )
-    return list(zip(sizes, ends, strict=True))
-
-
-@dataclass
-class LayerCandidate:
-    """A teacher layer's trial, and its row of the record, which tells how far its student came."""
-
-    trial: Trial
-    row: SearchedLayer
-
-    @property
-    def score(self) -> float:
-        """The last score; NaN where there is none."""
-        if not self.row.scores or self.row.scores[-1].score is None:
-            return math.nan
-        return self.row.scores[-1].score
-
-    @property
-    def order(self) -> tuple[bool, int, float]:
-        """Sorts candidates best first: the longer in training, then the higher score at the end."""
-        step = self.row.scores[-1].step if self.row.scores else 0
-        lack = math.inf if math.isnan(self.score) else -self.score
-        return self.row.state == "diverged", -step, lack
-
-
-class TeacherLayerSearch(engine.Search):
-    """A search for a teacher layer that is checked and planned.
-
-    Attributes:
-        layers: The candidates in order.
-        rounds: Candidates and last step of each; none where all are trained as long as the recipe says.
-        plans: By candidate; they differ in the teacher layer only.
-    """
-
-    kind = "teacher-layer"
-    searched = rf"stages\.\d+\.method\.{OPTION}"
-    stopped = "Stopped; the same command starts the training of the candidates again."
-    request: TeacherLayerRequest
-    _study: Study
-    _scores: scoring.HeldOutScores
-    _waits = False
-
-    def __init__(self, request: TeacherLayerRequest) -> None:
-        super().__init__(request)
-        if request.proxy.steps is not None and request.steps_total is not None:
-            raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
-        recipe = request.proxy.proxy_recipe
-        _check_stages(recipe)
-        plan = plan_run(recipe)
-        check_text_only(plan)
-        _check_depth(plan)
-
-        self.layers = choose_layers(request.layers, plan)
-        self.rounds = self._rounds(plan)
-        self.plans = self._plan_candidates()
-        # Candidates differ in the teacher layer alone, so any of them stands for all.
-        self.plan = self.plans[self.layers[0]]
-
-    def _plan_candidates(self) -> dict[int, RunPlan]:
-        """Plan the run of each candidate, which is as long as the last round where there are rounds."""
-        candidates = self.request.proxy
-        if self.rounds:
-            _, last_step = self.rounds[-1]
-            candidates = replace(candidates, steps=last_step)
-        recipe = candidates.proxy_recipe
-        return {layer: plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers}
-
-    def _rounds(self, plan: RunPlan) -> list[tuple[int, int]]:
-        """Return candidates and last step of each round; none where all are trained as long as the recipe says."""
-        count = len(self.layers)
-        halving = self.request.halving
-        total = self.request.steps_total
-        if halving is None:
-            if total is None:
-                return []
-            if total < count:
-                raise RecipeError(
-                    f"--steps-total {total} leaves some of {count} candidates without a step; give at least {count}."
-                )
-            return [(count, total // count)]
-        if total is None:
-            return rounds_of_training(count, steps_of_only_stage(plan, "--no-halving"), halving)
-        if len(plan.stages) > 1:
-            steps_of_only_stage(plan, "--no-halving")
-        rungs = halving_rungs(count, total, halving)
-        ends = accumulate(rung.steps for rung in rungs)
-        return [(rung.candidates, end) for rung, end in zip(rungs, ends, strict=True)]
-
-    def identity(self) -> dict[str, Any]:
-        """Return what scores must have in common to be compared."""
-        scores = {"pairs": scoring.PAIRS, "blocks": scoring.LOSS_BLOCKS, "pooling": self.plan.pooling}
-        names = {"layers": list(self.layers), "rungs": self.rounds, "scores": list(scoring.LAYER_SCORES)}
-        return names | flat({"scores": scores})
-
-    def sampler(self) -> RandomSampler:
-        """Return a sampler that has nothing to choose: every candidate is tried once."""
-        return RandomSampler(self.plan.recipe.seed)
-
-    def check_text(self) -> None:
-        """Refuse too little held-out text."""
-        scoring.held_out_pairs(self.proxy)
-        scoring.loss_batches(self.proxy)
-
-    def is_finished(self, study: Study) -> bool:
-        """Return whether the study has a result."""
-        return RESULT in study.user_attrs
-
-    def announce(self, study: Study) -> None:
-        """Say how many candidates there are, and the rounds."""
-        rounds = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
-        if self.is_finished(study):
-            return
-        line = f"{len(self.layers)} teacher layers at once"
-        if rounds:
-            line += f": {rounds}"
-        self.say(line)
-
-    def load(self, study: Study) -> None:
-        """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
-        self._study = study
-
-    def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
-        """Take all candidates, each a trial, unless another process trains them."""
-        if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            return [self._candidate(layer, ask()) for layer in self.layers]
-        if not self._waits:
-            self.say("Another process is at work on this study, or was killed elsewhere; waiting for it.")
-            self._waits = True
-        return []
-
-    def _candidate(self, layer: int, trial: Trial) -> LayerCandidate:
-        trial.suggest_int(OPTION, layer, layer)
-        row = SearchedLayer(rank=None, layer=layer, scores=[], steps=0, state="trained", own_loss=None)
-        return LayerCandidate(trial, row)
-
-    def plan_of(self, candidate: LayerCandidate) -> RunPlan:
-        """Return the recipe that reads its layer."""
-        return self.plans[candidate.row.layer]
-
-    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort_trainer.Cut]:
-        """Drop the lower candidates after every round but the last."""
-        cuts = {}
-        for (_, end), (left, _) in pairwise(self.rounds):
-            cuts[end] = partial(self._drop, candidates, end, left)
-        return cuts
-
-    def _drop(
-        self, candidates: Sequence[LayerCandidate], step: int, left: int, students: Mapping[int, PreTrainedModel]
-    ) -> Collection[int]:
-        """Score the students in training, and return the `left` best, which go on."""
-        for index, student in students.items():
-            line = self._measure(candidates[index], step, scoring.plain_copy(student, self.plan))
-            self.say(f"  {line}")
-        best = survivors({index: -candidates[index].score for index in students}, left)
-        for index in students.keys() - set(best):
-            candidates[index].row.state = "cut"
-        return best
-
-    def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
-        """Score a student, and return the line that tells it."""
-        scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
-        score = plain({"step": step, "score": scoring.mean_score(scores), **scores})
-        candidate.row.scores.append(LayerScore(**score))
-        with suppress(UpdateFinishedTrialError):
-            candidate.trial.report(candidate.score, step)
-        parts = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
-        return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
-
-    def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
-        """Return the last score of a candidate."""
-        row = candidate.row
-        row.steps = trained.steps
-        row.own_loss = trained.held_out.get("loss")
-        if trained.diverged:
-            row.state = "diverged"
-        line = f"layer {row.layer}: {row.state}"
-        if row.state == "trained":
-            line = self._measure(candidate, trained.steps, trained.student)
-            row.state = "diverged" if math.isnan(candidate.score) else "trained"
-        value = math.nan if row.state == "diverged" else candidate.score
-        return Outcome(value, cut=row.state == "cut"), line
-
-    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
-        """Train and score the candidates side by side, and keep the result in the study."""
-        started = time.monotonic()
-        self._scores = scoring.HeldOutScores(self.proxy, scoring.LAYER_SCORES)
-        yield from super().train(candidates)
-        if all(candidate.row.state == "diverged" for candidate in candidates):
-            raise TrainingError(
-                "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
-                f"--name. The study is kept in {shown(self.request.proxy.place)}."
-            )
-        ranked = [candidate.row for candidate in sorted(candidates, key=lambda candidate: candidate.order)]
-        for rank, row in enumerate(ranked, start=1):
-            row.rank = rank
-        seconds = round(time.monotonic() - started, 1)
-        self._study.set_user_attr(RESULT, {"layers": plain(ranked), "seconds": seconds, "created": timestamp()})
-
-    def results(self, study: Study) -> dict[str, Any]:
-        """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
-        plan = self.plan
-        result = study.user_attrs[RESULT]
-        best = result["layers"][0]
-        return {
-            "created": result["created"],
-            "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
-            "student": {"shape": str(plan.student)},
-            "scores": list(scoring.LAYER_SCORES),
-            "halving": self.request.halving,
-            "rungs": [{"candidates": candidates, "end": end} for candidates, end in self.rounds],
-            "layers": result["layers"],
-            "best": best,
-            "recipe": with_option(self.request.proxy.recipe, OPTION, best["layer"]),
-            "cost": {"steps": sum(row["steps"] for row in result["layers"]), "seconds": result["seconds"]},
-        }
 
 
 def search_teacher_layer(
@@ -364,6 +69,266 @@ def search_teacher_layer(
     return engine.run_search_of(TeacherLayerSearch(request), console, poll_seconds=poll_seconds)
 
 
+@dataclass
+class LayerCandidate:
+    """A teacher layer's trial, and its row of the record, which is filled as its student is trained and scored."""
+
+    trial: Trial
+    row: SearchedLayer
+
+    @property
+    def score(self) -> float:
+        """The last score; NaN where there is none."""
+        if not self.row.scores or self.row.scores[-1].score is None:
+            return math.nan
+        return self.row.scores[-1].score
+
+    @property
+    def sort_key(self) -> tuple[bool, int, float]:
+        """Sorts candidates best first: the longer in training, then the higher score at the end; diverged ones last."""
+        last_step = 0
+        if self.row.scores:
+            last_step = self.row.scores[-1].step
+        negative_score = math.inf if math.isnan(self.score) else -self.score
+        return self.row.state == "diverged", -last_step, negative_score
+
+
+class TeacherLayerSearch(engine.Search):
+    """A search for a teacher layer that is checked and planned.
+
+    Attributes:
+        layers: The candidates in order.
+        rounds: The rounds of the training; none where all candidates are trained as long as the recipe says.
+        plans: By candidate; they differ in the teacher layer only.
+    """
+
+    kind = "teacher-layer"
+    searched = rf"stages\.\d+\.method\.{OPTION}"
+    stopped = "Stopped; the same command starts the training of the candidates again."
+    request: TeacherLayerRequest
+    _study: Study
+    _scores: scoring.HeldOutScores
+    _waits = False
+
+    def __init__(self, request: TeacherLayerRequest) -> None:
+        super().__init__(request)
+        if request.proxy.steps is not None and request.steps_total is not None:
+            raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
+        recipe = request.proxy.proxy_recipe
+        _check_stages(recipe)
+        plan = plan_run(recipe)
+        check_text_only(plan)
+        _check_depth(plan)
+
+        self.layers = choose_layers(request.layers, plan)
+        self.rounds = _plan_rounds(request, plan, candidates=len(self.layers))
+        self.plans = self._plan_candidates()
+        # Candidates differ in the teacher layer alone, so any of them stands for all.
+        self.plan = self.plans[self.layers[0]]
+
+    def _plan_candidates(self) -> dict[int, RunPlan]:
+        """Plan the run of each candidate, which is as long as the last round where there are rounds."""
+        proxy_request = self.request.proxy
+        if self.rounds:
+            proxy_request = replace(proxy_request, steps=self.rounds[-1].end)
+        recipe = proxy_request.proxy_recipe
+        return {layer: plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers}
+
+    def identity(self) -> dict[str, Any]:
+        """Return the values that scores must have in common to be compared."""
+        return {
+            "layers": list(self.layers),
+            "rungs": self.rounds,
+            "scores": list(scoring.LAYER_SCORES),
+            "scores.pairs": scoring.PAIRS,
+            "scores.blocks": scoring.LOSS_BLOCKS,
+            "scores.pooling": self.plan.pooling,
+        }
+
+    def sampler(self) -> RandomSampler:
+        """Return a sampler that has nothing to choose: every candidate is tried once."""
+        return RandomSampler(self.plan.recipe.seed)
+
+    def check_text(self) -> None:
+        """Refuse too little held-out text."""
+        scoring.held_out_pairs(self.proxy)
+        scoring.loss_batches(self.proxy)
+
+    def is_finished(self, study: Study) -> bool:
+        """Return whether the study has a result."""
+        return RESULT in study.user_attrs
+
+    def announce(self, study: Study) -> None:
+        """Print how many candidates there are, and the rounds."""
+        if self.is_finished(study):
+            return
+        line = f"{len(self.layers)} teacher layers at once"
+        if self.rounds:
+            rounds = [f"{each.candidates} to step {each.end}" for each in self.rounds]
+            line += f": {', '.join(rounds)}"
+        self.say(line)
+
+    def load(self, study: Study) -> None:
+        """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
+        self._study = study
+
+    def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
+        """Take all candidates, each a trial, unless another process trains them."""
+        is_at_work = bool(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
+        if is_at_work:
+            if not self._waits:
+                self.say("Another process is at work on this study, or was killed elsewhere; waiting for it.")
+                self._waits = True
+            return []
+
+        candidates = []
+        for layer in self.layers:
+            trial = ask()
+            trial.suggest_int(OPTION, layer, layer)
+            row = SearchedLayer(rank=None, layer=layer, scores=[], steps=0, state="trained", own_loss=None)
+            candidates.append(LayerCandidate(trial, row))
+        return candidates
+
+    def plan_of(self, candidate: LayerCandidate) -> RunPlan:
+        """Return the plan of the run that reads the candidate's layer."""
+        return self.plans[candidate.row.layer]
+
+    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort_trainer.Cut]:
+        """Drop the lower candidates after every round but the last."""
+        cuts = {}
+        for this_round, next_round in pairwise(self.rounds):
+            cuts[this_round.end] = partial(self._drop, candidates, this_round.end, next_round.candidates)
+        return cuts
+
+    def _drop(
+        self, candidates: Sequence[LayerCandidate], step: int, count: int, students: Mapping[int, PreTrainedModel]
+    ) -> Collection[int]:
+        """Score the students in training, and return the best, which go on.
+
+        Args:
+            candidates: All candidates.
+            step: The step after which they are scored.
+            count: How many go on.
+            students: Those in training, by the candidate's place.
+        """
+        for index, student in students.items():
+            line = self._measure(candidates[index], step, scoring.plain_copy(student, self.plan))
+            self.say(f"  {line}")
+        best = survivors({index: -candidates[index].score for index in students}, count)
+        for index in students:
+            if index not in best:
+                candidates[index].row.state = "cut"
+        return best
+
+    def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
+        """Add the score of a student to the candidate's row and trial, and return it as a line to print."""
+        scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
+        values = plain({"step": step, "score": scoring.mean_score(scores), **scores})
+        candidate.row.scores.append(LayerScore(**values))
+        with suppress(UpdateFinishedTrialError):
+            candidate.trial.report(candidate.score, step)
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
+
+    def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[Outcome, str]:
+        """Return the last score of a candidate as its outcome, and the line that tells it."""
+        row = candidate.row
+        row.steps = trained.steps
+        row.own_loss = trained.held_out.get("loss")
+        if trained.diverged:
+            row.state = "diverged"
+        line = f"layer {row.layer}: {row.state}"
+        # A candidate that was cut was scored then.
+        if row.state == "trained":
+            line = self._measure(candidate, trained.steps, trained.student)
+            if math.isnan(candidate.score):
+                row.state = "diverged"
+        value = math.nan if row.state == "diverged" else candidate.score
+        return Outcome(value, cut=row.state == "cut"), line
+
+    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
+        """Train and score the candidates side by side, and keep the result in the study."""
+        started = time.monotonic()
+        self._scores = scoring.HeldOutScores(self.proxy, scoring.LAYER_SCORES)
+        yield from super().train(candidates)
+        if all(candidate.row.state == "diverged" for candidate in candidates):
+            raise TrainingError(
+                "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
+                f"--name. The study is kept in {shown(self.request.proxy.place)}."
+            )
+        ranked = [candidate.row for candidate in sorted(candidates, key=lambda candidate: candidate.sort_key)]
+        for rank, row in enumerate(ranked, start=1):
+            row.rank = rank
+        seconds = round(time.monotonic() - started, 1)
+        self._study.set_user_attr(RESULT, {"layers": plain(ranked), "seconds": seconds, "created": timestamp()})
+
+    def results(self, study: Study) -> dict[str, Any]:
+        """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
+        plan = self.plan
+        result = study.user_attrs[RESULT]
+        best = result["layers"][0]
+        return {
+            "created": result["created"],
+            "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
+            "student": {"shape": str(plan.student)},
+            "scores": list(scoring.LAYER_SCORES),
+            "halving": self.request.halving,
+            "rungs": [each._asdict() for each in self.rounds],
+            "layers": result["layers"],
+            "best": best,
+            "recipe": with_option(self.request.proxy.recipe, OPTION, best["layer"]),
+            "cost": {"steps": sum(row["steps"] for row in result["layers"]), "seconds": result["seconds"]},
+        }
+
+
+def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...]:
+    """Return the candidates in order.
+
+    Args:
+        layers: The layers of the request; None for all.
+        plan: Of the recipe.
+
+    Raises:
+        RecipeError: for a layer that the teacher does not have, or fewer than two.
+    """
+    depth = plan.teacher.layers
+    if layers is None:
+        layers = range(1, depth + 1)
+    candidates = tuple(sorted(set(layers)))
+    for layer in candidates:
+        if not 1 <= layer <= depth:
+            raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
+    if len(candidates) < 2:
+        raise RecipeError(
+            f"A search needs two candidates or more, not {len(candidates)}; give --layers two or more of 1 to {depth}."
+        )
+    return candidates
+
+
+def _plan_rounds(request: TeacherLayerRequest, plan: RunPlan, *, candidates: int) -> list[Round]:
+    """Return the rounds of the training; none where all candidates are trained as long as the recipe says.
+
+    Raises:
+        RecipeError: for too few steps, or a recipe whose training cannot be stopped on the way.
+    """
+    total = request.steps_total
+    if request.halving is None:
+        if total is None:
+            return []
+        if total < candidates:
+            raise RecipeError(
+                f"--steps-total {total} leaves some of {candidates} candidates without a step; give at least "
+                f"{candidates}."
+            )
+        return [Round(candidates, end=total // candidates)]
+    if total is None:
+        return rounds_of_training(candidates, steps_of_only_stage(plan, "--no-halving"), request.halving)
+    if len(plan.stages) > 1:
+        # This refuses several stages.
+        steps_of_only_stage(plan, "--no-halving")
+    return rounds_of_rungs(halving_rungs(candidates, total, request.halving))
+
+
 def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
@@ -383,27 +348,3 @@ def _check_depth(plan: RunPlan) -> None:
             f"The student has {student_layers} layers and its teacher {teacher_layers}; give student.shape at most "
             f"{teacher_layers} layers."
         )
-
-
-def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...]:
-    """Return the candidates in order.
-
-    Args:
-        layers: Those of the request; None for all.
-        plan: Of the recipe.
-
-    Raises:
-        RecipeError: for a layer that the teacher does not have, or fewer than two.
-    """
-    depth = plan.teacher.layers
-    if layers is None:
-        layers = range(1, depth + 1)
-    candidates = tuple(sorted(set(layers)))
-    for layer in candidates:
-        if not 1 <= layer <= depth:
-            raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
-    if len(candidates) < 2:
-        raise RecipeError(
-            f"A search needs two candidates or more, not {len(candidates)}; give --layers two or more of 1 to {depth}."
-        )
-    return candidates

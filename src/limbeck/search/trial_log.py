@@ -1,43 +1,46 @@
-"""The trials of a study by candidate: those that are settled, running or diverged."""
+"""The trials of a study by candidate: those that are settled, running or diverged.
+
+A *candidate* is what a search tries: a layer mapping, or a student's shape. Several trials may hold the same one.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from optuna.trial import FrozenTrial, TrialState
 
 DIVERGED = "diverged"
 """User attribute of a failed trial whose candidate diverged: its worker is fine, so it is not retried without limit."""
 
-Item = TypeVar("Item", bound=Hashable)
+Candidate = TypeVar("Candidate", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class TrialLog(Generic[Item]):
+class TrialLog(Generic[Candidate]):
     """The trials of a study by candidate.
 
     Args:
         done: The first trial that settled each candidate.
-        running: The first trial of each candidate that a worker has, or that waits.
+        running: The number of the first trial of each candidate that a worker has, or that waits.
         diverged: How often each candidate ended without a finite value.
     """
 
-    done: Mapping[Item, FrozenTrial]
-    running: Mapping[Item, int]
-    diverged: Counter[Item]
+    done: Mapping[Candidate, FrozenTrial]
+    running: Mapping[Candidate, int]
+    diverged: Counter[Candidate]
 
     @property
-    def values(self) -> dict[Item, float]:
+    def values(self) -> dict[Candidate, float]:
         """The value of each candidate that has one."""
         return {candidate: trial.value for candidate, trial in self.done.items() if trial.value is not None}
 
 
 def read_trials(
     trials: Iterable[FrozenTrial],
-    candidate_of: Callable[[FrozenTrial], Item | None],
+    candidate_of: Callable[[FrozenTrial], Candidate | None],
     settles: Callable[[FrozenTrial], bool],
-) -> TrialLog[Item]:
+) -> TrialLog[Candidate]:
     """Gather a study's trials by candidate.
 
     Args:
@@ -45,9 +48,9 @@ def read_trials(
         candidate_of: Returns a trial's candidate; None where it has no whole one.
         settles: Whether nothing more is to be learned of a finished trial's candidate.
     """
-    done: dict[Item, FrozenTrial] = {}
-    running: dict[Item, int] = {}
-    diverged: Counter[Item] = Counter()
+    done: dict[Candidate, FrozenTrial] = {}
+    running: dict[Candidate, int] = {}
+    diverged: Counter[Candidate] = Counter()
     for trial in trials:
         candidate = candidate_of(trial)
         if candidate is None:
@@ -59,3 +62,12 @@ def read_trials(
         elif trial.state == TrialState.COMPLETE or trial.user_attrs.get(DIVERGED):
             diverged[candidate] += 1
     return TrialLog(done, running, diverged)
+
+
+def parameters_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the parameters of a trial, or those that it waits with where it was queued."""
+    if trial.params:
+        return trial.params
+    # Optuna keeps the parameters of a queued trial here until a worker takes it.
+    queued: dict[str, Any] = trial.system_attrs.get("fixed_params", {})
+    return queued

@@ -12,8 +12,9 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from limbeck.search.lost_trials import LostTrials
 from limbeck.search.trial_log import DIVERGED
-from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, sign_of_life
+from limbeck.search.worker_signs import BEAT_SECONDS, WORKER, sign_of_life
 
 TRAINING_SECONDS = "training_seconds"
 """User attribute of a trial: its part of the time that the candidates which were trained together took."""

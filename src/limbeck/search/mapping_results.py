@@ -1,0 +1,105 @@
+"""The results of a genetic search for its record: its generations, the mappings with a fitness, and those without."""
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from typing import cast
+
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from limbeck.core import studies
+from limbeck.search.generations import GENERATION
+from limbeck.search.genetic_sampler import generation_key, recorded_generation
+from limbeck.search.mapping_space import Genome, MappingSpace, to_binary
+from limbeck.search.mapping_trials import genome_of, read_genomes
+from limbeck.search.trial_log import DIVERGED
+from limbeck.search.work import TRAINING_SECONDS
+
+# User attributes of a trial.
+SCORE = "score."
+"""Begins the name of one that holds a score."""
+SCORING_SECONDS = "scoring_seconds"
+"""The time of its scoring."""
+PROBLEM = "problem"
+"""The reason why it has no score."""
+
+GenerationRow = studies.Generation
+"""One generation of a search, a row of ELM's table 5 (arXiv 2012.06153).
+
+Its members are the genomes that have a value; its size also counts genomes that have none (yet, or because they were
+given up). A genome that came twice counts twice. `evaluated` is the number of members that no earlier generation had,
+so that they cost an evaluation, `best` is the first of equals, and `deviation` is divided by the number of members, not
+by one less.
+"""
+
+
+def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
+    """Return a row for every generation that has values, also for one that is under way."""
+    attributes = study.user_attrs
+    values = read_genomes(study.get_trials(deepcopy=False), space).values
+    rows: list[GenerationRow] = []
+    seen: set[Genome] = set()
+    for number in itertools.count(1):
+        genomes = recorded_generation(attributes, number)
+        if genomes is None:
+            break
+        members = [genome for genome in genomes if genome in values]
+        if members:
+            best = max(members, key=values.__getitem__)
+            fitnesses = [values[genome] for genome in members]
+            row = GenerationRow(
+                number=number,
+                maximum=max(fitnesses),
+                minimum=min(fitnesses),
+                mean=statistics.fmean(fitnesses),
+                deviation=statistics.pstdev(fitnesses),
+                best=list(space.decode(best)),
+                best_gene=to_binary(best, space.bits),
+                size=len(genomes),
+                evaluated=len(set(members) - seen),
+                members=[to_binary(genome, space.bits) for genome in members],
+                breeding=attributes[generation_key(number)]["breeding"],
+            )
+            rows.append(row)
+        seen.update(genomes)
+    return rows
+
+
+def candidates_of(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.Candidate]:
+    """Return every evaluated mapping, once, by fitness; of equals the first that was tried."""
+    candidates = []
+    for genome, trial in read_genomes(trials, space).done.items():
+        attributes = trial.user_attrs
+        scores = {}
+        for name, value in attributes.items():
+            if name.startswith(SCORE):
+                scores[name.removeprefix(SCORE)] = value
+        candidate = studies.Candidate(
+            mapping=list(space.decode(genome)),
+            gene=to_binary(genome, space.bits),
+            fitness=cast("float", trial.value),
+            scores=scores,
+            generation=attributes.get(GENERATION),
+            trial=trial.number,
+            training_seconds=attributes.get(TRAINING_SECONDS),
+            scoring_seconds=attributes.get(SCORING_SECONDS),
+        )
+        candidates.append(candidate)
+    return sorted(candidates, key=lambda candidate: candidate.fitness, reverse=True)
+
+
+def given_up(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.GivenUp]:
+    """Return the mappings that came to no fitness, each with its last problem."""
+    done = read_genomes(trials, space).done
+    problems: dict[Genome, str] = {}
+    for trial in trials:
+        genome = genome_of(trial, space)
+        if genome is not None and genome not in done and trial.user_attrs.get(DIVERGED):
+            problems[genome] = trial.user_attrs.get(PROBLEM, "it reached no finite fitness")
+
+    rows = []
+    for genome, problem in problems.items():
+        mapping = list(space.decode(genome))
+        rows.append(studies.GivenUp(mapping=mapping, gene=to_binary(genome, space.bits), problem=problem))
+    return rows

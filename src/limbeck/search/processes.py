@@ -1,0 +1,50 @@
+"""The processes of a search: one that searches, and those that a launcher started beside it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from limbeck.core.ranks import broadcasting_tasks, connect, is_main, process_count, raised_on_all_ranks
+from limbeck.errors import RecipeError
+from limbeck.models.quiet import quiet
+from limbeck.recipe.plan import RunPlan
+from limbeck.training.proxy import follow_proxy
+
+
+@contextmanager
+def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool = False) -> Iterator[bool]:
+    """Take part in a search: the main process searches in this context, the others have trained with it before.
+
+    Args:
+        plan: The recipe that candidates are variants of.
+        share: Share of the text.
+        workers: Processes that the search would start itself.
+        tasks: Whether candidates are fine-tuned on tasks, which one process does.
+
+    Yields:
+        Whether this is the process that searches, and writes the result.
+
+    Raises:
+        RecipeError: for both kinds of processes at once, and for tasks.
+    """
+    launched = process_count()
+    if launched > 1 and workers > 1:
+        problem = RecipeError(
+            f"--workers {workers} starts processes, but a launcher has started {launched} that share every batch; "
+            "leave out one of the two."
+        )
+        raise raised_on_all_ranks(problem)
+    if launched > 1 and tasks:
+        problem = RecipeError(
+            f"--tasks are fine-tuned by one process, but a launcher has started {launched}; leave the tasks out, so "
+            "that held-out text decides, or use --workers instead of a launcher."
+        )
+        raise raised_on_all_ranks(problem)
+
+    connect()
+    if not is_main():
+        with quiet():
+            follow_proxy(plan, share=share)
+        yield False
+        return
+    with broadcasting_tasks() if launched > 1 else nullcontext():
+        yield True
