@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.evaluation.tasks.split_files import find_file
-from limbeck.evaluation.tasks.splits import load_task
 
 # SQuAD 1.1's development set split by article, and FewCLUE's merged files, of which no count is published.
 SMALLER_COPIES = {

@@ -10,9 +10,11 @@ from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import RecipeError
 from limbeck.evaluation.plan.planning import Planner
 from limbeck.evaluation.plan.request import EvaluationRequest
-from limbeck.evaluation.tasks.corpus_rows import TaskRows, hold_out_rows
+from limbeck.evaluation.tasks.corpus_rows import TaskRows
+from limbeck.evaluation.tasks.held_out_rows import hold_out_rows
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS
-from limbeck.evaluation.tasks.splits import TRAIN, load_task
+from limbeck.evaluation.tasks.splits import TRAIN
 from tests.support.task_files import write_table
 
 TRAINED = [name for name, definition in DEFINITIONS.items() if not KINDS[definition.kind].of_vectors]

@@ -16,7 +16,7 @@ from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.evaluators.search import Search
 from limbeck.evaluation.run.results_file import ResultsFile
-from limbeck.evaluation.tasks.splits import load_task
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.registry import KINDS
 from limbeck.models.inference import encode
 from limbeck.models.loading import load_model

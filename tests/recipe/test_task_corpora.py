@@ -7,6 +7,7 @@ import pytest
 
 from limbeck.core.yaml import parse_yaml
 from limbeck.corpus import build_labelled_corpus
+from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import LimbeckError
 from limbeck.kinds.registry import KINDS
 from limbeck.models.tokenizers import load_tokenizer
@@ -80,7 +81,9 @@ def test_rows_of_a_task_by_name_are_encoded_with_both_of_their_texts(place, tmp_
     settings = plan(place, RTE).stages[0].corpus
     tokenizer = load_tokenizer(str(place / "two/teacher-bert"))
     built = build_labelled_corpus(settings, tokenizer, KINDS[settings.task], cache_dir=tmp_path, workers=1)
-    wanted = [tokenizer(row.text, row.pair, truncation=True, max_length=16) for row in settings.rows.read(None)]
+    wanted = [
+        tokenizer(row.text, row.pair, truncation=True, max_length=16) for row in settings.rows.read(SourceReport())
+    ]
     found = {tuple(row["input_ids"]): list(row["token_type_ids"]) for row in built.train}
     assert all(set(segments) == {0, 1} for segments in found.values())
     assert set(found) <= {tuple(row["input_ids"]) for row in wanted}
@@ -91,7 +94,7 @@ def test_classes_of_a_teacher_are_matched_by_name(place, tmp_path):
     named(teacher, ["Not-Entailment", "entailment"])  # RTE's other way round.
     rows = plan(place, RTE, teacher).stages[0].corpus.rows
     first = next(iter(rows.load().splits["train"]))
-    assert next(iter(rows.read(None))).label == 1 - first.label
+    assert next(iter(rows.read(SourceReport()))).label == 1 - first.label
     with pytest.raises(LimbeckError, match="rename the teacher's with teacher.classes"):
         plan(place, RTE, named(teacher, ["yes", "no"]))
 

@@ -12,8 +12,8 @@ from limbeck.core.kinds import KINDS
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, StageTextSpec
 from limbeck.errors import RecipeError
 from limbeck.evaluation.evaluators.head_match import match_head
+from limbeck.evaluation.tasks.loading import check_scored
 from limbeck.evaluation.tasks.registry import find_task
-from limbeck.evaluation.tasks.splits import check_scored
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape
 from limbeck.models.heads import Head, model_class

@@ -13,7 +13,7 @@ from limbeck.corpus import LabelledSettings
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.development_scores import compare_outputs
 from limbeck.evaluation.evaluators import head_match, head_outputs, tokens
-from limbeck.evaluation.tasks.splits import load_task
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.kind import Outputs
 from limbeck.kinds.task import TaskData
 from limbeck.recipe.plan import SCORE_LATER, RunPlan

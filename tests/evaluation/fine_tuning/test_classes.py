@@ -18,7 +18,7 @@ from limbeck.evaluation.protocols.overrides import parse_overrides
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.results.predictions import read_predictions, save_predictions
 from limbeck.evaluation.results.submissions import write_submissions
-from limbeck.evaluation.tasks.splits import load_task
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.kinds.scoring import score
 from limbeck.kinds.task import SplitFacts, Submission
 from limbeck.kinds.thresholds import choose_thresholds

@@ -10,8 +10,8 @@ from limbeck.core.strict import descriptions
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS, TASK_GROUPS, TASKS, parse_tasks
-from limbeck.evaluation.tasks.splits import load_task
 from tests.docs.pages import script
 from tests.support.command_tree import root
 

@@ -11,8 +11,8 @@ import yaml
 
 from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.errors import CorpusError, RecipeError
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import TASKS
-from limbeck.evaluation.tasks.splits import load_task
 
 HERE = Path(__file__).parent
 CASES = yaml.safe_load((HERE / "rows.yaml").read_text(encoding="utf-8"))

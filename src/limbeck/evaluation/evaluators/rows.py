@@ -14,9 +14,10 @@ from limbeck.evaluation.plan import cell as grid_cell
 from limbeck.evaluation.plan.points import TrainingPoint, training_points
 from limbeck.evaluation.plan.request import EvaluationRequest
 from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.evaluation.tasks.corpus_rows import hold_out_rows
+from limbeck.evaluation.tasks.held_out_rows import hold_out_rows
+from limbeck.evaluation.tasks.loading import load_task
 from limbeck.evaluation.tasks.registry import find_task
-from limbeck.evaluation.tasks.splits import TRAIN, load_task
+from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.task import Task, TaskData
 

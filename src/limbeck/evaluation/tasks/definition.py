@@ -1,11 +1,10 @@
-"""The description of a task in YAML: its classes, metrics and splits, and the sources of its rows."""
+"""`TaskDefinition`, the schema of a task's description in YAML: its classes, metrics, splits, and sources of rows."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,17 @@ from limbeck.core.kinds import KINDS, KindFacts
 from limbeck.core.strict import Strict
 from limbeck.corpus.rows.tags import check_tags, marks_entities
 from limbeck.errors import CorpusError, suggestion
-from limbeck.evaluation.tasks.sources import Files, FileSource, HubSource, HubSplit, TextFile, Texts
+from limbeck.evaluation.tasks.each_values import write_out_each
+from limbeck.evaluation.tasks.sources import (
+    Files,
+    FileSource,
+    HubPlace,
+    HubSource,
+    HubSplit,
+    PossibleFile,
+    TextFile,
+    Texts,
+)
 from limbeck.kinds.columns import Columns, Names
 from limbeck.kinds.task import AnswerRules, SplitFacts, Submission, Task
 
@@ -25,12 +34,13 @@ _PAIR = "pair"
 _TEST = "test"
 """Beginning of the names of splits that are there to be scored, not to choose by."""
 _LONGEST_TITLE = 200
-_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_MOST_WRITTEN_OUT = 5_000_000
-"""Characters of a description once the keys that stand for several splits are written out."""
+_SHOWN_CHARACTERS = 40
+_SHOWN_CHARACTERS_OF_FILE = 80
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def _known_type(name: str) -> str:
+    """Return the name of a type of task, or refuse one that is unknown."""
     if name != _PAIR and name not in KINDS:
         raise ValueError(f"'{name}' is not a type of task.{suggestion(name, [*KINDS, _PAIR])}")
     return name
@@ -105,23 +115,16 @@ class TaskDefinition(Strict):
     @model_validator(mode="before")
     @classmethod
     def _write_out(cls, data: Any) -> Any:
-        each = data.get("each") if isinstance(data, dict) else None
-        if not isinstance(each, dict) or not all(isinstance(values, list) for values in each.values()):
-            return data
-        if len(repr(data)) * math.prod(map(len, each.values())) > _MOST_WRITTEN_OUT:
-            raise ValueError("each stands for too many splits: give fewer values")
-        written = {}
-        for key, value in data.items():
-            written[key] = value if key == "each" else _write_out(value, each, {})
-        return written
+        return write_out_each(data)
 
     @field_validator("labels", mode="before")
     @classmethod
     def _labels_are_text(cls, value: Any) -> Any:
+        """Return the class names as text; numbers are taken, other values of YAML are refused."""
         if not isinstance(value, list):
             return value
         for label in value:
-            # YAML reads 0 and no as a number and a truth value.
+            # YAML reads 0 as a number and no as a truth value, which Python counts as a number too.
             if not isinstance(label, str | int) or isinstance(label, bool):
                 raise ValueError(f"the label {label!r} is not text: put it in quotation marks")
         return tuple(map(str, value))
@@ -129,24 +132,27 @@ class TaskDefinition(Strict):
     @field_validator("title", "language")
     @classmethod
     def _is_one_line(cls, value: Any) -> Any:
-        by_split = value if isinstance(value, dict) else {"": value}
-        for text in by_split.values():
+        """Refuse text that would break a line of a table."""
+        texts = list(value.values()) if isinstance(value, dict) else [value]
+        for text in texts:
             if text is None:
                 continue
             if not text.isprintable() or not 0 < len(text.strip()) <= _LONGEST_TITLE:
-                raise ValueError(f"{text[:40]!r} is not a line of 1 to {_LONGEST_TITLE} printable characters")
+                raise ValueError(
+                    f"{text[:_SHOWN_CHARACTERS]!r} is not a line of 1 to {_LONGEST_TITLE} printable characters"
+                )
         return value
 
     @model_validator(mode="after")
     def _is_whole(self) -> TaskDefinition:
+        """Refuse a description that contradicts itself, by the first problem."""
         problems = itertools.chain(
             self._problems_of_names(),
             self._problems_of_columns(),
             self._problems_of_classes(),
             self._problems_of_splits(),
         )
-        problem = next(problems, None)
-        if problem is not None:
+        for problem in problems:
             raise ValueError(problem)
         return self
 
@@ -156,25 +162,27 @@ class TaskDefinition(Strict):
             yield "give files, hub or both"
         if not self.split_names:
             yield "hub names no split: give at least one, such as validation"
-        for split in self.split_names:  # Files of predictions are named after them.
-            if not _SPLIT.fullmatch(split):
-                yield f"the name of the split {split[:40]!r} must consist of letters, digits, '.', '-' and '_'"
+        for split in self.split_names:
+            # Files of predictions are named after splits.
+            if not _SPLIT_NAME.fullmatch(split):
+                shown = split[:_SHOWN_CHARACTERS]
+                yield f"the name of the split {shown!r} must consist of letters, digits, '.', '-' and '_'"
 
-        files = [(split, name) for split in self.split_names for name, _ in self.paths(split)]
-        for key, text_file in self._text_files():
-            files += [(key, name) for name, _ in self.paths_of_texts(text_file)]
-        for owner, name in files:
-            path = Path(name)
-            is_near = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
-            if not is_near or not name.isprintable():
-                yield f"the file '{name[:80]}' of {owner} must lie beside the description or in --data"
+        for split in self.split_names:
+            for file in self.paths(split):
+                if not _is_near(file.name):
+                    yield _far_file(file.name, split)
+        for key, text_file in self._all_text_files():
+            for file in self.paths_of_texts(text_file):
+                if not _is_near(file.name):
+                    yield _far_file(file.name, key)
 
     def _problems_of_columns(self) -> Iterator[str]:
         """Yield what is wrong with the columns of rows, and with the files of their texts."""
         facts = self.facts
         if "text" in facts.columns and not self.columns.text:
             yield "columns.text is missing: name the column of the text"
-        for key, _ in self._text_files():
+        for key, _ in self._all_text_files():
             if not facts.has_text_files:
                 yield f"{key} is a file of a retrieval task, not of {self.type}: leave it out"
             if self.hub is not None:
@@ -194,7 +202,8 @@ class TaskDefinition(Strict):
         facts = self.facts
         if facts.has_classes and len(set(self.classes)) < 2:
             yield "labels is missing: name two classes or more, in the order of their numbers"
-        if len(set(self.labels)) < len(self.labels) or not all(label.strip() for label in self.labels):
+        has_twins = len(set(self.labels)) < len(self.labels)
+        if has_twins or not all(label.strip() for label in self.labels):
             yield "labels must differ, and none may be empty"
         if not facts.has_classes and self.labels:
             yield f"labels are for classification and pair, not for {self.type}"
@@ -209,26 +218,35 @@ class TaskDefinition(Strict):
                 yield f"{self.type} has no metric '{name}'.{suggestion(name, metrics)}"
 
     def _problems_of_splits(self) -> Iterator[str]:
-        """Yield names of splits that are not there."""
+        """Yield names of splits that the description does not have, and roles that a split cannot have."""
         known = self.split_names
         for split in self.unlabelled:
             if split not in known or split in (self.train, self.select):
                 yield f"unlabelled names '{split}', which is not a split that is only predicted"
-        splits_of_key: dict[str, Sequence[str]] = {
-            "parts": [part for parts in self.parts.values() for part in parts],
-            "rows": [*self.rows, *(self.hub.rows if self.hub is not None else ())],
-            "language": list(self.language) if isinstance(self.language, dict) else [],
-            "scored": self.scored or (),
-            "second_choice": self.second_choice,
-            "submissions": list(self.submissions),
-        }
-        for key, splits in splits_of_key.items():
+
+        for key, splits in self._splits_by_key():
             needs_labels = key in ("scored", "second_choice")
             for split in splits:
                 if split not in known or (needs_labels and split in self.unlabelled):
                     yield f"{key} names '{split}'.{suggestion(split, known)}"
-        if ":" not in self.train and self.is_trained and self.train not in known:
+
+        # Another task's split, `mnli:train`, is looked up when that task is known.
+        is_own_split = ":" not in self.train
+        if is_own_split and self.is_trained and self.train not in known:
             yield f"there is no split '{self.train}' to train on.{suggestion(self.train, known)}"
+
+    def _splits_by_key(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the keys that name splits, each with the names in it."""
+        for parts in self.parts.values():
+            yield "parts", parts
+        yield "rows", list(self.rows)
+        if self.hub is not None:
+            yield "rows", list(self.hub.rows)
+        if isinstance(self.language, dict):
+            yield "language", list(self.language)
+        yield "scored", self.scored or ()
+        yield "second_choice", self.second_choice
+        yield "submissions", list(self.submissions)
 
     @property
     def kind(self) -> str:
@@ -253,64 +271,71 @@ class TaskDefinition(Strict):
     @cached_property
     def split_names(self) -> tuple[str, ...]:
         """Names of the splits, in the order of the description."""
-        on_hub = () if self.hub is None else self.hub.splits
-        return tuple(dict.fromkeys((*self.parts, *self.files, *on_hub)))
+        names = [*self.parts, *self.files]
+        if self.hub is not None:
+            names += self.hub.splits
+        return tuple(dict.fromkeys(names))
 
-    def paths(self, split: str) -> list[tuple[str, FileSource]]:
+    def paths(self, split: str) -> list[PossibleFile]:
         """Return every name that the file of a split may have, in the order of preference."""
-        named = []
-        for file in self.files.get(split, ()):
-            named += [(path, file) for path in self._in_folders(file.path)]
-        return named
+        files: list[PossibleFile] = []
+        for source in self.files.get(split, ()):
+            files += [PossibleFile(path, source) for path in self._in_folders(source.path)]
+        return files
 
-    def paths_of_texts(self, file: TextFile) -> list[tuple[str, FileSource]]:
+    def paths_of_texts(self, file: TextFile) -> list[PossibleFile]:
         """Return every name that a file of `texts` may have, in the order of preference."""
         source = FileSource(path=file.path)
-        return [(path, source) for path in self._in_folders(file.path)]
+        return [PossibleFile(path, source) for path in self._in_folders(file.path)]
 
     def texts(self, rows: FileSource | None = None) -> dict[str, TextFile]:
         """Return the files of the texts that the rows of a file name by their ids: `queries`, `documents`.
 
         Args:
-            rows: The file of the rows; None for the task's own.
+            rows: The file of the rows, whose own files of texts win over the task's; None for the task's alone.
         """
-        files = {}
-        for key in ("queries", "documents"):
-            file = getattr(rows, key, None) or getattr(self, key)
-            if file is not None:
-                files[key] = file
-        return files
+        files = {"queries": self.queries, "documents": self.documents}
+        if rows is not None:
+            files["queries"] = rows.queries or self.queries
+            files["documents"] = rows.documents or self.documents
+        return {key: file for key, file in files.items() if file is not None}
 
-    def on_hub(self, split: str) -> tuple[HubSource, HubSplit] | None:
+    def on_hub(self, split: str) -> HubPlace | None:
         """Return the data set and its split that a split is read from; None where there is none."""
         hub = self.hub
-        if hub is None or split in self.parts or (hub.splits and split not in hub.splits):
+        if hub is None or split in self.parts:
             return None
-        place = hub.splits.get(split) or HubSplit(split=split)
-        return hub, HubSplit(split=place.split, config=place.config or hub.config)
+        if not hub.splits:
+            # Without names of its own the data set has the task's splits under the task's names.
+            return HubPlace(hub, HubSplit(split=split, config=hub.config))
+        if split not in hub.splits:
+            return None
+        named = hub.splits[split]
+        return HubPlace(hub, HubSplit(split=named.split, config=named.config or hub.config))
 
     @property
     def development(self) -> str | None:
         """The split that is there to choose by; None where a test split alone is held out, and stands in for it."""
         select = self.task.select
-        if "select" in self.model_fields_set or select is None or not select.startswith(_TEST):
+        is_chosen_by_user = "select" in self.model_fields_set
+        if is_chosen_by_user or select is None or not select.startswith(_TEST):
             return select
-        return next((name for name in self._held_out if not name.startswith(_TEST)), None)
+        for name in self._held_out:
+            if not name.startswith(_TEST):
+                return name
+        return None
 
     @cached_property
     def task(self) -> Task:
         """The task."""
-        labelled = [name for name in self.split_names if name not in self.unlabelled]
-        select: str | None = self.select
-        if ":" not in self.select and self.select not in labelled:
-            select = next(iter(self._held_out), None)
-        scored = self.scored
-        if scored is None:
-            scored = tuple(self._held_out if self.is_trained else labelled)
         splits = {}
         for name in self.split_names:
-            language = self.language.get(name, "en") if isinstance(self.language, dict) else self.language
-            splits[name] = SplitFacts(self.rows.get(name), name in labelled, language)
+            language = self.language
+            if isinstance(language, dict):
+                language = language.get(name, "en")
+            splits[name] = SplitFacts(
+                published_rows=self.rows.get(name), labelled=name not in self.unlabelled, language=language
+            )
         return Task(
             name=self.name,
             title=self.title or self.name,
@@ -319,14 +344,27 @@ class TaskDefinition(Strict):
             labels=self.classes,
             metrics=self.metric or self._metrics,
             train=self.train if self.is_trained else None,
-            select=select if self.is_trained else None,
-            scored=scored,
+            select=self._select_split() if self.is_trained else None,
+            scored=self._scored_splits(),
             predicted=self.unlabelled,
             splits=splits,
             answerable_only=not self.no_answers,
             answer_rules=self.answer_rules,
             submissions=self.submissions,
         )
+
+    def _select_split(self) -> str | None:
+        """Return the split to choose settings on: `select`, else the first that is held out; None without any."""
+        is_other_tasks = ":" in self.select
+        if is_other_tasks or self.select in self._labelled:
+            return self.select
+        return next(iter(self._held_out), None)
+
+    def _scored_splits(self) -> tuple[str, ...]:
+        """Return the splits to score: `scored`, else all that have labels and are not trained on."""
+        if self.scored is not None:
+            return self.scored
+        return tuple(self._held_out if self.is_trained else self._labelled)
 
     @property
     def _metrics(self) -> tuple[str, ...]:
@@ -337,13 +375,17 @@ class TaskDefinition(Strict):
         return metrics
 
     @property
-    def _held_out(self) -> list[str]:
-        """Names of the labelled splits that nothing is trained on."""
-        others = (self.train, *self.unlabelled, *self.parts)
-        return [name for name in self.split_names if name not in others]
+    def _labelled(self) -> list[str]:
+        """Names of the labelled splits."""
+        return [name for name in self.split_names if name not in self.unlabelled]
 
-    def _text_files(self) -> list[tuple[str, TextFile]]:
-        """Return the files of texts of all splits, each with its key."""
+    @property
+    def _held_out(self) -> list[str]:
+        """Names of the labelled splits that nothing is trained on, without joint ones, whose parts are among them."""
+        return [name for name in self._labelled if name != self.train and name not in self.parts]
+
+    def _all_text_files(self) -> list[tuple[str, TextFile]]:
+        """Return the files of texts of the task and of all its splits, each with its key."""
         files = list(self.texts().items())
         for sources in self.files.values():
             for source in sources:
@@ -351,50 +393,21 @@ class TaskDefinition(Strict):
         return files
 
     def _in_folders(self, names: Sequence[str]) -> list[str]:
-        return [_join(folder, name) for folder in self.folders for name in names]
+        """Return each name below each of the task's folders, those of the first folder first."""
+        paths = []
+        for folder in self.folders:
+            prefix = f"{folder}/" if folder else ""
+            paths += [f"{prefix}{name}" for name in names]
+        return paths
 
 
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
+def _is_near(name: str) -> bool:
+    """Whether the name of a file stays below the folder that it is looked for in, and can be printed."""
+    path = Path(name)
+    is_below = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    return is_below and name.isprintable()
 
 
-def _write_out(value: Any, each: Mapping[str, Sequence[str]], chosen: Mapping[str, str]) -> Any:
-    """Write a value out for every value of the names that it has in braces.
-
-    Args:
-        value: Plain values; keys and listed texts with `{name}` come once for each value of the name.
-        each: Names to their values.
-        chosen: Names whose value is fixed already, by a key above.
-    """
-    if isinstance(value, dict):
-        written = {}
-        for key, item in value.items():
-            for text, fixed in _choices(key, each, chosen):
-                written[text] = _write_out(item, each, fixed)
-        return written
-    if isinstance(value, list):
-        items = []
-        for part in value:
-            for item, fixed in _choices(part, each, chosen):
-                items.append(_write_out(item, each, fixed))
-        return items
-    return _put_in(value, chosen)
-
-
-def _choices(text: Any, each: Mapping[str, Any], chosen: Mapping[str, str]) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Yield a text for every choice of values for its free names, with all names that are fixed then."""
-    free = []
-    if isinstance(text, str):
-        free = [name for name in each if name not in chosen and f"{{{name}}}" in text]
-    for values in itertools.product(*(map(str, each[name]) for name in free)):
-        fixed = {**chosen, **dict(zip(free, values, strict=True))}
-        yield _put_in(text, fixed), fixed
-
-
-def _put_in(text: Any, chosen: Mapping[str, str]) -> Any:
-    """Replace names in braces by their values; what is no text stays."""
-    if not isinstance(text, str):
-        return text
-    for name, value in chosen.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
+def _far_file(name: str, owner: str) -> str:
+    """Return the problem with the file of a split, or of a key, that is not near."""
+    return f"the file '{name[:_SHOWN_CHARACTERS_OF_FILE]}' of {owner} must lie beside the description or in --data"

@@ -33,60 +33,27 @@ class _BuiltInTask(TaskDefinition):
     order: int
 
 
-def read_own_task(path: Path) -> TaskDefinition:
-    """Read a user's description of a task.
-
-    Args:
-        path: The YAML file.
-
-    Raises:
-        CorpusError: if the file cannot be read.
-        RecipeError: if it is not YAML, has an unknown key, contradicts itself, or has the name of a built-in task.
-    """
-    definition = _read(path, TaskDefinition)
-    problem = ""
-    if definition.name in TASKS:  # Tables and published rows know a task by its name.
-        problem = f"name: '{definition.name}' is a task of limbeck; give the task another name"
-    for key, split in (("train", definition.train), ("select", definition.select)):
-        task = split.rpartition(":")[0]
-        if ":" in split and task not in TASKS:
-            problem = f"{key} names the split '{split}' of no task.{suggestion(task, TASKS)}".rstrip(".")
-    if problem:
-        raise RecipeError(f"The task file '{path}': {problem}.")
-    return definition
-
-
-D = TypeVar("D", bound=TaskDefinition)
-
-
-def _read(path: Path, cls: type[D]) -> D:
-    content = read_document(path, f"The task file '{path}'", "give a YAML file that describes a task.", CorpusError)
-    if not isinstance(content, dict):
-        raise RecipeError(f"The task file '{path}' must be a mapping with name, type, columns and files or hub.")
-    try:
-        return cls.model_validate(content)
-    except ValidationError as error:
-        problem = mistakes_of(error)[0].removeprefix("recipe: ")
-        raise RecipeError(f"The task file '{path}': {problem}") from None
-
-
 @cache
 def _built_in() -> list[_BuiltInTask]:
+    """Return the built-in tasks in their order."""
     definitions = [_read(path, _BuiltInTask) for path in (DATA / "tasks").glob("*.yaml")]
     return sorted(definitions, key=lambda definition: definition.order)
 
 
 def _definitions() -> Iterator[tuple[str, TaskDefinition]]:
+    """Yield the name and the description of each built-in task."""
     for definition in _built_in():
         yield definition.name, definition
 
 
 def _tasks() -> Iterator[tuple[str, Task]]:
+    """Yield the name and the facts of each built-in task."""
     for definition in _built_in():
         yield definition.name, definition.task
 
 
 def _groups() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name and the tasks of each group."""
     tasks_of_group: dict[str, list[str]] = {}
     for definition in _built_in():
         for group in definition.listed_in:
@@ -105,21 +72,6 @@ TASK_GROUPS: Registry[tuple[str, ...]] = Registry("group of tasks", source=_grou
 """Name of a group to its tasks; `chinese` has those of ELM's table 7."""
 
 
-def check_data(folder: Path | None) -> None:
-    """Refuse a folder of tasks' files that is not there.
-
-    Raises:
-        CorpusError: for such a folder.
-    """
-    if folder is not None and not folder.is_dir():
-        raise CorpusError(f"The data folder '{folder}' does not exist{tried_beside(str(folder))}.")
-
-
-def is_own_task(name: str) -> bool:
-    """Whether a name is the path of a YAML file that describes a task."""
-    return Path(name).suffix.lower() in (".yaml", ".yml")
-
-
 def find_task(name: str) -> TaskDefinition:
     """Return a task and its sources.
 
@@ -130,7 +82,21 @@ def find_task(name: str) -> TaskDefinition:
         RecipeError: for an unknown task, or a description that is wrong.
         CorpusError: for a file that cannot be read.
     """
-    return read_own_task(Path(name).expanduser()) if is_own_task(name) else DEFINITIONS[name]
+    if is_own_task(name):
+        return read_own_task(Path(name).expanduser())
+    return DEFINITIONS[name]
+
+
+def is_own_task(name: str) -> bool:
+    """Whether a name is the path of a YAML file that describes a task."""
+    return Path(name).suffix.lower() in (".yaml", ".yml")
+
+
+def folder_of_task(name: str) -> Path | None:
+    """Return the folder of a user's description of a task; None for a built-in task."""
+    if is_own_task(name):
+        return Path(name).expanduser().parent
+    return None
 
 
 def evaluator_named(name: str) -> str | None:
@@ -138,18 +104,6 @@ def evaluator_named(name: str) -> str | None:
     if ":" not in name or is_own_task(name):
         return None
     return name.partition(":")[0]
-
-
-def folder_of_task(name: str) -> Path | None:
-    """Return the folder of a user's description of a task; None for a built-in task."""
-    return Path(name).expanduser().parent if is_own_task(name) else None
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).expanduser().is_file()
-    except (RuntimeError, OSError):  # The home of a user who is not known, or a name too long for the system.
-        return False
 
 
 def parse_tasks(text: str, *, others: bool = False) -> list[str]:
@@ -163,8 +117,8 @@ def parse_tasks(text: str, *, others: bool = False) -> list[str]:
         RecipeError: for a name that is neither, with a suggestion, and for an empty list.
         CorpusError: for a YAML file that does not exist.
     """
-    tasks: dict[str, None] = {}
     groups = dict(TASK_GROUPS.items())
+    tasks: list[str] = []
     for part in text.split(","):
         name = part.strip()
         if not name:
@@ -172,13 +126,87 @@ def parse_tasks(text: str, *, others: bool = False) -> list[str]:
         if is_own_task(name):
             if not _is_file(name):
                 raise CorpusError(f"The task file '{name}' does not exist{tried_beside(name)}.")
-            tasks[name] = None
+            tasks.append(name)
         elif name in groups:
-            tasks |= dict.fromkeys(groups[name])
+            tasks += groups[name]
         elif name in TASKS or (others and evaluator_named(name)):
-            tasks[name] = None
+            tasks.append(name)
         else:
             raise RecipeError(f"Unknown task '{name}'.{suggestion(name, [*groups, *TASKS])}")
     if not tasks:
         raise RecipeError(f"'{text}' names no task.{suggestion(text, [*groups, *TASKS])}")
-    return list(tasks)
+    return list(dict.fromkeys(tasks))
+
+
+def _is_file(name: str) -> bool:
+    """Whether a path is that of a file."""
+    try:
+        return Path(name).expanduser().is_file()
+    except (RuntimeError, OSError):
+        # The home of a user who is not known, or a name too long for the system.
+        return False
+
+
+def check_data(folder: Path | None) -> None:
+    """Refuse a folder of tasks' files that is not there.
+
+    Raises:
+        CorpusError: for a missing folder.
+    """
+    if folder is not None and not folder.is_dir():
+        raise CorpusError(f"The data folder '{folder}' does not exist{tried_beside(str(folder))}.")
+
+
+def read_own_task(path: Path) -> TaskDefinition:
+    """Read a user's description of a task.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        CorpusError: if the file cannot be read.
+        RecipeError: if it is not YAML, has an unknown key, contradicts itself, or has the name of a built-in task.
+    """
+    definition = _read(path, TaskDefinition)
+    # Tables and published rows know a task by its name.
+    if definition.name in TASKS:
+        raise RecipeError(
+            f"The task file '{path}': name: '{definition.name}' is a task of limbeck; give the task another name."
+        )
+    _check_other_task(path, "select", definition.select)
+    _check_other_task(path, "train", definition.train)
+    return definition
+
+
+def _check_other_task(path: Path, key: str, split: str) -> None:
+    """Refuse the split of another task, `mnli:train`, if there is no such task.
+
+    Args:
+        path: The YAML file.
+        key: The key that names the split.
+        split: Its name.
+    """
+    other_task, colon, _ = split.rpartition(":")
+    if colon and other_task not in TASKS:
+        problem = f"{key} names the split '{split}' of no task.{suggestion(other_task, TASKS)}"
+        raise RecipeError(f"The task file '{path}': {problem.rstrip('.')}.")
+
+
+D = TypeVar("D", bound=TaskDefinition)
+
+
+def _read(path: Path, cls: type[D]) -> D:
+    """Read a description by its schema, a built-in one or a user's.
+
+    Raises:
+        CorpusError: if the file cannot be read.
+        RecipeError: for the first mistake in it.
+    """
+    content = read_document(path, f"The task file '{path}'", "give a YAML file that describes a task.", CorpusError)
+    if not isinstance(content, dict):
+        raise RecipeError(f"The task file '{path}' must be a mapping with name, type, columns and files or hub.")
+    try:
+        return cls.model_validate(content)
+    except ValidationError as error:
+        problem = mistakes_of(error)[0].removeprefix("recipe: ")
+        raise RecipeError(f"The task file '{path}': {problem}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -24,11 +24,14 @@ class TextFile(Strict):
     text: Names = Field(("text",), min_length=1)
 
 
-def _file_of_a_name(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str | list) else value
+def _file_of_names(value: Any) -> Any:
+    """Return the description of a file for its name, or its names, alone; other values as they are."""
+    if isinstance(value, str | list):
+        return {"path": value}
+    return value
 
 
-Texts = Annotated[TextFile | None, BeforeValidator(_file_of_a_name)]
+Texts = Annotated[TextFile | None, BeforeValidator(_file_of_names)]
 
 
 class FileSource(Strict):
@@ -52,6 +55,13 @@ class FileSource(Strict):
     documents: Texts = None
 
 
+class PossibleFile(NamedTuple):
+    """A name that a file may have, below one of the folders that it is looked for in, and the layout of that file."""
+
+    name: str
+    source: FileSource
+
+
 class HubSplit(Strict):
     """A split of a Hub data set."""
 
@@ -59,8 +69,11 @@ class HubSplit(Strict):
     config: str | None = None
 
 
-def _split_of_a_name(value: Any) -> Any:
-    return {"split": value} if isinstance(value, str) else value
+def _split_of_name(value: Any) -> Any:
+    """Return the description of a split for its name alone; other values as they are."""
+    if isinstance(value, str):
+        return {"split": value}
+    return value
 
 
 class HubSource(Strict):
@@ -79,21 +92,47 @@ class HubSource(Strict):
     config: str | None = None
     revision: str | None = None
     columns: Columns | None = None
-    splits: dict[str, Annotated[HubSplit, BeforeValidator(_split_of_a_name)]] = Field({})
+    splits: dict[str, Annotated[HubSplit, BeforeValidator(_split_of_name)]] = Field({})
     rows: dict[str, int] = Field({})
 
 
-def _files_of_names(value: Any) -> Any:
-    """Return the descriptions of a split's files: one, several, or the names alone."""
-    are_names = isinstance(value, list) and all(isinstance(name, str) for name in value)
-    if are_names or isinstance(value, str):
+class HubPlace(NamedTuple):
+    """A Hub data set, and the split of it that a split of a task is read from."""
+
+    data_set: HubSource
+    split: HubSplit
+
+    @property
+    def address(self) -> str:
+        """The split as the sources of a corpus name it: `hub:owner/name:config@split#revision`."""
+        address = f"hub:{self.data_set.name}"
+        if self.split.config:
+            address += f":{self.split.config}"
+        address += f"@{self.split.split}"
+        if self.data_set.revision:
+            address += f"#{self.data_set.revision}"
+        return address
+
+
+def _files_of_split(value: Any) -> Any:
+    """Return a list of descriptions for a split's files: they may be names, one description, or a list of several."""
+    if isinstance(value, str):
+        return [{"path": value}]
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        # Several names of one file, of which the first that exists is read.
         return [{"path": value}]
     if isinstance(value, dict):
         return [value]
     return value
 
 
+def _empty_for_null(value: Any) -> Any:
+    """Return no files for a key without a value, which YAML reads as null."""
+    return {} if value is None else value
+
+
 Files = Annotated[
-    dict[str, Annotated[tuple[FileSource, ...], BeforeValidator(_files_of_names)]],
-    BeforeValidator(lambda value: {} if value is None else value),
+    dict[str, Annotated[tuple[FileSource, ...], BeforeValidator(_files_of_split)]],
+    BeforeValidator(_empty_for_null),
 ]
+"""Split to the files that it may be read from."""

@@ -2,49 +2,89 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from limbeck.corpus.files import addresses, file_kinds, file_readers, lines, opening, parquet_files
 from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
-from limbeck.evaluation.tasks.sources import FileSource, HubSource, HubSplit
+from limbeck.evaluation.tasks.sources import FileSource, HubPlace, PossibleFile
+from limbeck.kinds.columns import Columns
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.split_rows import SplitRows
+from limbeck.kinds.task import SplitFacts, Task
 
-_FATAL = (
+_FATAL_PROBLEMS = (
     "line of invalid JSON",
     "JSON value that is not an object",
     "file not in UTF-8, skipped",
     "damaged file, read up to the damage",
     "line with bytes that are not UTF-8",
 )
-"""What a corpus may pass over and a split may not: its score would be of other rows."""
+"""Problems that a corpus may pass over and a split may not, since its score would be of other rows."""
+_ENDINGS = ("", *addresses.COMPRESSIONS)
+"""What may follow the name of a file: nothing, or the ending of a compressed one."""
+_READ_WHOLE = ".json"
+"""Ending of files whose first row is not known before they are read as a whole."""
 
 
-def find_file(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path]) -> tuple[Path, FileSource] | None:
-    """Return the first file that is there, and its layout.
+class SplitFile(NamedTuple):
+    """A file of a split that is there, and its layout."""
+
+    path: Path
+    source: FileSource
+
+
+def find_file(files: Sequence[PossibleFile], folders: Sequence[Path]) -> SplitFile | None:
+    """Return the first of several files that is there, plain or compressed.
 
     Args:
-        names: In the order of preference, each also compressed; see `TaskDefinition.paths`.
+        files: In the order of preference; see `TaskDefinition.paths`.
         folders: In their order, each before its subfolders, in alphabetical order; a name with `*` is looked for in
             the folders alone.
     """
     places: list[Path] = []
     for folder in folders:
         places += [folder, *sorted(folder.glob("*/"))]
-    for (name, source), place, ending in itertools.product(names, places, ("", *addresses.COMPRESSIONS)):
-        if "*" in name:
-            matches = sorted(place.glob(f"{name}{ending}")) if place in folders else []
-            if len(matches) == 1 and matches[0].is_file():
-                return matches[0], source
-            continue
-        path = place / f"{name}{ending}"
-        with suppress(OSError):  # A name too long for any file.
-            if path.is_file():
-                return path, source
+
+    for file in files:
+        # A pattern is for the folders themselves: in a subfolder it could match the file of something else.
+        is_pattern = "*" in file.name
+        path = _only_match(file.name, folders) if is_pattern else _first_there(file.name, places)
+        if path is not None:
+            return SplitFile(path, file.source)
     return None
+
+
+def _only_match(pattern: str, folders: Sequence[Path]) -> Path | None:
+    """Return the one file that a name with `*` stands for; a folder with several such files has none."""
+    for folder in folders:
+        for ending in _ENDINGS:
+            matches = sorted(folder.glob(f"{pattern}{ending}"))
+            if len(matches) == 1 and matches[0].is_file():
+                return matches[0]
+    return None
+
+
+def _first_there(name: str, places: Sequence[Path]) -> Path | None:
+    """Return the first file of a name, place by place."""
+    for place in places:
+        for ending in _ENDINGS:
+            path = place / f"{name}{ending}"
+            # A name may be too long for any file.
+            with suppress(OSError):
+                if path.is_file():
+                    return path
+    return None
+
+
+def is_read_whole(path: Path) -> bool:
+    """Whether the first row of a file is known only after all of it was read."""
+    return file_kinds.suffix_of(path) == _READ_WHOLE
 
 
 def read_split_file(
@@ -75,7 +115,7 @@ def read_split_file(
 
 
 def check_whole(place: str, report: SourceReport) -> None:
-    """Refuse a split of whose source something was skipped.
+    """Refuse the rows of a split if some of their source was skipped.
 
     Args:
         place: The source.
@@ -84,7 +124,7 @@ def check_whole(place: str, report: SourceReport) -> None:
     Raises:
         CorpusError: if a corpus may pass it over and a split may not.
     """
-    for problem in _FATAL:
+    for problem in _FATAL_PROBLEMS:
         if problem in report.counts:
             raise CorpusError(f"'{place}' cannot be read as a whole: {problem} ({report.examples[problem][0]}).")
 
@@ -100,30 +140,58 @@ def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) ->
             if len(fields) < len(header):
                 report.note("row with too few fields", where)
             else:
+                # Fields behind those of the header are skipped.
                 yield PlacedRow(where, dict(zip(header, fields, strict=False)))
 
 
-def read_split_of_hub(source: HubSource, split: HubSplit) -> Iterator[PlacedRow]:
+def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
 
     Args:
-        source: The data set.
-        split: Its split, and the configuration that has it.
+        place: The data set, its split, and the configuration that has it.
 
     Raises:
         CorpusError: if the data set cannot be reached, or has no such configuration or split.
     """
-    name = source.name if split.config is None else f"{source.name} {split.config}"
     import datasets
 
+    data_set, split = place
+    title = data_set.name if split.config is None else f"{data_set.name} {split.config}"
     try:
-        rows = datasets.load_dataset(source.name, split.config, split=split.split, revision=source.revision)
-    except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        rows = datasets.load_dataset(data_set.name, split.config, split=split.split, revision=data_set.revision)
+    except Exception as error:
+        # The Hub's client raises errors of many types: network, names, formats. Their first line is the reason.
+        reason_lines = str(error).splitlines() or [type(error).__name__]
         raise CorpusError(
-            f"Cannot load the split '{split.split}' of the Hub data set '{name}': {reason.rstrip('.')}. "
+            f"Cannot load the split '{split.split}' of the Hub data set '{title}': {reason_lines[0].rstrip('.')}. "
             "Give a folder with its files instead."
         ) from error
-    names = parquet_files.class_names(rows.features)
+    class_names = parquet_files.class_names(rows.features)
     for number, row in enumerate(rows, start=1):
-        yield PlacedRow(f"{name} {split.split}:{number}", row, names)
+        yield PlacedRow(f"{title} {split.split}:{number}", row, class_names)
+
+
+def read_labelled_rows(
+    placed_rows: Iterable[PlacedRow], task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> list[LabelledRow]:
+    """Return the rows of a split as its task has them, in the order of the source.
+
+    Args:
+        placed_rows: The source's rows.
+        task: Decides the columns that a row must have.
+        facts: Of the split: whether it is labelled, and its language.
+        columns: Where text, label and answers stand.
+        report: Receives the rows that are left out and the answers that are moved.
+
+    Raises:
+        CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
+    """
+    kind = KINDS[task.kind]
+    source = SplitRows(task, facts, columns, report)
+    kind.check_source(source)
+    rows: list[LabelledRow] = []
+    for placed_row in placed_rows:
+        # Rows without ids are numbered by it.
+        source.count = len(rows)
+        rows += kind.read(placed_row, source)
+    return rows

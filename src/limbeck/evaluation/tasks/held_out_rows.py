@@ -1,0 +1,40 @@
+"""Rows to choose settings on, held out of those to train on where a task has a test split alone beside them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from limbeck.corpus.building.splitting import draw_groups
+from limbeck.corpus.text.documents import Document
+from limbeck.evaluation.tasks.splits import TRAIN
+from limbeck.kinds.task import SplitFacts, TaskData
+
+HELD_OUT = "held_out"
+"""The split of the rows that are held out."""
+
+
+def hold_out_rows(data: TaskData) -> TaskData:
+    """Hold out rows of those to train on, to choose by in place of a test split, which is then scored alone.
+
+    They are 500, or a tenth of fewer than 5,000, by whole groups of near duplicates, as corpora hold out theirs. Rows
+    that are all alike stay as they are.
+    """
+    task = data.task
+    rows = data.splits[TRAIN]
+    keys = np.array([Document(row.text).key for row in rows], np.uint64)
+    is_held_out, _ = draw_groups([(row.text, row.pair) for row in rows], keys)
+    held_out = [row for row, is_held in zip(rows, is_held_out, strict=True) if is_held]
+    trained = [row for row, is_held in zip(rows, is_held_out, strict=True) if not is_held]
+    if not held_out:
+        return data
+
+    note = (
+        f"{task.title}: {len(held_out)} of its {len(rows)} training rows are held out to choose settings on, since the "
+        f"only other rows are those of {task.select}, which are only scored"
+    )
+    return replace(
+        data,
+        task=replace(task, select=HELD_OUT, splits={**task.splits, HELD_OUT: SplitFacts()}),
+        splits={**data.splits, TRAIN: trained, HELD_OUT: held_out},
+        notes=(*data.notes, note),
+    )

@@ -1,0 +1,161 @@
+"""The rows of a task for an evaluation: of all its splits that are there, or of those that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from limbeck.errors import CorpusError
+from limbeck.evaluation.tasks import registry
+from limbeck.evaluation.tasks.definition import TaskDefinition
+from limbeck.evaluation.tasks.sources import PossibleFile
+from limbeck.evaluation.tasks.splits import TRAIN, Splits, name_some, require_file
+from limbeck.kinds.task import Task, TaskData
+
+
+def load_task(
+    name: str, *, data: Path | None, splits: Collection[str] | None = None, training: bool = True
+) -> TaskData:
+    """Return the rows of a task.
+
+    Without `splits`, all splits to train on, to select on, to score and to predict are loaded that are there; missing
+    ones are noted. Where none of the scored splits is there, the second choice of the task is scored in their place
+    (the development sets of XNLI and MLQA). The task of the result names the splits that were loaded.
+
+    Args:
+        name: A key of `TASKS`, or the path of a YAML file that describes an own task.
+        data: Folder with the task's files, in it or in its subfolders; None for the Hub. The files of an own task are
+            looked for beside its YAML first, unless it is on the Hub and there is no data folder.
+        splits: Load these, all of which must be there: `"train"`, splits of the task, or `"other task:split"`.
+        training: Load the rows to train and to select on too, and not only those that are scored or predicted.
+
+    Raises:
+        RecipeError: for an unknown task.
+        CorpusError: for a missing or empty file, an unknown split, wrong columns, or a label outside the set.
+    """
+    splits_of_task = _splits_of(name, data)
+    definition = splits_of_task.definition
+    if splits is None:
+        presence = _look_for_splits(splits_of_task, training=training)
+        keys: Collection[str] = presence.there
+        missing = presence.missing
+    else:
+        keys = splits
+        missing = []
+
+    rows = {}
+    notes: list[str] = []
+    for key in keys:
+        content = splits_of_task.read(key)
+        rows[key] = content.rows
+        notes += content.notes
+    if missing:
+        files = "files" if len(missing) > 1 else "file"
+        notes.append(f"{definition.task.title}: no {name_some(missing)} {files} found")
+    # The parts of a joint split may also be read by themselves, with the same notes.
+    return TaskData(_narrowed(definition, rows), rows, tuple(dict.fromkeys(notes)))
+
+
+def check_scored(name: str, *, data: Path | None) -> None:
+    """Check that a task has rows to score, as `load_task` without training loads them.
+
+    File presence and first rows are checked; the splits are not read.
+
+    Args:
+        name: As for `load_task`.
+        data: As for `load_task`.
+
+    Raises:
+        RecipeError: for an unknown task.
+        CorpusError: for a missing file, wrong columns, or a label outside the set, of the first row of each split.
+    """
+    splits_of_task = _splits_of(name, data)
+    presence = _look_for_splits(splits_of_task, training=False)
+    task = _narrowed(splits_of_task.definition, presence.there)
+    if not task.scored:
+        raise CorpusError(f"{task.title} has no labelled split there: give a folder with its development rows.")
+    for split in task.scored:
+        for key in splits_of_task.whole(split):
+            splits_of_task.check(key)
+
+
+def _splits_of(name: str, data: Path | None) -> Splits:
+    """Return the splits of a task; the arguments are those of `load_task`."""
+    registry.check_data(data)
+    return Splits(registry.find_task(name), beside=registry.folder_of_task(name), data=data)
+
+
+@dataclass(frozen=True)
+class _Presence:
+    """The keys of the splits that an evaluation needs: those that are there, and those that are missing."""
+
+    there: Sequence[str]
+    missing: Sequence[str]
+
+
+def _look_for_splits(splits_of_task: Splits, *, training: bool) -> _Presence:
+    """Look for the splits that an evaluation needs.
+
+    Args:
+        splits_of_task: The splits.
+        training: Whether splits to train and to select on are needed too.
+
+    Raises:
+        CorpusError: if none of them is there.
+    """
+    definition = splits_of_task.definition
+    task = definition.task
+    scored: Sequence[str] = task.scored
+    if not any(map(splits_of_task.has, scored)):
+        second_choice = [key for key in definition.second_choice if splits_of_task.has(key)]
+        scored = second_choice or scored
+    keys: list[str] = []
+    if training and task.train:
+        keys.append(TRAIN)
+    if training and task.select:
+        keys.append(task.select)
+    keys += [*scored, *task.predicted]
+    keys = list(dict.fromkeys(keys))
+
+    there = [key for key in keys if splits_of_task.has(key)]
+    if not there:
+        _refuse_missing(splits_of_task, keys)
+    return _Presence(there, missing=[key for key in keys if key not in there])
+
+
+def _refuse_missing(splits_of_task: Splits, keys: Sequence[str]) -> None:
+    """Refuse a task of which no split is there, with the names of the files that were looked for.
+
+    Raises:
+        CorpusError: always.
+    """
+    definition = splits_of_task.definition
+    if definition.second_choice and not definition.is_trained and splits_of_task.data is not None:
+        # All splits of such a task are there to be scored, by the first or the second choice: their files are named.
+        files: list[PossibleFile] = []
+        for key in (*keys, *definition.second_choice):
+            files += definition.paths(key)
+        require_file(files, [splits_of_task.data], f"the splits of {definition.task.title}")
+    # Reading the first split fails, and the error names its files.
+    splits_of_task.read(keys[0])
+
+
+def _narrowed(definition: TaskDefinition, keys: Collection[str] | Mapping[str, object]) -> Task:
+    """Return the task with the scored and predicted splits that were loaded.
+
+    Args:
+        definition: The task.
+        keys: Keys of the splits that were loaded.
+    """
+    task = definition.task
+    scored = [key for key in task.scored if key in keys]
+    if not scored:
+        scored = [key for key in definition.second_choice if key in keys]
+    # Other splits that were asked for by name are scored too, such as MLQA's pairs of two languages.
+    for key in keys:
+        is_labelled = key in task.splits and task.splits[key].labelled
+        if is_labelled and key not in (TRAIN, task.select, *scored):
+            scored.append(key)
+    predicted = tuple(key for key in task.predicted if key in keys)
+    return replace(task, scored=tuple(scored), predicted=predicted)

@@ -1,0 +1,93 @@
+"""Texts of a retrieval that stand in files of their own: read by their ids, and put in the rows that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.source_report import SourceReport
+from limbeck.errors import CorpusError
+from limbeck.evaluation.tasks.sources import TextFile
+from limbeck.evaluation.tasks.split_files import SplitFile, read_split_file
+from limbeck.kinds.row_values import text_of
+from limbeck.kinds.split_rows import require_columns
+
+_SHOWN_CHARACTERS = 80
+
+
+def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[str, str]:
+    """Return the texts of queries or documents, by their ids.
+
+    Args:
+        file: The file.
+        layout: Its columns; the last of those of the text must be there.
+        report: Receives lines that are left out.
+
+    Raises:
+        CorpusError: if the file cannot be read as a whole, or a row lacks a column.
+    """
+    needed = [layout.id, *layout.text[-1:]]
+    texts: dict[str, str] = {}
+    for row in read_split_file(file.path, file.source, report):
+        require_columns(row, needed)
+        parts = []
+        for column in layout.text:
+            part = text_of(row, column).strip() if row.values.get(column) is not None else ""
+            if part:
+                parts.append(part)
+        texts[str(row.values[layout.id])] = " ".join(parts)
+    return texts
+
+
+def put_texts(
+    rows: Sequence[LabelledRow],
+    *,
+    queries: Mapping[str, str] | None,
+    documents: Mapping[str, str] | None,
+    origin: str,
+) -> list[LabelledRow]:
+    """Put texts in the places of their ids, and add the documents that no row names, which are looked through too.
+
+    Args:
+        rows: With ids as their texts, or with the texts themselves where there is no file of them.
+        queries: Texts of the queries by their ids; None where the rows hold them.
+        documents: The same of documents.
+        origin: The source, for messages.
+
+    Raises:
+        CorpusError: for an id of no text, or an empty query.
+    """
+    if queries is None and documents is None:
+        return list(rows)
+
+    filled_rows = []
+    for row in rows:
+        query_id = ""
+        query = row.text
+        if queries is not None and row.text:
+            query_id = row.text
+            # A document may be empty, a query not.
+            query = queries.get(query_id, "")
+            if not query:
+                raise _missing_text(origin, query_id, "queries")
+        document_id = ""
+        document = row.pair or ""
+        if documents is not None and document:
+            document_id = document
+            if document_id not in documents:
+                raise _missing_text(origin, document_id, "documents")
+            document = documents[document_id]
+        filled_rows.append(replace(row, text=query, pair=document, ids=(query_id, document_id)))
+
+    if documents is not None:
+        named = {row.keys[1] for row in filled_rows}
+        for document_id, text in documents.items():
+            if document_id not in named:
+                filled_rows.append(LabelledRow(document_id, "", text, 0.0, ids=("", document_id)))
+    return filled_rows
+
+
+def _missing_text(origin: str, text_id: str, key: str) -> CorpusError:
+    """Return the error for an id that the file of `queries` or `documents` lacks."""
+    return CorpusError(f"{origin} names '{text_id[:_SHOWN_CHARACTERS]}', for which the file of {key} has no text.")
