@@ -54,7 +54,7 @@ def test_relations_are_the_mean_divergence_from_the_teacher(models, batches):
             valid = batch["attention_mask"].bool()[:, None].expand_as(terms)
             total, rows = total + float(terms[valid].sum()), rows + int(valid.sum())
     assert found == pytest.approx(total / rows, rel=1e-5)
-    kept = LastLayers(teacher, batches, SHAPES, kept=True)
+    kept = LastLayers(teacher, batches, SHAPES, keep_teacher=True)
     assert kept.compare(student) == (pytest.approx(found), None) and kept.uniform > 0
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.comparison.summary import pool_scores, summarise_comparison
+from limbeck.comparison.pooling import pool_scores
+from limbeck.comparison.summary import summarise_comparison
 from limbeck.core import studies
 from limbeck.core.studies import Column, Comparison, ComparisonCell, Costs, Evaluation, Figure
 from limbeck.report.comparison import baseline_lines, methods_markdown

@@ -1,9 +1,14 @@
-"""`LastLayers`: layers of students compared with their teacher's on held-out text."""
+"""`LastLayers`, which compares layers of students with their teacher's on held-out text.
+
+A *stream* is a tensor inside of a model, such as the keys of a layer's attention. The *relations* of a stream are the
+similarities of its vectors with each other, as MiniLMv2 distils them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +33,20 @@ def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
     return minilmv2.relation_heads_for(teacher, widths)
 
 
+class LayerFigures(NamedTuple):
+    """Figures of a student's last layer beside its teacher's.
+
+    Attributes:
+        divergence: The mean divergence of the student's query-query, key-key and value-value relations from the
+            teacher's, in nats; 0 at equality (MiniLMv2 section 3.1).
+        explained: The share of the variance of the teacher's last hidden states that a linear map of the student's
+            explains, 1 at most; None where it is not measured.
+    """
+
+    divergence: float
+    explained: float | None
+
+
 class LastLayers:
     """Compares layers of students with their teacher's, the last or mapped ones, on text that none of them trains on.
 
@@ -35,7 +54,8 @@ class LastLayers:
         teacher: Whole, in eval mode, where students are compared.
         batches: `input_ids`, `attention_mask` and what else the models take, `[B, L]`.
         students: The shapes of all students, which are compared by the same relation heads.
-        kept: Read the teacher's relations once and keep them, on the CPU; its hidden states are not compared then.
+        keep_teacher: Read the teacher's relations once and keep them, on the CPU; its hidden states are not compared
+            then.
     """
 
     def __init__(
@@ -44,34 +64,37 @@ class LastLayers:
         batches: Sequence[Mapping[str, Tensor]],
         students: Sequence[Shape],
         *,
-        kept: bool = False,
+        keep_teacher: bool = False,
     ) -> None:
         shape = shape_of(teacher.config)
         self.device = teacher.device
         self._batches = batches
         self._heads = common_relation_heads(shape, students)
-        self._causal = shape.causal
+        self._is_causal = shape.causal
         self._width = shape.hidden
+        self._compares_hidden = not keep_teacher
+        self._stream_names = (*_RELATIONS, "hidden") if self._compares_hidden else _RELATIONS
         self._teacher: PreTrainedModel | None = teacher
-        self._kept: list[dict[str, Tensor]] = []
-        self._names: tuple[str, ...] = (*_RELATIONS, "hidden")
-        if kept:
+        self._teacher_streams: list[dict[str, Tensor]] = []
+        if keep_teacher:
             self._teacher = None
-            self._names = _RELATIONS
             for streams in self._read_last(teacher):
-                self._kept.append({name: tensor.cpu() for name, tensor in streams.items()})
+                self._teacher_streams.append({name: tensor.cpu() for name, tensor in streams.items()})
 
-    def compare(self, student: PreTrainedModel) -> tuple[float, float | None]:
+    def compare(self, student: PreTrainedModel) -> LayerFigures:
         """Compare a student in eval mode, on the teacher's device.
 
-        Returns:
-            The mean divergence of the student's query-query, key-key and value-value relations from the teacher's, in
-            nats (0 at equality; MiniLMv2 section 3.1). And the share of the variance of the teacher's last hidden
-            states that a linear map of the student's explains (1: all of it), by a ridge regression on the first two
-            thirds of the batches, measured on the last; None of fewer than three. Its penalty does best on the second
-            third when fitted on the first: a few thousand tokens are little for as many features.
+        The linear map is a ridge regression on the first two thirds of the batches, measured on the last; fewer than
+        three batches have none. Its penalty does best on the second third when fitted on the first: a few thousand
+        tokens are little for as many features.
         """
         return self._compare(self._read_last(student))
+
+    @cached_property
+    def uniform(self) -> float:
+        """The divergence of relations that look at all tokens alike, as those of zeros do; where they are kept."""
+        zeros = (_zeros_like(streams) for streams in self._teacher_streams)
+        return self._compare(zeros).divergence
 
     def hidden_states_loss(self, student: PreTrainedModel, mapping: Mapping[int, Sequence[int]]) -> float:
         """Return L_HS = sum over i and j in phi(i) of MSE(H_i^S W_i^j, H_j^T), means being over tokens and widths.
@@ -88,28 +111,60 @@ class LastLayers:
             Comparative study (arXiv 2310.08797) section 3, equation 6. The nearest figure without a unit is the share
             of the variance that `compare` returns.
         """
-        assert self._teacher is not None  # kept streams are of the last layer
+        assert self._teacher is not None, "kept streams are of the last layer alone"
         student_keys = {layer: StreamKey("hidden", layer) for layer in mapping}
         teacher_keys: dict[int, StreamKey] = {}
         for teacher_layers in mapping.values():
             for layer in teacher_layers:
                 teacher_keys[layer] = StreamKey("hidden", layer)
+
         thirds = {layer: _Thirds(len(self._batches)) for layer in mapping}
-        student_streams = self._read(student, student_keys.values())
-        teacher_streams = self._read(self._teacher, teacher_keys.values())
-        for batch, learned, taught in zip(self._batches, student_streams, teacher_streams, strict=True):
-            valid = batch["attention_mask"].bool().to(self.device)
+        student_batches = self._read(student, student_keys.values())
+        teacher_batches = self._read(self._teacher, teacher_keys.values())
+        for batch, student_streams, teacher_streams in zip(
+            self._batches, student_batches, teacher_batches, strict=True
+        ):
+            valid = self._valid_tokens(batch)
             for layer, teacher_layers in mapping.items():
                 # Side by side: the maps of one student layer are the columns of one regression.
-                targets = [taught[teacher_keys[teacher_layer]][valid] for teacher_layer in teacher_layers]
-                thirds[layer].add(learned[student_keys[layer]][valid], torch.cat(targets, dim=-1))
+                targets = [teacher_streams[teacher_keys[teacher_layer]][valid] for teacher_layer in teacher_layers]
+                thirds[layer].add(student_streams[student_keys[layer]][valid], torch.cat(targets, dim=-1))
         return sum(third.error(offset=False) for third in thirds.values()) / self._width
 
-    @cached_property
-    def uniform(self) -> float:
-        """The divergence of relations that look at all tokens alike, as those of zeros do; where they are kept."""
-        divergence, _ = self._compare(_zeros_like(streams) for streams in self._kept)
-        return divergence
+    def _compare(self, student_batches: Iterable[Mapping[str, Tensor]]) -> LayerFigures:
+        """Compare the streams of a student's last layer, batch by batch, with those of the teacher."""
+        teacher_batches: Iterable[Mapping[str, Tensor]] = self._teacher_streams
+        if self._teacher is not None:
+            teacher_batches = self._read_last(self._teacher)
+        total = 0.0
+        count = 0.0
+        thirds = _Thirds(len(self._batches))
+        for batch, student_streams, teacher_streams in zip(
+            self._batches, student_batches, teacher_batches, strict=True
+        ):
+            valid = self._valid_tokens(batch)
+            for name in _RELATIONS:
+                # A stream's relations are those of its vectors with each other.
+                student = student_streams[name].to(self.device)
+                teacher = teacher_streams[name].to(self.device)
+                term = relation_kl(
+                    student, student, teacher, teacher, heads=self._heads, valid=valid, causal=self._is_causal
+                )
+                total += float(term.total)
+                count += float(term.count)
+            if self._compares_hidden:
+                thirds.add(student_streams["hidden"][valid], teacher_streams["hidden"][valid])
+
+        explained = None
+        if self._compares_hidden and thirds.are_whole:
+            explained = 1 - thirds.error() / thirds.variance
+        return LayerFigures(total / count, explained)
+
+    def _read_last(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
+        """Read the streams of a model's last layer by name, batch by batch."""
+        keys = [StreamKey(name, depth(model.config)) for name in self._stream_names]
+        for streams in self._read(model, keys):
+            yield {key.kind: tensor for key, tensor in streams.items()}
 
     def _read(self, model: PreTrainedModel, keys: Iterable[StreamKey]) -> Iterator[Streams]:
         """Read streams of a model, batch by batch."""
@@ -119,36 +174,9 @@ class LastLayers:
                     streams = tap(**{name: tensor.to(self.device) for name, tensor in batch.items()})
                 yield streams
 
-    def _read_last(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
-        """Read the streams of a model's last layer by name, batch by batch."""
-        keys = [StreamKey(name, depth(model.config)) for name in self._names]
-        for streams in self._read(model, keys):
-            yield {key.kind: tensor for key, tensor in streams.items()}
-
-    def _compare(self, student_streams: Iterable[Mapping[str, Tensor]]) -> tuple[float, float | None]:
-        teacher_streams: Iterable[Mapping[str, Tensor]] = self._kept
-        if self._teacher is not None:
-            teacher_streams = self._read_last(self._teacher)
-        total = 0.0
-        count = 0.0
-        thirds = _Thirds(len(self._batches))
-        for batch, learned, taught in zip(self._batches, student_streams, teacher_streams, strict=True):
-            valid = batch["attention_mask"].bool().to(self.device)
-            for name in _RELATIONS:
-                # A stream's relations are those of its vectors with each other.
-                student = learned[name].to(self.device)
-                teacher = taught[name].to(self.device)
-                term = relation_kl(
-                    student, student, teacher, teacher, heads=self._heads, valid=valid, causal=self._causal
-                )
-                total += float(term.total)
-                count += float(term.count)
-            if "hidden" in self._names:
-                thirds.add(learned["hidden"][valid], taught["hidden"][valid])
-        explained = None
-        if "hidden" in self._names and len(self._batches) >= 3:
-            explained = 1 - thirds.error() / thirds.variance
-        return total / count, explained
+    def _valid_tokens(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Return which tokens of a batch are no padding, `[B, L]`."""
+        return batch["attention_mask"].bool().to(self.device)
 
 
 def _zeros_like(streams: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -165,17 +193,25 @@ class _Thirds:
     def __init__(self, batches: int) -> None:
         self._batches = batches
         self._added = 0
-        self._moments = (Moments(), Moments(), Moments())
+        self._moments: dict[int, Moments] = {}
 
     def add(self, features: Tensor, targets: Tensor) -> None:
         """Add the rows of the next batch, `[n, X]` and `[n, Y]`."""
         third = 3 * self._added // self._batches
-        self._moments[third].add(features, targets)
+        moments = Moments.of_rows(features, targets)
+        if third in self._moments:
+            moments = self._moments[third] + moments
+        self._moments[third] = moments
         self._added += 1
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether each third has rows; fewer than three batches leave one empty."""
+        return len(self._moments) == 3
 
     def error(self, *, offset: bool = True) -> float:
         """Return the squared error of a row of the last third, see `regression_error`."""
-        return regression_error(*self._moments, offset=offset)
+        return regression_error(self._moments[0], self._moments[1], self._moments[2], offset=offset)
 
     @property
     def variance(self) -> float:

@@ -1,8 +1,14 @@
-"""Ridge regression by sums over rows, with a penalty that is chosen on rows that were not fitted."""
+"""Ridge regression by sums over rows, with a penalty that is chosen on rows that were not fitted.
+
+Rows are pairs of features x, `[n, X]`, and targets y, `[n, Y]`. A regression is a linear map x W + b of features to
+targets. It is fitted by sums over rows alone, so the rows need not be kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,71 +17,91 @@ _PENALTIES = tuple(10.0**power for power in range(-4, 3))
 """Candidates, in units of the mean variance of the features."""
 
 
+class LinearMap(NamedTuple):
+    """The map x W + b: its weight W, `[X, Y]`, and its offset b, `[Y]`."""
+
+    weight: Tensor
+    offset: Tensor
+
+
+@dataclass(frozen=True)
 class Moments:
-    """Sums over rows x `[n, X]` and y `[n, Y]`, in float64: all that a linear regression needs of them."""
+    """Sums over rows, in float64: all that a linear regression needs of them.
 
-    def __init__(self) -> None:
-        self._rows = 0
-        # Sums of x, y, x^T x, x^T y and y^2; empty before the first rows.
-        self._sums: tuple[Tensor, ...] = ()
+    Attributes:
+        rows: The number of rows, n.
+        x: The sum of the features, `[X]`.
+        y: The sum of the targets, `[Y]`.
+        xx: The sum of x^T x, `[X, X]`.
+        xy: The sum of x^T y, `[X, Y]`.
+        yy: The sum of |y|^2, a scalar.
+    """
 
-    def add(self, x: Tensor, y: Tensor) -> None:
-        """Add rows."""
-        x = x.double().cpu()
-        y = y.double().cpu()
-        sums: tuple[Tensor, ...] = (x.sum(0), y.sum(0), x.T @ x, x.T @ y, y.square().sum())
-        if self._sums:
-            sums = _add_each(self._sums, sums)
-        self._rows += len(x)
-        self._sums = sums
+    rows: int
+    x: Tensor
+    y: Tensor
+    xx: Tensor
+    xy: Tensor
+    yy: Tensor
+
+    @classmethod
+    def of_rows(cls, features: Tensor, targets: Tensor) -> Moments:
+        """Sum over rows, `[n, X]` and `[n, Y]`."""
+        x = features.double().cpu()
+        y = targets.double().cpu()
+        return cls(rows=len(x), x=x.sum(0), y=y.sum(0), xx=x.T @ x, xy=x.T @ y, yy=y.square().sum())
 
     def __add__(self, other: Moments) -> Moments:
-        joined = Moments()
-        joined._rows = self._rows + other._rows
-        joined._sums = _add_each(self._sums, other._sums)
-        return joined
-
-    def regressions(self, penalties: Sequence[float], *, offset: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """Return weight `[X, Y]` and offset `[Y]` of the ridge regression of y on x for each penalty.
-
-        Args:
-            penalties: In units of the mean diagonal of the covariance.
-            offset: Whether there is one; otherwise it is 0, and x and y are not centred.
-        """
-        sum_x, sum_y, xx, xy, _ = self._sums
-        mean_x = torch.zeros_like(sum_x)
-        mean_y = torch.zeros_like(sum_y)
-        if offset:
-            mean_x = sum_x / self._rows
-            mean_y = sum_y / self._rows
-        covariance = xx - self._rows * torch.outer(mean_x, mean_x)
-        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-        projected = eigenvectors.T @ (xy - self._rows * torch.outer(mean_x, mean_y))
-        for penalty in penalties:
-            raised = eigenvalues + covariance.diagonal().mean() * penalty
-            # A pseudo-inverse, since vectors that are all alike have no covariance.
-            is_invertible = raised > len(raised) * torch.finfo(raised.dtype).eps * raised.max()
-            inverse = torch.where(is_invertible, 1 / raised, 0.0)
-            weight = eigenvectors @ (inverse[:, None] * projected)
-            yield weight, mean_y - mean_x @ weight
-
-    def error(self, weight: Tensor, offset: Tensor) -> float:
-        """Return |x W + b - y|^2, the mean over rows."""
-        sum_x, sum_y, xx, xy, yy = self._sums
-        # The square is multiplied out, so that the rows need not be kept.
-        error = ((xx @ weight) * weight).sum() + self._rows * offset @ offset + yy
-        error += 2 * (sum_x @ weight) @ offset - 2 * (xy * weight).sum() - 2 * sum_y @ offset
-        return float(error / self._rows)
+        return Moments(
+            rows=self.rows + other.rows,
+            x=self.x + other.x,
+            y=self.y + other.y,
+            xx=self.xx + other.xx,
+            xy=self.xy + other.xy,
+            yy=self.yy + other.yy,
+        )
 
     @property
     def variance(self) -> float:
         """The mean of |y - mean y|^2 over rows."""
-        _, sum_y, _, _, yy = self._sums
-        return float((yy - sum_y @ sum_y / self._rows) / self._rows)
+        return float((self.yy - self.y @ self.y / self.rows) / self.rows)
 
+    def regressions(self, penalties: Sequence[float], *, offset: bool) -> Iterator[LinearMap]:
+        """Yield the ridge regression of y on x for each penalty.
 
-def _add_each(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple(a + b for a, b in zip(first, second, strict=True))
+        W = (C + p I)^-1 D, with the covariances C of x with itself and D of x with y, and b = mean y - mean x W.
+
+        Args:
+            penalties: The values of p, in units of the mean diagonal of C.
+            offset: Whether there is an offset; otherwise b is 0, and x and y are not centred.
+        """
+        mean_x = torch.zeros_like(self.x)
+        mean_y = torch.zeros_like(self.y)
+        if offset:
+            mean_x = self.x / self.rows
+            mean_y = self.y / self.rows
+        covariance = self.xx - self.rows * torch.outer(mean_x, mean_x)
+        covariance_with_y = self.xy - self.rows * torch.outer(mean_x, mean_y)
+
+        # One decomposition serves all penalties: a penalty adds the same to every eigenvalue.
+        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+        projected = eigenvectors.T @ covariance_with_y
+        unit = covariance.diagonal().mean()
+        for penalty in penalties:
+            raised = eigenvalues + unit * penalty
+            # A pseudo-inverse, since vectors that are all alike have no covariance.
+            smallest = len(raised) * torch.finfo(raised.dtype).eps * raised.max()
+            inverse = torch.where(raised > smallest, 1 / raised, 0.0)
+            weight = eigenvectors @ (inverse[:, None] * projected)
+            yield LinearMap(weight, mean_y - mean_x @ weight)
+
+    def error(self, regression: LinearMap) -> float:
+        """Return the mean of |x W + b - y|^2 over rows."""
+        weight, offset = regression
+        # The square is multiplied out: the squares of x W, b and y, and twice their products with each other.
+        squares = (self.xx @ weight * weight).sum() + self.rows * offset @ offset + self.yy
+        products = (self.x @ weight) @ offset - (self.xy * weight).sum() - self.y @ offset
+        return float((squares + 2 * products) / self.rows)
 
 
 def regression_error(fitted: Moments, choosing: Moments, measured: Moments, *, offset: bool = True) -> float:
@@ -87,9 +113,9 @@ def regression_error(fitted: Moments, choosing: Moments, measured: Moments, *, o
         measured: Rows that the error is of.
         offset: Whether the regression has an offset.
     """
-    errors: dict[float, float] = {}
-    for penalty, regression in zip(_PENALTIES, fitted.regressions(_PENALTIES, offset=offset), strict=True):
-        errors[penalty] = choosing.error(*regression)
-    best_penalty = min(errors, key=lambda penalty: errors[penalty])
-    [regression] = (fitted + choosing).regressions([best_penalty], offset=offset)
-    return measured.error(*regression)
+    candidates = fitted.regressions(_PENALTIES, offset=offset)
+    errors = [choosing.error(candidate) for candidate in candidates]
+    best_penalty = _PENALTIES[errors.index(min(errors))]
+
+    [best_regression] = (fitted + choosing).regressions([best_penalty], offset=offset)
+    return measured.error(best_regression)

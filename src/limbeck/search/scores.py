@@ -170,10 +170,10 @@ class HeldOutScores:
         plan = proxy.plan
         self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
         if "explained" in names:
-            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], kept=False)
+            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_teacher=False)
         else:
             batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1)
-            self._layers = LastLayers(teacher, batches, [plan.student], kept=True)
+            self._layers = LastLayers(teacher, batches, [plan.student], keep_teacher=True)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
         """Score a student without taps; arguments as of `TaskScores.measure`."""

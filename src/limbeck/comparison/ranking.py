@@ -1,0 +1,113 @@
+"""The figure that ranks the methods of a comparison, and the ranks of those that differ beyond chance."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from limbeck.comparison.held_out import MEASURES
+from limbeck.core import studies
+from limbeck.core.intervals import is_greater
+
+_AVERAGES = {"without_cola": "average without CoLA", "average": "average"}
+"""The averages that may rank, in the order of preference, and their titles."""
+
+
+class Rank(NamedTuple):
+    """The place of a row among those of its student.
+
+    Attributes:
+        number: 1, and one more for each row that is better beyond chance; None of a row that is not ranked.
+        is_best_mapping: Whether its mapping beats another one of its method, and none beats it.
+    """
+
+    number: int | None = None
+    is_best_mapping: bool = False
+
+
+def choose_main_figure(
+    rows: Sequence[studies.ComparedRow], columns: Sequence[studies.Column]
+) -> studies.MainFigure | None:
+    """Choose the figure that ranks the rows.
+
+    It is the average without CoLA as in the comparative study's table 3, else the average (of which tasks: those of
+    the row with the most), else the first task, else the first held-out measure; None where no row has any of them.
+
+    Args:
+        rows: Of methods with a finished run.
+        columns: Of the tasks.
+    """
+    for name, title in _AVERAGES.items():
+        averages = [row.averages.by_name[name] for row in rows]
+        tasks = [average.of for average in averages if average is not None]
+        if tasks:
+            return studies.MainFigure(kind="averages", key=name, title=title, of=max(tasks, key=len))
+    for column in columns:
+        is_shown = any(column.key in row.columns for row in rows)
+        if is_shown and not column.detail:
+            return studies.MainFigure(kind="columns", key=column.key, title=column.title)
+    for measure in MEASURES:
+        if any(measure.key in row.held_out for row in rows):
+            return studies.MainFigure(
+                kind="held_out",
+                key=measure.key,
+                title=f"held-out {measure.title}",
+                digits=measure.digits,
+                best=measure.best,
+            )
+    return None
+
+
+def main_figure_of(row: studies.ComparedScores, main: studies.MainFigure | None) -> studies.Figure | None:
+    """Return the figure that a row is ranked by; None where it has none, or one over fewer tasks than others."""
+    if main is None:
+        return None
+    figures: Mapping[str, studies.Figure | None] = row.columns
+    if main.kind == "averages":
+        figures = row.averages.by_name
+    elif main.kind == "held_out":
+        figures = row.held_out
+    figure = figures.get(main.key)
+    if figure is None:
+        return None
+    if isinstance(figure, studies.Average) and figure.of != main.of:
+        return None
+    return studies.Figure(mean=figure.mean, deviation=figure.deviation, runs=figure.runs)
+
+
+def ranks_of(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | None) -> list[Rank]:
+    """Return the rank of each row of a student, by the figures of their seeds.
+
+    Without several seeds nothing tells a difference from chance, and nothing is ranked.
+
+    Args:
+        rows: The rows, with their main figures.
+        main: What these are.
+    """
+    # The figure of each seed by row number, turned so that more is better.
+    sign = -1 if main is not None and main.best == "lowest" else 1
+    figures_of_row: dict[int, dict[int, float]] = {}
+    for number, row in enumerate(rows):
+        has_all_seeds = row.main is not None and len(row.main.runs) == len(row.seeds)
+        if row.main is not None and has_all_seeds and row.finished > 1:
+            figures_of_row[number] = {seed: sign * value for seed, value in zip(row.seeds, row.main.runs, strict=True)}
+    if len(figures_of_row) < 2:
+        return [Rank() for _ in rows]
+
+    ranks = []
+    for number, row in enumerate(rows):
+        if number not in figures_of_row:
+            ranks.append(Rank())
+            continue
+        figures = figures_of_row[number]
+        better_rows = 0
+        is_beaten = False
+        beats_another = False
+        for rival_number, rival_figures in figures_of_row.items():
+            if rival_number == number:
+                continue
+            is_rival_better = is_greater(rival_figures, figures)
+            better_rows += is_rival_better
+            if rows[rival_number].method == row.method:
+                is_beaten = is_beaten or is_rival_better
+                beats_another = beats_another or is_greater(figures, rival_figures)
+        ranks.append(Rank(number=1 + better_rows, is_best_mapping=beats_another and not is_beaten))
+    return ranks
