@@ -6,7 +6,8 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.comparison.held_out import MEASURES, HeldOutText, check_held_out
+from limbeck.comparison.held_out import HeldOutText, check_held_out
+from limbeck.comparison.held_out_measures import MEASURES
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs

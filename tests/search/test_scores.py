@@ -9,8 +9,8 @@ import torch
 from rich.console import Console
 
 import limbeck
-from limbeck.comparison.held_out import pair_agreement
 from limbeck.comparison.last_layers import LastLayers
+from limbeck.comparison.pair_agreement import PairAgreement
 from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.plan.columns import task_columns
@@ -78,8 +78,8 @@ def test_held_out_scores_are_those_of_the_outputs(measure, student, proxy, teach
     relations, explained = LastLayers(teacher, loss_batches(proxy), [proxy.plan.student]).compare(student)
     assert of_layer["explained"] == pytest.approx(100 * explained)
     assert 0 < of_mapping["relations"] < 100 and relations > 0
-    agreement = pair_agreement(teacher, proxy.tokenizer, proxy.corpora[0], held_out_pairs(proxy), "mean")
-    assert of_mapping["agreement"] == pytest.approx(100 * agreement(student))
+    agreement = PairAgreement(teacher, proxy.tokenizer, proxy.corpora[0], held_out_pairs(proxy), "mean")
+    assert of_mapping["agreement"] == pytest.approx(100 * agreement.of_student(student))
 
 
 def test_the_teacher_has_all_of_itself(measure, teacher):

@@ -10,7 +10,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 import limbeck
-from limbeck.comparison.held_out import own_head
+from limbeck.comparison.held_out import pooling_of_student
 from limbeck.core.records import RunEvaluation
 from limbeck.corpus.batches.batch import read_batch
 from limbeck.errors import Interrupted
@@ -177,9 +177,9 @@ def test_beside_others_teacher_and_student_make_vectors_by_their_own_files(align
     """A narrower student's teacher keeps its modules; a student without files, which they do not fit, has none."""
     plan = plan_run(load_recipe(recipe_of(behind, text_folder, tmp_path / "run", pooling="mean")))
     assert describe_pooling(plan.vectors()) == "cls + Dense 48 → 20"
-    assert str(own_head(aligned.student, plan.vectors()).sentence) == "mean + Dense 16 → 48"
+    assert str(pooling_of_student(aligned.student, plan.vectors()).sentence) == "mean + Dense 16 → 48"
     plain = shutil.copytree(aligned.student, tmp_path / "plain", ignore=shutil.ignore_patterns("modules.json"))
-    assert own_head(plain, plan.vectors()) == "cls" and own_head(plain, "mean") == "mean"
+    assert pooling_of_student(plain, plan.vectors()) == "cls" and pooling_of_student(plain, "mean") == "mean"
     classifier = replace(plan.stages[0], student_head="classification")
     assert replace(plan, stages=[plan.stages[0], classifier]).vectors() == "cls", "it makes no vectors in the end"
 

@@ -1,10 +1,14 @@
-"""Measures of students beside their teacher on held-out text, without labels and alike for all methods."""
+"""`HeldOutText`: measures of students beside their teacher on held-out text, without labels and alike for all methods.
+
+The measures are those of `limbeck.comparison.held_out_measures`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,93 +16,25 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.comparison.held_out_measures import MEASURES
 from limbeck.comparison.last_layers import LastLayers, common_relation_heads
+from limbeck.comparison.pair_agreement import PairAgreement
 from limbeck.core import records
 from limbeck.core.paths import STUDENT
-from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
+from limbeck.core.studies import HeldOutFigures
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.evaluation import (
-    SentencePair,
-    build_pairs,
-    measure_retrieval,
-    pair_similarities,
-    retrieval,
-    spearman_agreement,
-)
+from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.measures import HeldOutSpec
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.sentence_heads import SentenceHead, describe_pooling
 from limbeck.models.sentence_reader import sentence_pooling
 
-
-def pair_agreement(
-    teacher: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    corpus: Corpus,
-    pairs: Sequence[SentencePair],
-    pooling: str | SentenceHead,
-) -> Callable[..., float]:
-    """Return Spearman's correlation of students' similarities of sentence pairs with their teacher's, read once.
-
-    The function takes a student, and what makes its vectors where that is not `pooling`.
-
-    Args:
-        teacher: Where students are compared.
-        tokenizer: Of all models.
-        corpus: Whose blocks are as long as the longest text.
-        pairs: The sentence pairs.
-        pooling: How sentence vectors are pooled.
-    """
-    similarities = partial(
-        pair_similarities,
-        tokenizer=tokenizer,
-        pairs=[(pair.first, pair.second) for pair in pairs],
-        max_length=int(corpus.manifest["settings"]["length"]),
-    )
-    teacher_similarities = similarities(teacher, pooling=pooling).numpy()
-
-    def agreement(student: PreTrainedModel, student_pooling: str | SentenceHead | None = None) -> float:
-        student_similarities = similarities(student, pooling=student_pooling or pooling).numpy()
-        return spearman_agreement(student_similarities, teacher_similarities)
-
-    return agreement
-
-
-def own_head(folder: Path, pooling: str | SentenceHead) -> str | SentenceHead:
-    """Return the pooling of a student's sentence vectors: as its files say, else the others', where that fits it.
-
-    Args:
-        folder: The student's.
-        pooling: Of the other models.
-    """
-    student_sentence = sentence_pooling(folder)
-    if student_sentence is not None:
-        return SentenceHead(student_sentence)
-    if isinstance(pooling, str):
-        return pooling
-    student_width = shape_of(load_config(folder)).hidden
-    if pooling.sentence.fits(student_width):
-        return pooling
-    return pooling.sentence.pooling
-
-
-_BATCH = 32
-"""Most blocks in a batch."""
-
-MEASURES = (
-    HeldOutMeasure(key="agreement", title="agreement", digits=3, best="highest"),
-    HeldOutMeasure(key="retrieval", title="retrieval", digits=3, best="highest"),
-    HeldOutMeasure(key="explained", title="hidden states", digits=3, best="highest"),
-    HeldOutMeasure(key="relations", title="relations", digits=4, best="lowest"),
-)
-"""In the order of the columns; the first ranks the students where there is no task.
-
-`agreement`: Spearman of the student's sentence similarities with the teacher's. `retrieval`: mean reciprocal rank at 10
-of summaries finding their bodies. `explained` and `relations`: see `LastLayers`.
-"""
+_MOST_BLOCKS_IN_BATCH = 32
+_TRAINING_COLUMNS = (PROMPT, TEACHER_IDS)
+"""Columns of a block that are for training alone: its prompt, and the teacher's tokens."""
 
 
 def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
@@ -142,12 +78,11 @@ class HeldOutText:
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the figures besides the model: equal settings make figures comparable."""
-        return {
-            **self.spec.model_dump(exclude={"enabled"}),
-            "pooling": describe_pooling(self.pooling),
-            "relation_heads": common_relation_heads(shape_of(self.teacher.config), self.students),
-            "text": self.corpus.identity,
-        }
+        settings = self.spec.model_dump(exclude={"enabled"})
+        settings["pooling"] = describe_pooling(self.pooling)
+        settings["relation_heads"] = common_relation_heads(shape_of(self.teacher.config), self.students)
+        settings["text"] = self.corpus.identity
+        return settings
 
     def measure_once(self, folder: Path, load: Callable[[], PreTrainedModel] | None = None) -> HeldOutFigures:
         """Measure a run's student, unless its folder has the figures by the same settings.
@@ -166,48 +101,40 @@ class HeldOutText:
             figures = self.measure(load())
         else:
             student = folder / STUDENT
-            figures = self.measure(load_model(student), own_head(student, self.pooling))
+            figures = self.measure(load_model(student), pooling_of_student(student, self.pooling))
         figures.settings = self.settings
         records.save(figures, folder)
         return figures
 
-    def measure(self, model: PreTrainedModel, own: str | SentenceHead | None = None) -> HeldOutFigures:
+    def measure(self, model: PreTrainedModel, pooling: str | SentenceHead | None = None) -> HeldOutFigures:
         """Measure a model; a figure that the held-out text is too small for is None, with the reason.
-
-        Of labelled rows there is no retrieval: they have no summaries.
 
         Args:
             model: The model.
-            own: Makes its sentence vectors in place of `pooling`.
+            pooling: Makes its sentence vectors; None takes the pooling of the teacher.
         """
         model = model.to(self.teacher.device).eval()
-        pooling = own or self.pooling
-        takes: dict[str, Callable[[], dict[str, float | None]]] = {
-            "agreement": lambda: {"agreement": self._pair_agreement(model, pooling)},
-            "retrieval": lambda: {"retrieval": self._retrieval(model, pooling)},
-            "layers": lambda: self._layers(model),
-        }
-        if isinstance(self.corpus, LabelledCorpus):
-            del takes["retrieval"]
-
+        pooling = pooling or self.pooling
         figures: dict[str, float | None] = {measure.key: None for measure in MEASURES}
         unavailable: dict[str, str] = {}
-        for name, take in takes.items():
-            try:
-                figures |= take()
-            except LimbeckError as error:
-                unavailable[name] = str(error)
-        # Vectors that are all alike have neither ranks nor variance.
+        with _noting_failure(unavailable, "agreement"):
+            figures["agreement"] = self._pair_agreement.of_student(model, pooling)
+        # Labelled rows have no summaries.
+        if not isinstance(self.corpus, LabelledCorpus):
+            with _noting_failure(unavailable, "retrieval"):
+                figures["retrieval"] = self._retrieval(model, pooling)
+        with _noting_failure(unavailable, "layers"):
+            layers = LastLayers(self.teacher, self._batches, self.students).compare(model)
+            figures["relations"] = layers.divergence
+            figures["explained"] = layers.explained
+        # Vectors that are all alike have neither ranks nor variance: such figures are None in a record, not NaN.
         return HeldOutFigures(figures=records.plain(figures), unavailable=unavailable)
 
     def _retrieval(self, model: PreTrainedModel, pooling: str | SentenceHead) -> float | None:
+        """Return the mean reciprocal rank at 10 of summaries that look for their bodies."""
         length = int(self.corpus.manifest["settings"]["length"])
         scores = measure_retrieval(model, self.tokenizer, self._retrieval_pairs, pooling=pooling, max_length=length)
         return scores.mrr_at_10
-
-    def _layers(self, model: PreTrainedModel) -> dict[str, float | None]:
-        relations, explained = LastLayers(self.teacher, self._batches, self.students).compare(model)
-        return {"relations": relations, "explained": explained}
 
     @cached_property
     def _documents(self) -> list[tuple[str, str] | str]:
@@ -221,20 +148,55 @@ class HeldOutText:
         return texts
 
     @cached_property
-    def _pair_agreement(self) -> Callable[..., float]:
+    def _pair_agreement(self) -> PairAgreement:
+        """The agreement with the teacher, whose similarities are taken once for all students."""
         texts = [text if isinstance(text, str) else "\n".join(text) for text in self._documents]
         pairs = build_pairs(texts, self.spec.pairs)
-        return pair_agreement(self.teacher, self.tokenizer, self.corpus, pairs, self.pooling)
+        return PairAgreement(self.teacher, self.tokenizer, self.corpus, pairs, self.pooling)
 
     @cached_property
     def _retrieval_pairs(self) -> list[tuple[str, str]]:
-        return retrieval.build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
+        """Summaries and their bodies."""
+        return build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
 
     @cached_property
     def _batches(self) -> list[dict[str, Tensor]]:
+        """The held-out blocks in batches.
+
+        Raises:
+            CorpusError: if there are none.
+        """
         if not len(self.corpus.held_out):
             raise CorpusError("No text is held out; give corpus.held_out a share above 0.")
         return held_out_batches(self.corpus, self.tokenizer, self.spec.blocks)
+
+
+@contextmanager
+def _noting_failure(unavailable: dict[str, str], name: str) -> Iterator[None]:
+    """Note the reason for which a measure cannot be had, under its name, and go on."""
+    try:
+        yield
+    except LimbeckError as error:
+        unavailable[name] = str(error)
+
+
+def pooling_of_student(folder: Path, pooling: str | SentenceHead) -> str | SentenceHead:
+    """Return how a student makes sentence vectors: as its files say, else as the other models, where that fits it.
+
+    Args:
+        folder: The student's.
+        pooling: Of the other models.
+    """
+    described = sentence_pooling(folder)
+    if described is not None:
+        return SentenceHead(described)
+    if isinstance(pooling, str):
+        return pooling
+    student_width = shape_of(load_config(folder)).hidden
+    if pooling.sentence.fits(student_width):
+        return pooling
+    # Modules of another width cannot be applied; the pooling alone can.
+    return pooling.sentence.pooling
 
 
 def held_out_batches(
@@ -251,12 +213,11 @@ def held_out_batches(
     Returns:
         `input_ids` and `attention_mask`, `[B, L]`, of each batch.
     """
-    rows = [_columns_to_measure(row) for row in islice(corpus.held_out, blocks)]
+    rows = [_without_training_columns(block) for block in islice(corpus.held_out, blocks)]
     collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
-    size = min(_BATCH, max(1, len(rows) // fewest))
+    size = min(_MOST_BLOCKS_IN_BATCH, max(1, len(rows) // fewest))
     return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
-def _columns_to_measure(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a block without its prompt and the teacher's tokens, which are for training alone."""
-    return {name: value for name, value in row.items() if name not in (PROMPT, TEACHER_IDS)}
+def _without_training_columns(block: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if name not in _TRAINING_COLUMNS}

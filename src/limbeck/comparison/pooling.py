@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from limbeck.comparison.held_out import MEASURES
+from limbeck.comparison.held_out_measures import MEASURES
 from limbeck.core import studies
 
 T = TypeVar("T")

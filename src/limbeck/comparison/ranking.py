@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from limbeck.comparison.held_out import MEASURES
+from limbeck.comparison.held_out_measures import MEASURES
 from limbeck.core import studies
 from limbeck.core.intervals import is_greater
 

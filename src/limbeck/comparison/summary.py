@@ -5,7 +5,7 @@ A row of the tables is a student that was trained by one method with one layer m
 
 from collections.abc import Mapping, Sequence
 
-from limbeck.comparison.held_out import MEASURES
+from limbeck.comparison.held_out_measures import MEASURES
 from limbeck.comparison.pooling import NO_SCORES, pool_held_out, pool_scores
 from limbeck.comparison.ranking import choose_main_figure, main_figure_of, ranks_of
 from limbeck.core import studies

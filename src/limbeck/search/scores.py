@@ -11,8 +11,9 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.comparison.held_out import held_out_batches, pair_agreement
+from limbeck.comparison.held_out import held_out_batches
 from limbeck.comparison.last_layers import LastLayers
+from limbeck.comparison.pair_agreement import PairAgreement
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core import devices, progress
 from limbeck.core.blocks import counted
@@ -168,7 +169,7 @@ class HeldOutScores:
         teacher = proxy.load_teacher().to(self._device).eval()
         corpus = proxy.corpora[0]
         plan = proxy.plan
-        self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
+        self._agreement = PairAgreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
         if "explained" in names:
             self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_teacher=False)
         else:
@@ -180,7 +181,7 @@ class HeldOutScores:
         student = student.to(self._device)
         sentence = plan.student_sentence if plan.recipe.evaluation.pooling == "auto" else None
         head = None if sentence is None else finished_head(sentence, learned)
-        shares = {"agreement": self._agreement(student, head)}
+        shares = {"agreement": self._agreement.of_student(student, head)}
         relations, explained = self._layers.compare(student)
         if explained is None:
             shares["relations"] = 1 - relations / self._layers.uniform
