@@ -8,7 +8,7 @@ import yaml
 from limbeck.comparison.cells import steps_of_stages
 from limbeck.comparison.checks import check_plan
 from limbeck.comparison.load import load_plan
-from limbeck.comparison.run import check_tasks
+from limbeck.comparison.student_evaluation import check_tasks
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.tasks.registry import parse_tasks
 from tests.support.paper_recipes import ROOT, write_configuration

@@ -73,8 +73,8 @@ def carry_out_comparison(request: CompareRequest) -> ComparisonResult:
         0
     """
     from limbeck.api.distilling import write_cards_of_run
-    from limbeck.comparison.folder import check_places
     from limbeck.comparison.load import load_plan
+    from limbeck.comparison.places import check_places
 
     if request.output is None:
         raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run only to check the plan.")

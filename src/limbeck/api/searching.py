@@ -144,7 +144,7 @@ def carry_out_search(kind: str, request: SearchRequest) -> SearchResult | None:
     recipe = planned.proxy.recipe
     planned.check()
     if isinstance(planned, requests.MappingRequest) and planned.measures.tasks:
-        from limbeck.comparison.folder import request_evaluation
+        from limbeck.comparison.places import request_evaluation
 
         request_evaluation(planned.measures, Path(), teacher=None, students=[]).check_tasks()
     check_facts(recipe)

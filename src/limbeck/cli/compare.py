@@ -40,13 +40,13 @@ def compare(
 
 def _show_plan(request: CompareRequest, as_json: bool) -> None:
     """Check a plan, and list the runs that it asks for and those that are impossible."""
-    from limbeck.comparison.folder import check_places
     from limbeck.comparison.load import load_plan
+    from limbeck.comparison.places import check_places
 
     loaded = load_plan(request.plan, request.overrides, data=request.data)
     check_places(loaded, None)
     from limbeck.comparison.checks import check_plan
-    from limbeck.comparison.run import check_tasks
+    from limbeck.comparison.student_evaluation import check_tasks
 
     checked = check_plan(loaded)
     check_tasks(checked.plan.evaluation, read=False)

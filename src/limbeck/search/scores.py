@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from limbeck.comparison.held_out import held_out_batches
 from limbeck.comparison.last_layers import LastLayers
 from limbeck.comparison.pair_agreement import PairAgreement
-from limbeck.comparison.run import check_tasks, evaluate_students
+from limbeck.comparison.student_evaluation import check_tasks, evaluate_students
 from limbeck.core import devices, progress
 from limbeck.core.blocks import counted
 from limbeck.core.paths import STUDENT

@@ -1,0 +1,61 @@
+"""The places that a comparison's plan names: models, text, tasks and their files, checked before torch is imported."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from limbeck.comparison.folder import COMPARISON
+from limbeck.comparison.plan import ComparisonPlan
+from limbeck.evaluation.measures import MeasuresSpec
+from limbeck.evaluation.plan.request import EvaluationRequest
+from limbeck.models.weight_files import check_not_pickled
+from limbeck.recipe.facts import check_corpus, check_student
+
+_EVALUATION = "evaluation"
+"""Folder of the evaluation in that of the comparison."""
+_HUB = "hub"
+"""In place of a folder with the tasks' files: they are read from the Hub."""
+
+
+def check_places(plan: ComparisonPlan, output: Path | None) -> None:
+    """Refuse what a plan names and is nowhere: models, text, tasks, their files; and a folder of something else.
+
+    Args:
+        plan: The plan.
+        output: The comparison's folder; None where nothing is run.
+
+    Raises:
+        LimbeckError: one line for the first.
+    """
+    check_not_pickled(plan.teacher.model)
+    for student in plan.students:
+        check_student(student)
+    check_corpus(plan.corpus)
+    if plan.evaluation.tasks:
+        request_evaluation(plan.evaluation, Path(), teacher=None, students=[]).check_tasks()
+    if output is not None:
+        COMPARISON.look(output.expanduser())
+
+
+def request_evaluation(
+    spec: MeasuresSpec, folder: Path, *, teacher: str | None, students: Sequence[Path]
+) -> EvaluationRequest:
+    """Return the request for `limbeck evaluate`.
+
+    Args:
+        spec: The plan's.
+        folder: Of the comparison.
+        teacher: The model to compare with, if it is evaluated.
+        students: The students' folders.
+    """
+    is_on_hub = spec.data is None or spec.data.lower() == _HUB
+    return EvaluationRequest(
+        models=tuple(map(str, students)),
+        tasks=",".join(spec.tasks),
+        output=folder / _EVALUATION,
+        data=None if is_on_hub else Path(str(spec.data)).expanduser(),
+        preset=spec.preset,
+        seeds=spec.seeds,
+        teacher=teacher,
+        workers=spec.workers,
+        overrides=spec.overrides,
+    )

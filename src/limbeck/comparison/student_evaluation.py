@@ -1,0 +1,51 @@
+"""The evaluation of students on tasks, by `limbeck evaluate` in the folder of a comparison or a search."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from limbeck.comparison.places import request_evaluation
+from limbeck.core.progress import Report
+from limbeck.evaluation.measures import MeasuresSpec
+from limbeck.evaluation.plan.planning import PlannedTask, Planner
+from limbeck.evaluation.run.evaluation import EvaluationOutcome, run_evaluation
+
+
+def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
+    """Check tasks and settings, before hours go into students that could not be evaluated.
+
+    Args:
+        spec: The plan's.
+        read: Read the tasks' rows too; where they are in a folder they are in any case.
+
+    Returns:
+        The tasks whose rows were read, groups expanded.
+
+    Raises:
+        RecipeError: for an unknown task or setting.
+        CorpusError: for a task whose rows are not there, or cannot be read.
+    """
+    if not spec.tasks:
+        return []
+    request = request_evaluation(spec, Path(), teacher=None, students=[])
+    request.check_tasks()
+    planner = Planner(request)
+    if not read and request.data is None:
+        return []
+    return [planner.plan(name) for name in planner.names]
+
+
+def evaluate_students(
+    spec: MeasuresSpec, folder: Path, *, teacher: str, students: Sequence[Path], report: Report
+) -> EvaluationOutcome:
+    """Evaluate students on the plan's tasks, of each at least one; cells that are finished are not run again.
+
+    Args:
+        spec: The plan's.
+        folder: Of the comparison.
+        teacher: The teacher.
+        students: The students' folders.
+        report: Where progress goes.
+    """
+    compared_teacher = teacher if spec.teacher else None
+    request = request_evaluation(spec, folder, teacher=compared_teacher, students=students)
+    return run_evaluation(request, report)
