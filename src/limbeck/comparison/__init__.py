@@ -1,5 +1,6 @@
 """Comparisons: methods x layer mappings x students x seeds under one token budget, one corpus and one initialisation.
 
-`plan` reads a comparison; `cells` makes its runs, turns tokens into steps, and refuses what is impossible before any
-starts; `run` distils what is missing and measures it, on text with `held_out`; `summary` makes the tables' content.
+`load` reads a `plan`, with its `methods`. `checks` refuses what is impossible before anything starts, `places` what is
+nowhere, and `folder` what cannot be compared with the runs that are there. `run` makes the `cells` and hands them to
+`work`, which distils, measures on `held_out` text and evaluates on tasks. `summary` makes the tables.
 """

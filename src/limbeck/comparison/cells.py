@@ -1,4 +1,7 @@
-"""Cells, the runs of a comparison: their recipes, identities and steps."""
+"""Cells, the runs of a comparison: their recipes, identities and steps.
+
+A *combination* is a student that is trained by one method with one layer mapping; with a seed it is a *cell*.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +17,10 @@ from limbeck.models.families import Shape
 from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_arguments import build_arguments
 
-RUNS = "runs"
+_RUNS = "runs"
+"""Folder of the runs in that of the comparison."""
+_ID_CHARACTERS = 10
+"""Of an identity in the name of a folder."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,12 @@ class Combination:
             seed: Of the run.
             steps: Of each stage; None for one step, to check what does not depend on it.
         """
-        counts = steps or [1] * len(self.variant.stages)
+        if steps is None:
+            steps = [1] * len(self.variant.stages)
         stages = []
-        for stage, count in zip(self.variant.stages, counts, strict=True):
-            training = {**plan.training, **stage["training"], "max_steps": count}
+        for stage, steps_of_stage in zip(self.variant.stages, steps, strict=True):
+            # The arguments of a stage win over those that all runs share.
+            training = {**plan.training, **stage["training"], "max_steps": steps_of_stage}
             stages.append({**stage, "training": training})
         return {
             "name": f"{plan.name}: {self.title}, seed {seed}",
@@ -87,7 +95,8 @@ class Cell:
     def id(self) -> str:
         """Hash of everything that is computed: neither titles nor places are part of it."""
         recipe = {**self.recipe, **self.began}
-        return hashing.fingerprint({key: value for key, value in recipe.items() if key not in NOT_COMPUTED})
+        computed = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
+        return hashing.fingerprint(computed)
 
     @property
     def title(self) -> str:
@@ -98,9 +107,11 @@ class Cell:
         """Return the run's folder: a readable name that follows from the recipe alone, and its identity."""
         shape = self.recipe["student"]["shape"]
         size = shape if isinstance(shape, str) else f"{shape['layers']}x{shape['hidden']}"
-        methods = "+".join(dict.fromkeys(stage["method"]["name"] for stage in self.recipe["stages"])) or "start"
-        name = re.sub(r"[^\w+.-]+", "-", f"{size}-{methods}-seed{self.seed}")
-        return comparison / RUNS / f"{name}-{self.id[:10]}"
+        methods = dict.fromkeys(stage["method"]["name"] for stage in self.recipe["stages"])
+        # A method without stages leaves the student as it starts.
+        joined_methods = "+".join(methods) or "start"
+        name = re.sub(r"[^\w+.-]+", "-", f"{size}-{joined_methods}-seed{self.seed}")
+        return comparison / _RUNS / f"{name}-{self.id[:_ID_CHARACTERS]}"
 
 
 def rows_per_step(training: Mapping[str, Any]) -> int:
@@ -134,6 +145,7 @@ def steps_of_stages(
         RecipeError: if a stage's share is less than half a step.
     """
     steps: list[int] = []
+    # Of this stage and those before it: the tokens that whole steps read, and those that the shares ask for.
     tokens_read = 0.0
     tokens_due = 0.0
     for share, training in zip(shares, trainings, strict=True):

@@ -1,4 +1,4 @@
-"""The check of a comparison's plan, before any of its runs: every student with every method."""
+"""`check_plan`, the check of a comparison's plan before any of its runs: every student with every method."""
 
 import itertools
 import re
@@ -35,7 +35,7 @@ class CheckedPlan:
 
     @property
     def combinations(self) -> list[Combination]:
-        """The possible ones."""
+        """The possible combinations."""
         return [combination for combination, _ in self.runs]
 
     @property
@@ -68,6 +68,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         RecipeError: for combinations that cannot be, each with its reason, unless the plan leaves them out; also if
             none is left, or two are the same.
     """
+    # Mistakes that no choice of methods would mend.
     _check_training(plan)
     devices.choose_device(plan.evaluation.speed.device)
     plan_teacher(plan.teacher)
@@ -76,7 +77,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         with at_place(f"students.{index}"):
             _check_lengths(plan, plan_run(load_recipe(without_stages)))
 
-    # Each student with each variant of each method.
+    # Each student with each variant of each method; one seed stands for all.
     variants = [variant for method in plan.methods for variant in method.variants()]
     runs: list[tuple[Combination, RunPlan]] = []
     impossible: list[_Impossible] = []
@@ -97,6 +98,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
 
 
 def _check_training(plan: ComparisonPlan) -> None:
+    """Refuse a streamed corpus, and training arguments that are wrong: the common ones, and those of each method."""
     if plan.corpus.streaming:
         raise RecipeError(
             "corpus.streaming: all runs of a comparison read one built corpus, and the budget is counted in its "
@@ -122,7 +124,13 @@ def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
 
 
 def _impossible_error(impossible: Sequence[_Impossible], possible: int, *, skipping: bool) -> RecipeError:
-    """The error for combinations that cannot be, those with the same reason together."""
+    """Return the error for combinations that cannot be, those with the same reason together.
+
+    Args:
+        impossible: The combinations.
+        possible: The number of the others.
+        skipping: Whether the plan leaves impossible ones out, so that no other way is left than another plan.
+    """
     titles_by_reason: dict[str, list[str]] = {}
     for entry in impossible:
         titles_by_reason.setdefault(entry.reason.rstrip("."), []).append(entry.combination.title)

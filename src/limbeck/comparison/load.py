@@ -1,4 +1,4 @@
-"""Loading the plan of a comparison: YAML, overrides, and errors in one line."""
+"""`load_plan`, which reads the plan of a comparison: YAML, overrides, and mistakes in one line each."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def load_plan(
 
     if data is not None:
         evaluation = document.get("evaluation")
-        keys = evaluation if isinstance(evaluation, dict) else {}
-        document["evaluation"] = {**keys, "data": str(data)}
+        if not isinstance(evaluation, dict):
+            evaluation = {}
+        document["evaluation"] = {**evaluation, "data": str(data)}
     try:
         return ComparisonPlan.model_validate(document)
     except ValidationError as error:
@@ -55,6 +56,7 @@ def load_plan(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Read the YAML file of a plan; paths in it are beside the file."""
     document = read_document(path, f"Plan '{path}'", "give a YAML file, see docs/comparison.md.")
     if not isinstance(document, dict):
         raise RecipeError(f"Plan '{path}' must be a mapping with teacher, corpus, students, methods and budget.")

@@ -1,4 +1,4 @@
-"""A method of a comparison, and the variants of it that its layer mappings make."""
+"""`MethodEntry`, a method of a comparison, and the variants of it that its layer mappings make."""
 
 from __future__ import annotations
 
@@ -72,13 +72,15 @@ class MethodEntry(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_of_the_two(cls, data: Any) -> Any:
+    def _has_name_or_stages(cls, data: Any) -> Any:
+        """Refuse an entry with a name and stages, or with neither."""
         if isinstance(data, dict) and (data.get("name") is None) == (data.get("stages") is None):
             raise ValueError("give either name (a method) or stages (written out), but not both")
         return data
 
     @model_validator(mode="after")
     def _can_be_expanded(self) -> MethodEntry:
+        """Refuse an entry that contradicts itself, or whose variants cannot be made."""
         if self.stages is not None:
             if self.title is None:
                 raise ValueError("stages that are written out need a title")
@@ -110,89 +112,112 @@ class MethodEntry(Strict):
         parts = self.shares or [1.0] * len(base)
         shares = tuple(part / sum(parts) for part in parts)
 
-        # Every value of one option with every value of the other; an option without values is as the method has it.
-        axes = []
-        for option, key in _AXES.items():
-            values = getattr(self, key)
-            if values:
-                axes.append([(option, value) for value in values])
+        # Every mapping with every teacher layer; without values of its own an option is as the method has it.
         variants = []
-        for chosen_options in itertools.product(*axes):
+        for mapping, teacher_layer in itertools.product(self.mappings or [None], self.teacher_layers or [None]):
             stages = base
-            for option, value in chosen_options:
-                stages = _with_option(stages, option, value, _AXES[option])
+            if mapping is not None:
+                stages = _with_option(stages, "mapping", mapping, place=_AXES["mapping"])
+            if teacher_layer is not None:
+                stages = _with_option(stages, "teacher_layer", teacher_layer, place=_AXES["teacher_layer"])
             variants.append(Variant(self.shown, mapping_title(stages), tuple(stages), shares))
         return variants
 
     def _stages(self) -> list[Stage]:
-        """The stages with options and training, each with a unique name."""
+        """Return the stages with options and training, each with a unique name where there are several."""
         if self.stages is not None:
             stages = [stage.model_dump(mode="json", exclude_unset=True) for stage in self.stages]
         else:
             stages = self._stages_of_method()
         named_stages = []
         for number, stage in enumerate(stages, start=1):
-            training = {**self.training, **stage.get("training", {})}
-            name = {"name": f"stage-{number}"} if len(stages) > 1 else {}
-            named_stages.append({**name, **stage, "training": training})
+            named_stage = dict(stage)
+            # What a stage says itself wins.
+            named_stage["training"] = {**self.training, **stage.get("training", {})}
+            if len(stages) > 1:
+                named_stage.setdefault("name", f"stage-{number}")
+            named_stages.append(named_stage)
         return named_stages
 
     def _stages_of_method(self) -> list[Stage]:
+        """Return the stages of a registered method, with the options of this entry."""
         try:
             stages = [{"method": stage} for stage in stages_of(METHODS[str(self.name)])]
         except LimbeckError as error:
             raise ValueError(str(error)) from None
         for option, value in self.options.items():
-            stages = _with_option(stages, option, value, f"options.{option}")
+            stages = _with_option(stages, option, value, place=f"options.{option}")
         return stages
 
 
-def _with_option(stages: Sequence[Stage], option: str, value: Any, place: str) -> list[Stage]:
-    """Set an option of the method of every stage that takes it."""
-    known = {name for stage in stages for name in _options(stage)}
-    if option not in known:
-        methods = ", ".join(dict.fromkeys(stage["method"]["name"] for stage in stages)) or "no stage"
-        if option in _AXES:
-            known_axes = [axis for name, axis in _AXES.items() if name in known]
-            way_out = f"; it takes {', '.join(known_axes)}" if known_axes else ""
-            raise ValueError(f"{methods} takes no {place}{way_out}")
-        raise ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known)}")
+def _with_option(stages: Sequence[Stage], option: str, value: Any, *, place: str) -> list[Stage]:
+    """Return stages with an option set in the method of every stage that takes it.
 
-    changed = list(stages)
+    Args:
+        stages: Left as they are.
+        option: The option of the method.
+        value: Its value.
+        place: Where the user gave it, for messages.
+
+    Raises:
+        ValueError: if no stage has the option, or all that have it refuse the value.
+    """
+    if not any(option in _options(stage) for stage in stages):
+        raise _unknown_option(stages, option, place)
+
+    changed_stages: list[Stage] = []
     problems = []
-    takers = [number for number, stage in enumerate(stages) if option in _options(stage)]
-    for number in takers:
-        method = {**stages[number]["method"], option: value}
-        try:
-            read_method(method)
-        except ValidationError as error:  # MLKD-BERT's second stage knows the first one's options, and refuses them.
-            problems.append(explain(error).removeprefix("recipe: "))
-        else:
-            changed[number] = {**stages[number], "method": method}
-    if len(problems) == len(takers):
+    is_taken = False
+    for stage in stages:
+        changed_stage = stage
+        if option in _options(stage):
+            method = {**stage["method"], option: value}
+            try:
+                read_method(method)
+                changed_stage = {**stage, "method": method}
+                is_taken = True
+            except ValidationError as error:
+                # A stage may know an option of another one and refuse it, as MLKD-BERT's second stage does.
+                problems.append(explain(error).removeprefix("recipe: "))
+        changed_stages.append(changed_stage)
+    if not is_taken:
         raise ValueError(f"{place}: {problems[0]}")
-    return changed
+    return changed_stages
+
+
+def _unknown_option(stages: Sequence[Stage], option: str, place: str) -> ValueError:
+    """Return the error for an option that no stage has; of one that a comparison varies, with those that it has."""
+    known: set[str] = set()
+    for stage in stages:
+        known.update(_options(stage))
+    methods = ", ".join(dict.fromkeys(stage["method"]["name"] for stage in stages)) or "no stage"
+    if option not in _AXES:
+        return ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known)}")
+    known_axes = [axis for name, axis in _AXES.items() if name in known]
+    way_out = f"; it takes {', '.join(known_axes)}" if known_axes else ""
+    return ValueError(f"{methods} takes no {place}{way_out}")
 
 
 def _options(stage: Stage) -> Collection[str]:
-    """The names of the options of a stage's method."""
+    """Return the names of the options of a stage's method."""
     return METHODS[stage["method"]["name"]].options.model_fields
 
 
 def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
-    """Name the layer mapping or teacher layer of the first stage that has one; empty without."""
+    """Return the layer mapping or teacher layer of the first stage that has one, as tables show it; "" without."""
     for stage in stages:
-        _, method_options = read_method(stage["method"])
-        options: Any = method_options
-        if hasattr(options, "mapping"):
-            return str(options.mapping)
-        if hasattr(options, "teacher_layer"):
-            return _layer_title(options.teacher_layer)
+        _, options = read_method(stage["method"])
+        # Which options there are depends on the method.
+        values = dict(options)
+        if "mapping" in values:
+            return str(values["mapping"])
+        if "teacher_layer" in values:
+            return _layer_title(values["teacher_layer"])
     return ""
 
 
 def _layer_title(layer: int | str) -> str:
-    """A teacher layer in words; negative numbers count from the end."""
+    """Return a teacher layer in words; negative numbers count from the end."""
     if layer == -1:
         return "last layer"
     if isinstance(layer, int) and layer < 0:

@@ -1,4 +1,4 @@
-"""`ComparisonPlan`: one document with what is compared, and what is the same for all."""
+"""`ComparisonPlan`, the schema of a comparison: what is compared, and what is the same for all runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from limbeck.recipe.models import ShapeSpec, StudentSpec, Teacher
 
 _BUDGETED = ("max_steps", "num_train_epochs")
 """Training arguments that the budget decides."""
+_MOST_SEED = 2**32 - 101
+"""Libraries take seeds below 2^32, and some runs add a few numbers to theirs."""
 
 
 class ComparedStudent(StudentSpec):
@@ -79,17 +81,19 @@ class ComparisonPlan(Strict):
     @field_validator("methods", mode="before")
     @classmethod
     def _names_are_methods(cls, value: Any) -> Any:
+        """Take a name alone for a method without options."""
         if not isinstance(value, list):
             return value
         return [{"name": entry} if isinstance(entry, str) else entry for entry in value]
 
     @model_validator(mode="after")
     def _fits_together(self) -> ComparisonPlan:
+        """Refuse a plan that contradicts itself."""
         _no_twins("students", [student.title for student in self.students], "give each a unique name")
         _no_twins("methods", [entry.shown for entry in self.methods], "give each a unique title")
         _no_twins("seeds", self.seeds, "name each once")
-        if any(not 0 <= seed < 2**32 - 100 for seed in self.seeds):
-            raise ValueError(f"seeds {self.seeds} must be between 0 and {2**32 - 101}")
+        if any(not 0 <= seed <= _MOST_SEED for seed in self.seeds):
+            raise ValueError(f"seeds {self.seeds} must be between 0 and {_MOST_SEED}")
         self._check_budget_decides_steps()
         if not any(variant.stages for entry in self.methods for variant in entry.variants()):
             raise ValueError("methods has no stage that trains; add a method")
@@ -97,6 +101,7 @@ class ComparisonPlan(Strict):
         return self
 
     def _check_budget_decides_steps(self) -> None:
+        """Refuse training arguments that set the number of steps."""
         trainings = [self.training]
         for entry in self.methods:
             trainings.append(entry.training)
@@ -106,6 +111,7 @@ class ComparisonPlan(Strict):
                 raise ValueError(f"training.{name} is decided by budget.tokens: leave it out")
 
     def _check_measures(self) -> None:
+        """Refuse a plan that measures nothing, or a teacher that cannot be evaluated on its tasks."""
         measures = self.evaluation
         if not (measures.tasks or measures.held_out.enabled):
             raise ValueError("evaluation names no task and held_out is off, so nothing would be compared")
@@ -116,6 +122,7 @@ class ComparisonPlan(Strict):
 
 
 def _no_twins(place: str, names: list[Any], way_out: str) -> None:
-    twins = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twins:
-        raise ValueError(f"two of the {place} are '{twins[0]}'; {way_out}")
+    """Refuse a name that comes twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two of the {place} are '{name}'; {way_out}")
