@@ -112,9 +112,11 @@ class MethodEntry(Strict):
         parts = self.shares or [1.0] * len(base)
         shares = tuple(part / sum(parts) for part in parts)
 
-        # Every mapping with every teacher layer; without values of its own an option is as the method has it.
+        # Every mapping with every teacher layer; None leaves the option as the method has it.
+        mappings = self.mappings or (None,)
+        teacher_layers = self.teacher_layers or (None,)
         variants = []
-        for mapping, teacher_layer in itertools.product(self.mappings or [None], self.teacher_layers or [None]):
+        for mapping, teacher_layer in itertools.product(mappings, teacher_layers):
             stages = base
             if mapping is not None:
                 stages = _with_option(stages, "mapping", mapping, place=_AXES["mapping"])
