@@ -7,7 +7,6 @@ sentences of two different documents. It says how faithful the student is, not h
 
 import math
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from limbeck.core.records import Agreement, Disagreement, Number
 from limbeck.corpus import split_paragraphs, split_sentences
+from limbeck.corpus.text.words import words_of
 from limbeck.errors import CorpusError
 from limbeck.evaluation.similarities import Similarities, spearman_agreement
 
@@ -189,8 +189,8 @@ def _places(similarities: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def normalised(text: str) -> str:
-    """Return `text` as it is compared for duplicates: case-folded, only letters and digits, single spaces."""
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+    """Return a text as it is compared for duplicates: its words in lower case, without punctuation."""
+    return " ".join(words_of(text))
 
 
 def _distinct_sentences(documents: Sequence[str]) -> list[list[str]]:

@@ -27,9 +27,9 @@ from limbeck.corpus.text.documents import Document, clean_text
 from limbeck.corpus.tokens.blocks import BLOCK_COLUMNS, SEGMENTS, block_encoding, block_identity
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 
-BLOCK_FORMAT = 2
+BLOCK_FORMAT = 3
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
-LABELLED_FORMAT = 2
+LABELLED_FORMAT = 3
 """Raise it when the same rows would give other tokens: older caches are then built anew."""
 
 

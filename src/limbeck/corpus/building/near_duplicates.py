@@ -1,16 +1,15 @@
 """Groups of texts that share at least half of their sequences of three words."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from limbeck.corpus.text.words import words_of
+
 _GRAM = 3
 """Words of a sequence."""
-# Scripts without spaces are compared by the character.
-_WORD = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|\w+")
 # Odd constants, one for each word of a sequence: the hash of a sequence is the sum of its words by these.
 _MIXERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
@@ -25,11 +24,6 @@ class Groups(NamedTuple):
 
     of_text: NDArray[np.int64]
     common: NDArray[np.bool_]
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, without punctuation."""
-    return _WORD.findall(text.casefold())
 
 
 def near_duplicates(texts: Iterable[Sequence[str]]) -> Groups:

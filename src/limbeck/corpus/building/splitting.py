@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.corpus.building.near_duplicates import Groups, near_duplicates, words_of
+from limbeck.corpus.building.near_duplicates import Groups, near_duplicates
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored import store
+from limbeck.corpus.text.words import comparable
 
 TRAINED, HELD_OUT, LEFT_OUT = 0, 1, 2
 """Roles of a row."""
@@ -125,8 +126,8 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
     scored, _ = _read(development)
 
     # Rows to train on that differ from a development row in case, punctuation and white space alone are left out.
-    scored_texts = {_normalised(example) for example in scored}
-    is_repeated = np.array([_normalised(example) in scored_texts for example in train])
+    scored_texts = {_comparable_texts(example) for example in scored}
+    is_repeated = np.array([_comparable_texts(example) in scored_texts for example in train])
     for row in np.flatnonzero(is_repeated):
         report.note(REPEATED, _beginning(train[row]))
 
@@ -196,9 +197,8 @@ def _texts_of(row: LabelledRow) -> list[str]:
     return [row.text] if row.pair is None else [row.text, row.pair]
 
 
-def _normalised(row: LabelledRow) -> tuple[str, ...]:
-    """Return the texts of a row without case, punctuation and white space; as they are where that leaves nothing."""
-    return tuple(" ".join(words_of(text)) or text.strip() for text in _texts_of(row))
+def _comparable_texts(row: LabelledRow) -> tuple[str, ...]:
+    return tuple(comparable(text) for text in _texts_of(row))
 
 
 def _beginning(example: LabelledRow) -> str:

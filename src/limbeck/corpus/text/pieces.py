@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import NamedTuple
 
+import regex
+
 from limbeck.corpus.text.documents import Document
-from limbeck.corpus.text.sentences import split_paragraphs, split_sentences
+from limbeck.corpus.text.sentences import QUESTION_MARKS, SENTENCE_ENDS, split_paragraphs, split_sentences
 
 _MOST_WORDS_OF_TITLE = 12
 # Some corpora end every line with a full stop.
 _MOST_WORDS_OF_STOPPED_TITLE = 4
 # The mark that ends a text, perhaps with quotes or brackets behind it.
-_CLOSING = re.compile(r"(?P<mark>[.!?…:;,。！？｡])[\"'”’»)\]」』）]*\Z")
-_FULL_STOPS = ".。｡"
-_ENDS_OF_SENTENCES = ".!?…。！？｡"
-_QUESTION_MARKS = "?？"
+_CLOSING = regex.compile(rf"(?P<mark>[{SENTENCE_ENDS}:;,]|[{QUESTION_MARKS}])[\"'”’»)\]」』）]*\Z", regex.VERSION1)
+_SENTENCE_END = regex.compile(rf"[{SENTENCE_ENDS}]", regex.VERSION1)
+_SHOUTS = "!…！"
+# Armenian has its mark within the word that is asked for, Greek a semicolon.
+_WITHIN_QUESTION = regex.compile(r"\u055e|\p{Greek};[\"'”’»)\]]*\Z")
 
 
 def find_titles(text: str) -> list[str]:
@@ -30,24 +32,31 @@ def find_titles(text: str) -> list[str]:
 
 
 def find_questions(text: str) -> list[str]:
-    """Return the sentences of a document that end with a question mark."""
-    return [sentence for sentence in _all_sentences(text) if _ends_with(sentence, _QUESTION_MARKS)]
+    """Return the sentences of a document that are questions by their mark, of whichever script."""
+    return [sentence for sentence in _all_sentences(text) if _is_question(sentence)]
+
+
+def _is_question(sentence: str) -> bool:
+    return _closing_mark(sentence) in [*QUESTION_MARKS] or _WITHIN_QUESTION.search(sentence) is not None
 
 
 def _is_title(line: str, following: str) -> bool:
-    if len(line) >= len(following) or not _ends_with(following, _ENDS_OF_SENTENCES):
+    if len(line) >= len(following) or not _SENTENCE_END.fullmatch(_closing_mark(following)):
         return False
     most_words = _MOST_WORDS_OF_TITLE
-    if _CLOSING.search(line) is not None:
-        if not _ends_with(line, _FULL_STOPS):
+    mark = _closing_mark(line)
+    if mark:
+        is_full_stop = _SENTENCE_END.fullmatch(mark) and mark not in QUESTION_MARKS + _SHOUTS
+        if not is_full_stop:
             return False
         most_words = _MOST_WORDS_OF_STOPPED_TITLE
     return len(line.split()) <= most_words and len(split_sentences(line)) == 1
 
 
-def _ends_with(text: str, marks: str) -> bool:
+def _closing_mark(text: str) -> str:
+    """Return the mark that ends a text; empty where none does."""
     closing = _CLOSING.search(text)
-    return closing is not None and closing["mark"] in marks
+    return closing["mark"] if closing else ""
 
 
 def _whole_document(text: str) -> list[str]:

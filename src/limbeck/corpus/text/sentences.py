@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import re
 
-# A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space; scripts that
-# write no space between sentences end at their own full stop. A run of dots is tried from its beginning only, and never
-# partly, or a long one would take quadratic time.
-_BOUNDARY = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s+|[。！？｡]+[”’」』）]*\s*")
+import regex
+
+SENTENCE_ENDS = r"\p{Sentence_Terminal}…།༎\u037e"
+"""Marks that end a sentence in any script, as the content of a set of a regular expression.
+
+They are Unicode's Sentence_Terminal, and three that it leaves out: dots of omission, the Tibetan shad and the Greek
+question mark.
+"""
+
+QUESTION_MARKS = "?\u037e\u061f\u1367\u1945⁇⁈⁉⳺⳻⸮\ua60f\ua6f7︖﹖？𑅃"
+"""Marks that end a question, of all scripts."""
+
+# Behind these a space must follow: they stand in numbers, names and abbreviations too.
+_SPACED_ENDS = ".!?…．"
+# A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space. Marks of other scripts need
+# no space behind them. A Greek question ends with a semicolon. A run of dots is tried from its beginning only, and
+# never partly, or a long one would take quadratic time.
+_BOUNDARY = regex.compile(
+    rf"""
+    (?<![{_SPACED_ENDS}])[{_SPACED_ENDS}]++["'”’»)\]]*+\s+
+    |[[{SENTENCE_ENDS}]--[{_SPACED_ENDS}]]+[”’»)\]」』）]*(?:["'](?=\s|\Z))*\s*
+    |(?<=\p{{Greek}});["'”’»)\]]*+\s+
+    """,
+    regex.VERBOSE | regex.VERSION1,
+)
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.'’-]*\w)?\Z")
 
@@ -35,9 +56,9 @@ _LOOK_BACK = 24
 def split_sentences(text: str) -> list[str]:
     """Split one paragraph into sentences, on whitespace after closing punctuation.
 
-    Abbreviations ("Dr. No"), initials ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not
-    end a sentence, nor does a full stop before a lower-case letter. Joining the result with spaces gives the
-    words of `text` back, all of them, in order.
+    Marks that stand nowhere else (`。`, `।`, `؟`) need no space behind them. Abbreviations ("Dr. No"), initials
+    ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not end a sentence, nor does a full stop before a
+    lower-case letter. Joining the result with spaces gives the words of `text` back, all of them, in order.
     """
     sentences = []
     start = 0
@@ -56,7 +77,7 @@ def split_paragraphs(text: str) -> list[str]:
 
 
 def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
-    if text[punctuation] in "。！？｡":
+    if text[punctuation] not in _SPACED_ENDS:
         return True
     first = text[following]
     if first in _OPENERS and following + 1 < len(text):
