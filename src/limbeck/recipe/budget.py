@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from limbeck.core.blocks import counted
 from limbeck.core.devices import choose_device
 from limbeck.core.machine import available_cores
 from limbeck.corpus.files.addresses import is_remote
@@ -17,12 +18,22 @@ MINUTES = 30
 """Most minutes of training, as far as sizes tell."""
 PASSES = 3
 """Most passes through text without labels."""
-TOKENS_OF_SENTENCE, TOKENS_OF_BLOCK, TOKENS_OF_ROW = 22, 100, 50
-"""Mean lengths of a sentence, a block of a document and a labelled row, as guesses."""
-_LEAST_STEPS = 100
-_RATE_OF_CORE, _RATE_OF_ACCELERATOR = 50e9, 30e12
-"""Operations a second of a core and of an accelerator, as guesses."""
+
+# Guesses that need not be good: they choose a time of training, whose steps decide how good a student gets.
+TOKENS_OF_SENTENCE = 22
+"""Tokens of a sentence, the mean."""
+TOKENS_OF_BLOCK = 100
+"""Tokens of a block of a document, the mean."""
+TOKENS_OF_ROW = 50
+"""Tokens of a labelled row, the mean."""
 _BYTES_OF_TOKEN = 4.5
+_RATE_OF_CORE = 50e9
+"""Floating-point operations a second of one core."""
+_RATE_OF_ACCELERATOR = 30e12
+"""Floating-point operations a second of an accelerator."""
+
+_LEAST_STEPS = 100
+"""Steps that are trained even where they take longer than `MINUTES`."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,8 @@ def choose_budget(
     tokens = None if size is None else size / _BYTES_OF_TOKEN
     text = "text of unknown size" if size is None else f"{size / 1e6:,.3g} MB of text"
 
-    if tokens is not None and tokens * passes <= max(affordable, _LEAST_STEPS * tokens_per_step):
+    most_tokens = max(affordable, _LEAST_STEPS * tokens_per_step)
+    if tokens is not None and tokens * passes <= most_tokens:
         training = {"num_train_epochs": passes}
         tokens_read = tokens * passes
         reason = f"{passes} passes through {text}"
@@ -78,12 +90,16 @@ def choose_budget(
     minutes = math.ceil(tokens_read * operations_per_token * stages / (rate * 60))
     if stages > 1:
         reason += f", in each of {stages} stages"
-    noun = "minute" if minutes <= 1 else "minutes"
-    reason += f", about {minutes:,.0f} {noun} on {machine}, estimated from sizes, not measured"
+    reason += f", about {_minutes(minutes)} on {machine}, estimated from sizes, not measured"
     limit = f"{MINUTES} minutes"
     if minutes > MINUTES:
         limit += f" or {_LEAST_STEPS} steps"
     return Budget(training, f"{reason}; the limit is {limit}, and more steps make better students")
+
+
+def _minutes(count: int) -> str:
+    noun = "minute" if count <= 1 else "minutes"
+    return f"{count:,.0f} {noun}"
 
 
 def _guess_rate() -> tuple[float, str]:
@@ -92,8 +108,7 @@ def _guess_rate() -> tuple[float, str]:
     if device != "cpu":
         return _RATE_OF_ACCELERATOR, f"one {device} device"
     cores = available_cores()
-    noun = "core" if cores == 1 else "cores"
-    return cores * _RATE_OF_CORE, f"{cores} {noun}"
+    return cores * _RATE_OF_CORE, counted(cores, "core")
 
 
 def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
@@ -101,8 +116,8 @@ def _size_of_text(sources: list[str], *, of_rows: bool) -> int | None:
     total = 0
     for source in sources:
         is_named_task = of_rows and (source in TASKS or is_own_task(source))
-        is_here = source_kind(source) is SOURCES["files"] and not is_remote(source)
-        if is_named_task or not is_here:
+        is_local = source_kind(source) is SOURCES["files"] and not is_remote(source)
+        if is_named_task or not is_local:
             return None
         size = find_files(source).stored_size() if of_rows else find_files(source, "text").size()
         if size is None:

@@ -30,7 +30,7 @@ from limbeck.recipe.shipped import read_shipped
 
 _QUICKSTART_WIDTH = 384
 """Width of the quickstart's student, which its learning rate is for."""
-_RANKING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "learning_rate": 5e-5}
+_RERANKER_TRAINING = {"num_train_epochs": 3, "per_device_train_batch_size": 8, "learning_rate": 5e-5}
 """Training of a reranker, in place of a task's usual one."""
 
 
@@ -90,11 +90,14 @@ def choose_recipe(
     recipe["stages"] = choice.stages
     recipe["reasons"] = {**models.reasons, **choice.reasons}
 
+    # A run goes on with its own budget, not with that of the machine at hand.
     if output is not None and resume:
         saved_path = Path(output).expanduser() / RECIPE
         if saved_path.is_file():
             saved = read_recipe(saved_path)
-            recipe |= {key: saved[key] for key in ("stages", "reasons") if key in saved}
+            for key in ("stages", "reasons"):
+                if key in saved:
+                    recipe[key] = saved[key]
     return recipe
 
 
@@ -108,16 +111,19 @@ def choose_start(recipe: Mapping[str, Any]) -> dict[str, Any]:
         LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
     """
     models = choose_models(_teacher_spec(recipe["teacher"]), recipe["student"])
-    student = models.student.spec.model_dump(mode="json", exclude_unset=True)
-    reasons = {**(recipe.get("reasons") or {}), **models.reasons}
-    return {**recipe, "student": student, "reasons": reasons}
+    chosen = dict(recipe)
+    chosen["student"] = models.student.spec.model_dump(mode="json", exclude_unset=True)
+    chosen["reasons"] = dict(recipe.get("reasons") or {}) | models.reasons
+    return chosen
 
 
 def _teacher_spec(teacher: str | Path | Mapping[str, Any]) -> TeacherSpec:
+    """Read a teacher: a name, or the keys of a recipe's teacher."""
     keys = model_alone(str(teacher) if isinstance(teacher, Path) else teacher)
     try:
         return TeacherSpec.model_validate(keys)
     except ValidationError as error:
+        # A mistake of the teacher as a whole has the place "recipe".
         raise RecipeError(f"teacher.{explain(error)}".replace("teacher.recipe", "teacher", 1)) from None
 
 
@@ -134,7 +140,8 @@ def _choose_stages(models: ChosenModels, sources: list[str]) -> _Choice:
             f"The teacher '{teacher.title}' is a decoder ({teacher.config.model_type}), but recipes are "
             "chosen only for encoders; name a method, or write a recipe (`limbeck recipe --example`)."
         )
-    return _teach_text(models, sources, "an encoder" if head is None else "a masked language model")
+    description = "an encoder" if head is None else "a masked language model"
+    return _teach_text(models, sources, description)
 
 
 def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentencePooling) -> _Choice:
@@ -144,9 +151,11 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     text = quickstart_stage["text"]
     description = f"{models.teacher.title} makes sentence vectors ({sentence})"
 
+    # The method: the quickstart's, or a learned map between the two widths.
     stage: dict[str, Any] = {"name": "vectors"}
     if models.have_same_width:
-        method = {key: value for key, value in quickstart_stage["method"].items() if key != "pooling"}
+        method = dict(quickstart_stage["method"])
+        method.pop("pooling", None)  # The teacher's files name theirs.
         if "layer_mapping" in method:
             method["layer_mapping"] = models.layer_mapping
         stage["method"] = method
@@ -156,11 +165,14 @@ def _teach_vectors(models: ChosenModels, sources: list[str], sentence: SentenceP
     else:
         stage["method"] = {"name": "aligned_embedding"}
         reason = f"{description} of a width other than the student's, which learns a map to them and keeps it"
-    # The quickstart's text is narrow; the user's own need not be.
-    if "augment" in quickstart_stage and all(source.startswith("installed-") for source in sources):
+    # The quickstart replaces words, since its text is narrow; the user's own need not be.
+    are_installed_texts = all(source.startswith("installed-") for source in sources)
+    if "augment" in quickstart_stage and are_installed_texts:
         stage["augment"] = quickstart_stage["augment"]
 
-    training = {key: value for key, value in quickstart_stage["training"].items() if key != "max_steps"}
+    # The training: the quickstart's, for a time that suits the text and the machine.
+    training = dict(quickstart_stage["training"])
+    training.pop("max_steps", None)
     training["learning_rate"] *= min(1.0, _QUICKSTART_WIDTH / models.student.shape.hidden)
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_SENTENCE
     budget = choose_budget(models, sources, tokens_per_step, PASSES)
@@ -186,7 +198,8 @@ def _describe_prompt(sentence: SentencePooling) -> str:
 
 def _teach_text(models: ChosenModels, sources: list[str], description: str) -> _Choice:
     """Teach a student that is fine-tuned later."""
-    training: dict[str, Any] = {key: value for key, value in TEXT_TRAINING.items() if key != "max_steps"}
+    training: dict[str, Any] = dict(TEXT_TRAINING)
+    training.pop("max_steps")  # The budget has its own.
     tokens_per_step = training["per_device_train_batch_size"] * TOKENS_OF_BLOCK
     budget = choose_budget(models, sources, tokens_per_step, PASSES)
     if models.teacher.config.model_type in families:
@@ -212,12 +225,13 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
     """Teach a task on its rows."""
     title = models.teacher.title
     corpus = choose_rows(models.teacher, sources, head)
-    kind = find_task(corpus["task"]).kind if isinstance(corpus["task"], str) else corpus["task"]["kind"]
+    task = corpus["task"]
+    kind = find_task(task).kind if isinstance(task, str) else task["kind"]
     kind_in_words = kind.replace("_", " ")
 
     training: dict[str, Any] = dict(TASK_TRAINING)
-    if kind == "ranking":
-        training |= _RANKING
+    if KINDS[kind].has_queries:
+        training |= _RERANKER_TRAINING
         methods = stages_of(METHODS["reranker"])
         methods[0]["loss"] = "margin_mse"
         reason = f"reranker: {title} is a cross-encoder, whose scores put the documents of a query in order"
@@ -234,8 +248,12 @@ def _teach_task(models: ChosenModels, sources: list[str], head: str) -> _Choice:
     budget = choose_budget(models, sources, tokens_per_step, passes, stages=len(methods), of_rows=True)
     stages: list[dict[str, Any]] = []
     for number, method in enumerate(methods, start=1):
-        stage = {"method": method, "training": {**budget.training, **training}}
-        stages.append({"name": f"stage-{number}", **stage} if len(methods) > 1 else stage)
+        stage: dict[str, Any] = {}
+        if len(methods) > 1:
+            stage["name"] = f"stage-{number}"
+        stage["method"] = method
+        stage["training"] = {**budget.training, **training}
+        stages.append(stage)
     reasons = {
         "corpus.task": f"{kind_in_words}, by the teacher's head and the columns of the rows",
         "stages.0.method": reason,

@@ -72,6 +72,7 @@ class ChosenModels:
         return length
 
     def _reason_of_start(self) -> str:
+        """The reason for the student's start, with the layers that it copies."""
         start = self.student.spec.initialise
         sources = self.student.source_layers
         if start.checkpoint is not None:
@@ -111,6 +112,7 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
         LimbeckError: one line for a teacher that cannot be read, and a student that does not fit.
     """
     teacher = plan_teacher(spec)
+    # More layers than the teacher has are a mistake, and no reason to start at random.
     if isinstance(student, int | str) and depth_alone(student) is not None:
         parse_blueprint(student, teacher.shape)
     try:
@@ -121,7 +123,8 @@ def choose_models(spec: TeacherSpec, student: int | str | Mapping[str, Any]) -> 
     except ModelError as error:
         if isinstance(student, Mapping) and "initialise" in student:
             raise  # The start is the user's own.
-        return ChosenModels(teacher, plan_student(_student_spec(student, layers="random"), teacher), str(error))
+        plan = plan_student(_student_spec(student, layers="random"), teacher)
+        return ChosenModels(teacher, plan, obstacle=str(error))
 
 
 def _is_narrowed_by_activations(
@@ -140,13 +143,19 @@ def _is_narrowed_by_activations(
 
 
 def _student_spec(student: int | str | Mapping[str, Any], **start: Any) -> StudentSpec:
-    """A student that starts so, unless it names what it starts from."""
+    """A student with a start, unless it names what it starts from.
+
+    Args:
+        student: A shape, or a recipe's student.
+        **start: Keys of `initialise`.
+    """
     keys: Any = shape_alone(student)
     if isinstance(keys, Mapping) and not names_start(keys):
         keys = {**keys, "initialise": {**(keys.get("initialise") or {}), **start}}
     try:
         return StudentSpec.model_validate(keys)
     except ValidationError as error:
+        # A mistake of the student as a whole has the place "recipe".
         raise RecipeError(f"student.{explain(error)}".replace("student.recipe", "student", 1)) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.core.kinds import KINDS
 from limbeck.corpus.files.file_kinds import suffix_of
@@ -35,34 +35,56 @@ def choose_rows(teacher: TeacherInfo, sources: list[str], head: str) -> dict[str
     """
     if len(sources) == 1 and (sources[0] in TASKS or is_own_task(sources[0])):
         return {"task": sources[0]}
-    place, columns = _first_columns(sources, of_words=KINDS[head].of_words)
-    # Most rerankers do not say that they are; their rows do.
-    kind = kind_of_value(teacher.config) if KINDS[head].has_value else head
-    may_rank = kind in (None, "ranking")
-    if columns is None:
-        return {"sources": sources, "task": {"kind": kind or "ranking"}}
+    kinds = _possible_kinds(teacher, head)
+    first_row = _read_first_row(sources, of_words=KINDS[head].of_words)
+    if first_row is None:
+        return {"sources": sources, "task": {"kind": kinds[0]}}
 
-    documents = _first_of(_DOCUMENTS, columns) if "query" in columns else []
-    if may_rank and documents:
-        return {"sources": sources, "task": {"kind": "ranking", "document_columns": documents}}
-    if "text" not in KINDS[head].columns:
-        if set(KINDS[head].columns) <= columns:
-            return {"sources": sources, "task": {"kind": head}}
-    elif kind != "ranking":
-        label = _first_of(_LABELS, columns)
-        texts = _first_of(_TEXTS, columns)
-        if label and texts:
-            task = {"kind": head, "label_column": label[0]}
-            if len(texts) > 1:
-                task["pair_column"] = texts[1]
-            return {"sources": sources, "text_column": texts[0], "task": task}
-
-    wanted = kind or "ranking"
+    for kind in kinds:
+        corpus = _corpus_of_kind(kind, first_row.columns)
+        if corpus is not None:
+            return {"sources": sources, **corpus}
     raise RecipeError(
-        f"The teacher '{teacher.title}' does {wanted.replace('_', ' ')}, which is taught on rows of "
-        f"{KINDS[wanted].rows}, and {place} has {list_columns(columns)}; give such rows or "
+        f"The teacher '{teacher.title}' does {kinds[0].replace('_', ' ')}, which is taught on rows of "
+        f"{KINDS[kinds[0]].rows}, and '{first_row.place}' has {list_columns(first_row.columns)}; give such rows or "
         "the name of a task, or write a recipe that names the columns (`limbeck recipe --example task`)."
     )
+
+
+def _possible_kinds(teacher: TeacherInfo, head: str) -> list[str]:
+    """Return the kinds of rows that may teach a head, the likeliest first."""
+    if not KINDS[head].has_value:
+        return [head]
+    kind = kind_of_value(teacher.config)
+    if kind is None:
+        # Most rerankers do not say that they are; their rows do.
+        return ["ranking", head]
+    return [kind]
+
+
+def _corpus_of_kind(kind: str, columns: set[str]) -> dict[str, Any] | None:
+    """Return the keys of a corpus of a kind, by the names of its columns; None where rows have no such columns."""
+    facts = KINDS[kind]
+    if facts.has_queries:
+        documents = _first_of(_DOCUMENTS, columns)
+        if "query" not in columns or not documents:
+            return None
+        return {"task": {"kind": kind, "document_columns": documents}}
+
+    # Kinds of other columns than texts and a label have these by one name alone.
+    if "text" not in facts.columns:
+        if set(facts.columns) <= columns:
+            return {"task": {"kind": kind}}
+        return None
+
+    label = _first_of(_LABELS, columns)
+    texts = _first_of(_TEXTS, columns)
+    if not label or not texts:
+        return None
+    task = {"kind": kind, "label_column": label[0]}
+    if len(texts) > 1:
+        task["pair_column"] = texts[1]
+    return {"text_column": texts[0], "task": task}
 
 
 def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
@@ -73,18 +95,31 @@ def _first_of(choices: Sequence[Sequence[str]], columns: set[str]) -> list[str]:
     return []
 
 
-def _first_columns(sources: list[str], *, of_words: bool) -> tuple[str, set[str] | None]:
-    """Return where the first row is, and its columns; None where reading would take a network or a whole file."""
+class _FirstRow(NamedTuple):
+    """The place and the columns of the first row of sources; no columns where there is no row."""
+
+    place: str
+    columns: set[str]
+
+
+def _read_first_row(sources: list[str], *, of_words: bool) -> _FirstRow | None:
+    """Read the first row of sources; None where that would take a network or a whole file.
+
+    Args:
+        sources: The sources.
+        of_words: Whether tables hold a word a line.
+    """
     for source in sources:
         check_source(source)
     try:
         files = local_files(sources)
     except CorpusError:
-        return f"'{sources[0]}'", set()  # It has files, and none of labelled rows.
+        # The source has files, but none of labelled rows.
+        return _FirstRow(sources[0], set())
     for file in files:
         if suffix_of(file) == ".json":
-            continue
+            continue  # It is read as a whole.
         for row in read_rows(file, SourceReport(), of_words=of_words):
-            return f"'{file}'", set(map(str, row.values))
-        return f"'{file}'", set()
-    return "", None
+            return _FirstRow(str(file), {str(name) for name in row.values})
+        return _FirstRow(str(file), set())
+    return None

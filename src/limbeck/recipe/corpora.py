@@ -43,9 +43,12 @@ def corpus_settings(
     if merged.task is not None:
         return _labelled_settings(merged, merged.task, teacher, reads_scores=reads_scores)
 
+    # The prompt of each role of a source, and under "" that of sources without a role.
     prompts = {}
     if sentence is not None:
-        prompts = {role or "": sentence.prompt(role) for role in (None, *get_args(Role))}
+        prompts[""] = sentence.prompt(None)
+        for role in get_args(Role):
+            prompts[role] = sentence.prompt(role)
     settings = CorpusSettings.of(merged, prompts)
     if not settings.student_reads_prompts and not settings.source_prompts:
         raise RecipeError(
@@ -58,25 +61,27 @@ def corpus_settings(
 def _labelled_settings(
     corpus: CorpusSpec, task: TaskSpec, teacher: Classifier, *, reads_scores: bool
 ) -> LabelledSettings:
-    keys: dict[str, Any] = {
-        **task.model_dump(exclude={"name", "class_weights"}, exclude_none=True),
-        "sources": corpus.places,
-        "text_column": corpus.text_column,
-        "held_out": corpus.held_out,
-        "max_rows": corpus.max_documents,
-        "labels": teacher.labels if KINDS[task.kind].has_classes else (),
-    }
+    """The settings of labelled rows: the keys of the corpus and of its task, and rows of a task known by name."""
+    labels = teacher.labels if KINDS[task.kind].has_classes else ()
+    keys: dict[str, Any] = task.model_dump(exclude={"name", "class_weights"}, exclude_none=True)
+    keys["sources"] = corpus.places
+    keys["text_column"] = corpus.text_column
+    keys["held_out"] = corpus.held_out
+    keys["max_rows"] = corpus.max_documents
+    keys["labels"] = labels
     if corpus.length is not None:
         keys["length"] = corpus.length
 
     if task.name is not None:
         rows, development = named_rows(corpus, task)
-        keys |= {"rows": rows, "development": development}
-        keys |= {"sources": rows.places(), "pair_column": rows.pair_column}
+        keys["rows"] = rows
+        keys["development"] = development
+        keys["sources"] = rows.places()
+        keys["pair_column"] = rows.pair_column
         if not reads_scores:
             keys["labels"] = rows.definition.classes
     elif corpus.development is not None:
-        keys["development"] = described_development(corpus, task, keys["labels"])
+        keys["development"] = described_development(corpus, task, labels)
 
     settings = LabelledSettings(**keys)
     if reads_scores and settings.rows is not None:

@@ -56,12 +56,14 @@ def named_rows(corpus: CorpusSpec, task: TaskSpec) -> tuple[TaskRows, TaskRows |
             f"{task.kind}; leave out kind."
         )
 
+    # Files of development rows stand in the place of the task's own.
     files = tuple(corpus.development or ())
     split = definition.development
     if not split and files:
         split = definition.task.select or "validation"
     development = replace(rows, split=split or "", files=files)
-    if corpus.held_out or not development.is_there:
+    has_development = development.is_there and not corpus.held_out
+    if not has_development:
         return rows, None
     return rows, development
 
@@ -77,6 +79,7 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
     Raises:
         RecipeError: for columns that no task can have.
     """
+    # A recipe's `pair_column` is a task file's `columns.pair`, and so on.
     columns: dict[str, Any] = {"text": corpus.text_column}
     for name in Columns.model_fields:
         column = getattr(task, f"{name}_column", None)
@@ -102,13 +105,13 @@ def described_development(corpus: CorpusSpec, task: TaskSpec, labels: tuple[str,
 
 
 def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False, queries: bool = False) -> FirstRows:
-    """Refuse development rows that are trained on, and files without the columns of the task, by their first rows.
+    """Read the first rows of a corpus: refuse development rows that are trained on, and files without the columns.
 
     Args:
         settings: Of labelled rows.
         place: Of the corpus in the recipe.
-        classes: See `read_first_rows`.
-        queries: See `read_first_rows`.
+        classes: Whether to look for classes without a row, see `read_first_rows`.
+        queries: Whether to look for queries with several documents.
 
     Raises:
         LimbeckError: for either.
@@ -125,6 +128,7 @@ def check_rows(settings: LabelledSettings, place: str, *, classes: bool = False,
     for rows in (settings.rows, development):
         if isinstance(rows, TaskRows):
             rows.check()
+    # Rows of a task that is known by name have its columns and classes.
     if settings.rows is not None:
         return FirstRows()
     return read_first_rows(settings, KINDS[settings.task], classes=classes, queries=queries)
@@ -137,12 +141,15 @@ def with_classes_of(settings: LabelledSettings, teacher: Classifier) -> Labelled
         ModelError: if these are not the classes of the task that the rows are of.
     """
     labels = teacher.labels if KINDS[settings.task].facts.has_classes else ()
-    rows, development = settings.rows, settings.development
+    rows = settings.rows
+    development = settings.development
     if isinstance(rows, TaskRows):
+        # The task's own names, matched with the teacher's.
         match = match_head(teacher.title, teacher.config, rows.definition.task, way_out=_WAY_OUT)
         classes = match.classes or ()
         rows = replace(rows, classes=classes)
-        development = replace(development, classes=classes) if isinstance(development, TaskRows) else None
+        if isinstance(development, TaskRows):
+            development = replace(development, classes=classes)
     elif isinstance(development, TaskRows):
         # Its rows are numbered as those to train on: by the teacher's own names.
         definition = development.definition.model_copy(update={"labels": labels})

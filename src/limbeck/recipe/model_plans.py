@@ -98,7 +98,7 @@ def plan_teacher(spec: TeacherSpec) -> TeacherInfo:
         config = rename_classes(config, spec.classes, f"teacher.classes of '{spec.name or spec.model}'")
     sentence = sentence_pooling(spec.model, spec.revision)
     teaching = None if spec.teaching is None else make_teaching(spec.teaching)
-    return TeacherInfo(spec, config, shape_of(config), sentence, teaching=teaching)
+    return TeacherInfo(spec, config, shape_of(config), sentence=sentence, teaching=teaching)
 
 
 def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
@@ -111,22 +111,28 @@ def plan_student(spec: StudentSpec, teacher: TeacherInfo) -> StudentPlan:
     Raises:
         LimbeckError: for a shape, layers or a checkpoint that do not fit.
     """
-    shape = spec.shape
-    written = shape.model_dump(exclude_none=True) if isinstance(shape, ShapeSpec) else shape
-    blueprint = parse_blueprint(written, teacher.shape)
-    layers = spec.initialise.layers
-    source_layers = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
+    shape_keys = spec.shape
+    if isinstance(shape_keys, ShapeSpec):
+        blueprint = parse_blueprint(shape_keys.model_dump(exclude_none=True), teacher.shape)
+    else:
+        blueprint = parse_blueprint(shape_keys, teacher.shape)
+    source_layers = None
+    if spec.initialise.layers != "random":
+        source_layers = selected_layers(spec.initialise.layers, blueprint.layers, teacher.shape.layers)
+
+    # Steps of a start may change the vocabulary.
     settings = start_settings(spec.initialise)
     vocabulary = source_shape(teacher.shape, settings).vocabulary
     config = student_config(blueprint, teacher.config, source_layers=source_layers, vocabulary=vocabulary)
-    student_shape = shape_of(config)
+    shape = shape_of(config)
 
+    # The student of an earlier stage has no tokenizer of its own yet to compare a checkpoint's with.
     checkpoint = spec.initialise.checkpoint
     if checkpoint is None:
-        check_start(student_shape, teacher.shape, settings)
-    elif not teacher.stage:
+        check_start(shape, teacher.shape, settings)
+    elif teacher.stage is None:
         _check_checkpoint(checkpoint, teacher.spec.model, config)
-    return StudentPlan(spec, config, blueprint, student_shape, source_layers)
+    return StudentPlan(spec, config, blueprint, shape, source_layers)
 
 
 def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
@@ -136,13 +142,9 @@ def start_settings(spec: InitialiseSpec, *, seed: int = 0) -> StartSettings:
         spec: The recipe's `initialise`, without a checkpoint.
         seed: The run's.
     """
-    return StartSettings(
-        layers=spec.layers,
-        embeddings=spec.embeddings,
-        narrow_by=spec.narrow_by or "weights",
-        seed=seed,
-        steps=spec.steps or {},
-    )
+    narrow_by = "weights" if spec.narrow_by is None else spec.narrow_by
+    steps = {} if spec.steps is None else spec.steps
+    return StartSettings(layers=spec.layers, embeddings=spec.embeddings, narrow_by=narrow_by, seed=seed, steps=steps)
 
 
 def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) -> None:

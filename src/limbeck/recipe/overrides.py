@@ -1,12 +1,39 @@
-"""Overrides of a document by dotted paths, as `--set` takes them."""
+"""Overrides of a document by dotted paths, as `--set` takes them: `stages.0.training.learning_rate=1e-4`."""
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from limbeck.core.assignments import parse_assignment
 from limbeck.core.yaml import DEEPEST
 from limbeck.errors import RecipeError
+
+_KEY_OF_BARE_VALUE = {"method": "name", "task": "name", "student": "shape"}
+"""Parts of a recipe that may be a bare value in place of a mapping, and the key that the value stands for."""
+_MOST_DIGITS = 9
+"""Digits of an index into a list; no list is longer."""
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class _Override:
+    """One value to be set.
+
+    Args:
+        text: As the user wrote it, for messages.
+        keys: The path to the value.
+        value: The value.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    value: Any
+
+    @property
+    def path(self) -> str:
+        """The path with dots between its keys."""
+        return ".".join(self.keys)
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: str | Sequence[str]) -> dict[str, Any]:
@@ -23,86 +50,101 @@ def apply_overrides(data: Mapping[str, Any], overrides: str | Sequence[str]) -> 
         RecipeError: for an override without `=`, or a path that leads nowhere.
     """
     document: dict[str, Any] = copy.deepcopy(dict(data))
-    paths = []
-    for override in [overrides] if isinstance(overrides, str) else overrides:
-        path, value = parse_assignment(override, f"Override '{override}'", "it as path.to.key=value")
-        keys = path.split(".")
-        if not all(keys):
-            raise RecipeError(f"Override '{override}' names no key; write it as path.to.key=value.")
-        if len(keys) > DEEPEST:
-            raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, but no key is that deep.")
-        set_value(document, keys, value, override)
-        paths.append(path)
-    return without_reasons(document, paths)
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    changed_paths = []
+    for text in texts:
+        override = _read_override(text)
+        _set_in_place(document, override)
+        changed_paths.append(override.path)
+    return without_reasons(document, changed_paths)
 
 
-def without_reasons(data: dict[str, Any], changed: Sequence[str]) -> dict[str, Any]:
-    """Return a recipe without the reasons for values that were changed, or hold or lie in such.
+def without_reasons(data: dict[str, Any], changed_paths: Sequence[str]) -> dict[str, Any]:
+    """Return a recipe without the reasons for values that were changed: a user's choice needs none.
+
+    A reason goes with its value, with a part that holds the value, and with a value within it.
 
     Args:
-        data: The recipe.
-        changed: Paths of the values.
+        data: The recipe; `reasons` of a chosen recipe has a sentence for each path.
+        changed_paths: Dotted paths of the values that were changed.
     """
     reasons = data.get("reasons")
     if not isinstance(reasons, dict):
         return data
-    remaining = {key: reason for key, reason in reasons.items() if not _is_changed(key, changed)}
+    remaining = {}
+    for path, reason in reasons.items():
+        is_changed = any(_overlap(path, changed_path) for changed_path in changed_paths)
+        if not is_changed:
+            remaining[path] = reason
     return data | {"reasons": remaining}
 
 
-def _is_changed(key: str, changed: Sequence[str]) -> bool:
-    """Whether a value was changed, or one that holds it or lies in it."""
-    return any(f"{key}.".startswith(f"{path}.") or f"{path}.".startswith(f"{key}.") for path in changed)
+def _overlap(path: str, other_path: str) -> bool:
+    """Whether two paths lead to the same value, or one of them to a part that holds the other's value."""
+    return f"{path}.".startswith(f"{other_path}.") or f"{other_path}.".startswith(f"{path}.")
 
 
-_ALONE = {"method": "name", "task": "name", "student": "shape"}
-"""Parts of a recipe for which one of their keys may stand."""
+def _read_override(text: str) -> _Override:
+    path, value = parse_assignment(text, where=f"Override '{text}'", form="it as path.to.key=value")
+    keys = tuple(path.split("."))
+    if not all(keys):
+        raise RecipeError(f"Override '{text}' names no key; write it as path.to.key=value.")
+    if len(keys) > DEEPEST:
+        raise RecipeError(f"Override '{text[:_SHOWN_CHARACTERS]}' has {len(keys)} levels, but no key is that deep.")
+    return _Override(text, keys, value)
 
 
-def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None:
-    """Set a value of a recipe; mappings that are not there are made on the way to it.
-
-    Args:
-        node: The recipe, which is changed.
-        keys: The path to the value.
-        value: The value.
-        override: What sets it, for messages.
+def _set_in_place(document: dict[str, Any], override: _Override) -> None:
+    """Set a value of a document, which is changed; mappings that are missing on the way to the value are made.
 
     Raises:
         RecipeError: for a path that leads nowhere.
     """
-    for position, key in enumerate(keys):
-        place = keys[:position]
-        slot: str | int = key
-        if isinstance(node, list):
-            slot = _index_of(key, node, place, override)
-        elif not isinstance(node, dict):
-            raise RecipeError(f"Override '{override}': there is nothing below '{'.'.join(place)}'.")
-        if position == len(keys) - 1:
-            node[slot] = value
+    part: Any = document
+    for position, key in enumerate(override.keys):
+        slot = _slot_of(part, position, override)
+        is_last = position == len(override.keys) - 1
+        if is_last:
+            part[slot] = override.value
             return
-        if isinstance(node, dict) and not isinstance(node.get(slot), dict | list):
-            node[slot] = _spell_out(key, node.get(slot))
-        node = node[slot]
+        if isinstance(part, dict) and not isinstance(part.get(slot), dict | list):
+            part[slot] = _as_mapping(key, part.get(slot))
+        part = part[slot]
 
 
-def _spell_out(key: str, value: Any) -> dict[str, Any]:
-    """The mapping that a bare value stands for, such as {name: minilmv2}, so that other keys can be set beside it."""
-    if key in _ALONE and isinstance(value, str | int):
-        return {_ALONE[key]: value}
-    return {}
+def _slot_of(part: Any, position: int, override: _Override) -> str | int:
+    """Return the key of a mapping, or the index into a list, that a key of an override names.
 
+    Args:
+        part: The mapping or the list.
+        position: Place of the key in the override's path.
+        override: The override.
 
-def _index_of(key: str, items: list[Any], place: Sequence[str], override: str) -> int:
-    """The index into a list that a key of an override names."""
-    is_number = key.isascii() and key.isdigit() and len(key) < 10
-    if is_number and int(key) < len(items):
+    Raises:
+        RecipeError: for a list without such an item, and a part that is neither.
+    """
+    key = override.keys[position]
+    parents = override.keys[:position]
+    if isinstance(part, dict):
+        return key
+    if not isinstance(part, list):
+        raise RecipeError(f"Override '{override.text}': there is nothing below '{'.'.join(parents)}'.")
+
+    is_number = key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS
+    if is_number and int(key) < len(part):
         return int(key)
-    name = f"stage {key}" if place[-1:] == ["stages"] else ".".join((*place, key))
-    if not items:
+    item = f"stage {key}" if parents[-1:] == ("stages",) else ".".join((*parents, key))
+    if not part:
         indices = "the list is empty"
-    elif len(items) == 1:
+    elif len(part) == 1:
         indices = "the only index is 0"
     else:
-        indices = f"indices are 0 to {len(items) - 1}"
-    raise RecipeError(f"Override '{override}': There is no {name}; {indices}.")
+        indices = f"indices are 0 to {len(part) - 1}"
+    raise RecipeError(f"Override '{override.text}': There is no {item}; {indices}.")
+
+
+def _as_mapping(key: str, value: Any) -> dict[str, Any]:
+    """Return the mapping that a bare value stands for, such as {name: minilmv2}, so that keys can be set beside it."""
+    if key in _KEY_OF_BARE_VALUE and isinstance(value, str | int):
+        return {_KEY_OF_BARE_VALUE[key]: value}
+    return {}

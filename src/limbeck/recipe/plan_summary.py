@@ -38,14 +38,18 @@ def summarise_plan(
         classes = _summarise_classes(stage)
         if classes:
             lines[f"classes of stage {number}"] = classes
+
+        # Stages often share their rows and sources, which are said once.
         copies = summarise_copies(stage.corpus, labels=learn_labels(stage.terms))
         if copies and copies not in lines.values():
             lines[f"rows of stage {number}"] = copies
         sources = _summarise_sources(stage.corpus)
         if sources and sources not in lines.values():
             lines[f"sources of stage {number}"] = sources
-    for key, reason in (recipe.reasons or {}).items():
-        lines[f"chosen {key}"] = reason
+
+    if recipe.reasons is not None:
+        for path, reason in recipe.reasons.items():
+            lines[f"chosen {path}"] = reason
     return lines
 
 
@@ -63,11 +67,13 @@ def _summarise_stage(stage: StagePlan) -> str:
 
 
 def _summarise_term(term: Term) -> str:
-    student = ", ".join(map(str, term.student))
-    teacher = ", ".join(map(str, term.teacher))
-    arrow = " <- " if term.teacher else ""
-    prefix = f"; first {term.options['prefix']} numbers" if "prefix" in term.options else ""
-    return f"{term.weight:g} x {term.objective}({student}{arrow}{teacher}{prefix})"
+    """A term as its weight, its objective and its streams: `1 x hidden_mse(hidden@6 <- hidden@12)`."""
+    streams = ", ".join(str(key) for key in term.student)
+    if term.teacher:
+        streams += " <- " + ", ".join(str(key) for key in term.teacher)
+    if "prefix" in term.options:
+        streams += f"; first {term.options['prefix']} numbers"
+    return f"{term.weight:g} x {term.objective}({streams})"
 
 
 def _summarise_classes(stage: StagePlan) -> str:
@@ -75,21 +81,27 @@ def _summarise_classes(stage: StagePlan) -> str:
     notes = []
     if stage.absent:
         notes.append(f"no row has the class {' or '.join(stage.absent)}")
-    rows = stage.corpus.rows if isinstance(stage.corpus, LabelledSettings) else None
+    # The classes of an earlier stage's student are those of its own rows.
     reads_scores_of_model = stage.teacher_head is not None and stage.teacher.stage is None
-    if isinstance(rows, TaskRows) and reads_scores_of_model:
-        notes += match_head(stage.teacher.title, stage.teacher.config, rows.definition.task).notes
+    if isinstance(stage.corpus, LabelledSettings) and reads_scores_of_model:
+        rows = stage.corpus.rows
+        if isinstance(rows, TaskRows):
+            notes += match_head(stage.teacher.title, stage.teacher.config, rows.definition.task).notes
     return "; ".join(notes)
 
 
 def _summarise_vectors(stage: StagePlan) -> str:
     """How both models make their vectors; the teacher's way is marked if it is only assumed."""
-    ending = " + Normalize" if stage.vectors.normalize else ""
     student = str(stage.vectors)
+    teacher = str(stage.teacher_vectors)
     if stage.kept_map is not None:
         student += f" + a map {stage.kept_map.inputs} → {stage.kept_map.outputs} that it keeps"
-    assumed = "" if stage.pairing.sentence is not None else ", since none of its files says how"
-    return f"the student's by {student}{ending}; the teacher's by {stage.teacher_vectors}{ending}{assumed}"
+    if stage.vectors.normalize:
+        student += " + Normalize"
+        teacher += " + Normalize"
+    if stage.pairing.sentence is None:
+        teacher += ", since none of its files says how"
+    return f"the student's by {student}; the teacher's by {teacher}"
 
 
 def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:
@@ -100,22 +112,27 @@ def _summarise_sources(settings: CorpusSettings | LabelledSettings) -> str:
     if mixing is None and not settings.uses:
         return ""
 
-    titles = list(settings.titles)
-    if settings.uses:
-        has_named_parts = settings.mix is not None and settings.mix.by is not None
-        names = settings.titles if has_named_parts else settings.places
-        titles = [_summarise_use(name, use) for name, use in zip(names, settings.uses, strict=True)]
-    ending = "" if settings.student_reads_prompts else "; the student reads no prompts"
-    if mixing is None:
-        return ", ".join(titles) + ending
+    titles = _titles_of_sources(settings)
+    summary = ", ".join(titles)
+    if mixing is not None and not mixing.reads_sizes:
+        summary = _list_shares(titles, mixing.shares([None] * len(titles)))
+    elif mixing is not None:
+        sizes = [stored_size(source) for source in settings.places]
+        # The size of a stream is not known.
+        if None not in sizes:
+            summary = _list_shares(titles, mixing.shares(sizes)) + " (about, by the stored sizes of the files)"
+    if not settings.student_reads_prompts:
+        summary += "; the student reads no prompts"
+    return summary
 
-    if not mixing.reads_sizes:
-        shares = mixing.shares([None] * len(titles))
-        return _list_shares(titles, shares) + ending
-    sizes = [stored_size(source) for source in settings.places]
-    if None in sizes:
-        return ", ".join(titles) + ending
-    return _list_shares(titles, mixing.shares(sizes)) + " (about, by the stored sizes of the files)" + ending
+
+def _titles_of_sources(settings: CorpusSettings) -> list[str]:
+    """The names of the sources, or of the parts that they are mixed by, with how each is read."""
+    if not settings.uses:
+        return list(settings.titles)
+    has_named_parts = settings.mix is not None and settings.mix.by is not None
+    names = settings.titles if has_named_parts else settings.places
+    return [_summarise_use(name, use) for name, use in zip(names, settings.uses, strict=True)]
 
 
 def _list_shares(titles: Sequence[str], shares: Sequence[float]) -> str:
@@ -131,4 +148,6 @@ def _summarise_use(title: str, use: SourceUse) -> str:
         words.append(f"prompt {use.prompt!r}")
     if use.units:
         words.append(" and ".join(use.units))
-    return f"{title} ({', '.join(words)})" if words else title
+    if not words:
+        return title
+    return f"{title} ({', '.join(words)})"

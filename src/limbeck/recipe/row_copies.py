@@ -33,11 +33,12 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
     if masked_lm is not None:
         _check_proposes_words(masked_lm, title, is_given=spec.masked_lm is not None)
 
+    # A file of word vectors, else the embeddings of a model.
     word_vectors: str | ModelName | None = _find_vector_file(spec.word_vectors)
     if word_vectors is None:
         word_vectors = _find_model("word_vectors", spec.word_vectors, title, teacher)
         if word_vectors is not None:
-            _load_config("word_vectors", word_vectors)
+            _load_config("word_vectors", word_vectors)  # It refuses a model that cannot be read.
 
     return Augmentation(
         copies=spec.copies,
@@ -51,6 +52,7 @@ def augmentation(spec: RowAugmentationSpec, title: str, teacher: ModelName | Non
 
 
 _Key = Literal["masked_lm", "word_vectors"]
+"""Keys of `corpus.augment` that name a model: `teacher` or nothing is the stage's teacher, `none` no model."""
 
 
 def _find_model(key: _Key, name: str | None, title: str, teacher: ModelName | None) -> ModelName | None:
@@ -111,9 +113,9 @@ def summarise_copies(settings: CorpusSettings | LabelledSettings, *, labels: boo
         settings: Of the rows.
         labels: Whether their labels are learned.
     """
-    copies = settings.augment if isinstance(settings, LabelledSettings) else None
-    if copies is None:
+    if not isinstance(settings, LabelledSettings) or settings.augment is None:
         return ""
+    copies = settings.augment
     replaced_by = []
     if copies.masked_lm is not None:
         name, _ = copies.masked_lm

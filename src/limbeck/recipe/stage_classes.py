@@ -22,32 +22,40 @@ def with_class_names(stages: list[StagePlan]) -> list[StagePlan]:
     Their own teacher need not be a classifier, but their rows are labelled all the same. Rows of another task that is
     known by name keep its classes.
     """
-    classifying = [stage for stage in stages if kind_of(stage.teacher_head or stage.student_head).has_classes]
-    if not classifying:
+    naming_stage = _naming_stage(stages)
+    if naming_stage is None:
         return stages
-    scored = [stage for stage in classifying if stage.teacher_head is not None]
-    named = scored[0] if scored else classifying[0]
 
-    renamed = []
+    named_stages = []
     for stage in stages:
-        if isinstance(stage.corpus, LabelledSettings) and _takes_names_of(stage, named):
-            renamed.append(replace(stage, corpus=with_classes_of(stage.corpus, named.teacher)))
+        if isinstance(stage.corpus, LabelledSettings) and _takes_names_of(stage, naming_stage):
+            named_stages.append(replace(stage, corpus=with_classes_of(stage.corpus, naming_stage.teacher)))
         else:
-            renamed.append(stage)
-    return renamed
+            named_stages.append(stage)
+    return named_stages
 
 
-def _takes_names_of(stage: StagePlan, named: StagePlan) -> bool:
-    """Whether the rows of a stage are numbered by the teacher of another."""
+def _naming_stage(stages: Sequence[StagePlan]) -> StagePlan | None:
+    """The stage whose teacher names the classes: the first that reads scores of classes, else the first of classes."""
+    with_classes = [stage for stage in stages if kind_of(stage.teacher_head or stage.student_head).has_classes]
+    for stage in with_classes:
+        if stage.teacher_head is not None:
+            return stage
+    return with_classes[0] if with_classes else None
+
+
+def _takes_names_of(stage: StagePlan, naming_stage: StagePlan) -> bool:
+    """Whether the rows of a stage are numbered by the teacher of another stage."""
     if stage.teacher_head is not None or not kind_of(stage.pairing.task).has_classes:
         return False
-    reads_scores = named.teacher_head is not None
-    if stage.student_head is not None and (stage.student is not None or not reads_scores):
-        return False  # It learns the classes of its own rows.
+    reads_scores = naming_stage.teacher_head is not None
+    learns_own_classes = stage.student_head is not None and (stage.student is not None or not reads_scores)
+    if learns_own_classes:
+        return False
     assert isinstance(stage.corpus, LabelledSettings)
     if stage.corpus.rows is None:
         return True
-    return reads_scores and _read_same_task(stage, named)
+    return reads_scores and _read_same_task(stage, naming_stage)
 
 
 def _read_same_task(*stages: StagePlan) -> bool:
@@ -68,22 +76,25 @@ def with_class_weights(stages: Sequence[StagePlan], recipe: Recipe) -> list[Stag
         RecipeError: for weights that no stage reads, or of other classes.
     """
     weighted = []
-    is_read: dict[str, bool] = {}
-    for number, stage in enumerate(stages):
-        corpus, place = recipe.corpus, "corpus.task.class_weights"
-        if stage.spec.corpus is not None:
-            corpus, place = stage.spec.corpus, f"stages.{number}.{place}"
-        weights = None if corpus is None or corpus.task is None else corpus.task.class_weights
-        if weights is None:
+    # By the place of the weights in the recipe: several stages may share the recipe's corpus.
+    is_read_by_place: dict[str, bool] = {}
+    for index, stage in enumerate(stages):
+        corpus = stage.spec.corpus or recipe.corpus
+        task = None if corpus is None else corpus.task
+        if task is None or task.class_weights is None:
             weighted.append(stage)
             continue
+        place = "corpus.task.class_weights"
+        if stage.spec.corpus is not None:
+            place = f"stages.{index}.{place}"
         assert isinstance(stage.corpus, LabelledSettings)
-        weighted.append(replace(stage, class_weights=read_weights(weights, stage.corpus.labels, place)))
+        weights = read_weights(task.class_weights, stage.corpus.labels, place)
+        weighted.append(replace(stage, class_weights=weights))
         reads_weights = any(takes_class_weights(term) for term in stage.terms)
-        is_read[place] = is_read.get(place, False) or reads_weights
+        is_read_by_place[place] = is_read_by_place.get(place, False) or reads_weights
 
-    for place in is_read:
-        if not is_read[place]:
+    for place, is_read in is_read_by_place.items():
+        if not is_read:
             raise RecipeError(
                 f"{place} is for hard labels, but no stage reads any; give a method a share of them "
                 "(hard_label_weight above 0, or soft_label_share below 1), or leave the weights out."

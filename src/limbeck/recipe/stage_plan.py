@@ -67,7 +67,9 @@ class StagePlan:
     @property
     def development(self) -> TaskRows | None:
         """The rows of its task on which teacher and student are scored, and none is trained; None without."""
-        rows = self.corpus.development if isinstance(self.corpus, LabelledSettings) else None
+        if not isinstance(self.corpus, LabelledSettings):
+            return None
+        rows = self.corpus.development
         assert rows is None or isinstance(rows, TaskRows)
         return rows
 
@@ -110,9 +112,9 @@ class StagePlan:
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes that its rows are numbered by; empty where its task has none."""
-        if not isinstance(self.corpus, LabelledSettings) or not kind_of(self.student_head).has_classes:
-            return ()
-        return tuple(self.corpus.labels)
+        if isinstance(self.corpus, LabelledSettings) and kind_of(self.student_head).has_classes:
+            return tuple(self.corpus.labels)
+        return ()
 
     def sentence_heads(self) -> tuple[SentenceHead, SentenceHead]:
         """Make what gives the student's and the teacher's `pooled` and `vector` streams.
@@ -122,14 +124,16 @@ class StagePlan:
         Raises:
             ModelError: for modules whose weights are missing or damaged.
         """
-        student_vectors = self.vectors if self.kept_map is None else replace(self.vectors, normalize=False)
+        student_vectors = self.vectors
+        if self.kept_map is not None:
+            student_vectors = replace(student_vectors, normalize=False)
         return SentenceHead(student_vectors), SentenceHead(self.teacher_vectors)
 
-    def refuse_one_class(self, counts: ClassCounts) -> CorpusError:
+    def one_class_error(self, counts: ClassCounts) -> CorpusError:
         """The error for rows that are all alike, where their classes are learned."""
         return CorpusError(f"{counts.describe_one()}, so labels teach nothing: add rows of other classes.")
 
-    def refuse_single_documents(self) -> RecipeError:
+    def single_documents_error(self) -> RecipeError:
         """The error for rows of one document a query, where documents are compared."""
         assert isinstance(self.corpus, LabelledSettings)
         return RecipeError(
@@ -139,7 +143,7 @@ class StagePlan:
         )
 
     def with_class_weights(self, weights: Sequence[float]) -> StagePlan:
-        """Weigh the classes in the terms that read hard labels.
+        """The plan with weights of classes in the terms that read hard labels.
 
         Args:
             weights: Of each class.
@@ -153,7 +157,7 @@ class StagePlan:
         return replace(self, terms=terms)
 
     def with_layer_cosines(self, cosines: tuple[float, ...]) -> StagePlan:
-        """Compose the terms again for measured layers.
+        """The plan with its terms composed again, for measured layers.
 
         Args:
             cosines: For each teacher layer the mean cosine between its input and its output.

@@ -44,7 +44,7 @@ def plan_stage(
     stage = recipe.stages[index]
     place = f"stages.{index}"
     corpus = stage.corpus or recipe.corpus
-    assert corpus is not None
+    assert corpus is not None  # A recipe with stages has text, as its schema checks.
     task = TEXT if corpus.task is None else corpus.task.kind
 
     # The two models of the stage, and the terms between them.
@@ -85,7 +85,8 @@ def plan_stage(
         teacher_head=teacher_head,
         mask_tokens=masked_share(stage, terms, pairing, place),
     )
-    learns_labels_alone = student_head is not None and teacher_head is None  # Else its outputs are the teacher's.
+    # A student that learns scores has its teacher's outputs; one that learns labels alone, the classes of its rows.
+    learns_labels_alone = student_head is not None and teacher_head is None
     if own_student is not None and learns_labels_alone:
         return replace(plan, student=with_outputs(own_student, [plan]))
     return plan
@@ -95,19 +96,35 @@ def _assistant_of(stage: StageSpec, earlier: Sequence[StagePlan]) -> StagePlan |
     """The earlier stage whose student teaches in a stage; None for other teachers."""
     if stage.teacher is None or stage.teacher.stage is None:
         return None
-    return next(plan for plan in earlier if plan.spec.title == stage.teacher.stage)
+    plan_of_title = {plan.spec.title: plan for plan in earlier}
+    return plan_of_title[stage.teacher.stage]
 
 
 def _plan_stage_teacher(stage: StageSpec, place: str, teacher: TeacherInfo, assistant: StagePlan | None) -> TeacherInfo:
-    """The stage's teacher: its own, an earlier stage's student, or the recipe's."""
+    """The stage's teacher: its own, an earlier stage's student, or the recipe's.
+
+    Args:
+        stage: The stage.
+        place: Where it stands in the recipe.
+        teacher: The recipe's teacher.
+        assistant: The earlier stage whose student teaches, or None.
+
+    Raises:
+        LimbeckError: for a model that cannot be read, or has another vocabulary than the recipe's teacher.
+    """
     if stage.teacher is None:
         return teacher
     if assistant is not None:
         assert assistant.student is not None
-        # Its folder says nothing of sentence vectors; texts get no prompts for it.
+        # Its folder will say nothing of sentence vectors; texts get no prompts for it.
         sentence = assistant.vectors.without_prompts() if assistant.teaches_vectors else None
-        student = assistant.student
-        return TeacherInfo(stage.teacher, student.config, student.shape, sentence, stage.teacher.stage)
+        return TeacherInfo(
+            spec=stage.teacher,
+            config=assistant.student.config,
+            shape=assistant.student.shape,
+            sentence=sentence,
+            stage=stage.teacher.stage,
+        )
 
     stage_teacher = plan_teacher(stage.teacher)
     try:
@@ -142,11 +159,17 @@ def _plan_text(
     *,
     reads_scores: bool,
 ) -> CorpusSettings | LabelledSettings:
+    """The text of a stage, with the prompts of its teacher where sentence vectors are compared."""
+    sentence = None
+    if reads_prompts(corpus, stage, terms, teacher, place):
+        sentence = teacher.sentence
     try:
-        sentence = teacher.sentence if reads_prompts(corpus, stage, terms, teacher, place) else None
         return corpus_settings(corpus, stage.text, teacher, reads_scores=reads_scores, sentence=sentence)
     except CorpusError as error:
-        raise CorpusError(f"{place}.corpus: {error}" if stage.corpus else str(error)) from None
+        # An error in the recipe's own corpus is not one of this stage.
+        if stage.corpus is None:
+            raise
+        raise CorpusError(f"{place}.corpus: {error}") from None
 
 
 def _with_copies(
@@ -155,6 +178,7 @@ def _with_copies(
     """Add the copies of labelled rows that the corpus asks for."""
     if corpus.augment is None or not isinstance(settings, LabelledSettings):
         return settings
-    model = None if teacher.stage else (teacher.spec.model, teacher.spec.revision)
+    # The student of an earlier stage is no model before the run.
+    model = (teacher.spec.model, teacher.spec.revision) if teacher.stage is None else None
     copies = augmentation(corpus.augment, teacher.title, model, seed)
     return settings.model_copy(update={"augment": copies})

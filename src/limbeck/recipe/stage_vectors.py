@@ -27,7 +27,9 @@ def stage_vectors(
     assistant: StagePlan | None,
     place: str,
 ) -> tuple[SentencePooling, SentencePooling]:
-    """How a stage's student and teacher make vectors: as the teacher's files say; else as asked, or by the mean.
+    """How a stage's student and its teacher make sentence vectors, in this order.
+
+    They make them as the teacher's files say; without files by the pooling that the method's options name, or the mean.
 
     Args:
         stage: The stage.
@@ -40,41 +42,48 @@ def stage_vectors(
     Raises:
         LimbeckError: for vectors that the student cannot make, or a pooling other than the teacher's.
     """
-    asked_pooling = stage.method.get("pooling")
-    of_teacher = pairing.sentence
+    pooling_option = stage.method.get("pooling")
+    teacher_vectors = pairing.sentence
     streams = streams_read(terms)
-    if of_teacher is None and assistant is None:
-        needs_files = "vector" in streams or ("pooled" in streams and asked_pooling is None)
+    reads_finished = "vector" in streams
+    reads_pooled = "pooled" in streams
+
+    # Vectors of a teacher whose files cannot be relied on are refused.
+    if teacher_vectors is None and assistant is None:
+        needs_files = reads_finished or (reads_pooled and pooling_option is None)
         if needs_files:
             check_pooling_named(teacher.spec.model)
-    if of_teacher is not None and streams & {"vector", "pooled"}:
-        of_teacher.check_whole(teacher.spec.model, teacher.shape.hidden)
+    if teacher_vectors is not None and (reads_finished or reads_pooled):
+        teacher_vectors.check_whole(teacher.spec.model, teacher.shape.hidden)
 
-    if "vector" in streams:
+    # Finished vectors: those of the student end as the teacher's, or with a learned map in place of its modules.
+    if reads_finished:
         if assistant is not None and assistant.kept_map is not None:
             raise RecipeError(
                 f"{place}.teacher: {teacher.title} makes its vectors by a learned map, which is finished only at "
                 "the end of that stage; let the recipe's teacher teach, or make two recipes."
             )
-        of_student = finished_pooling(of_teacher, asked_pooling)
+        student_vectors = finished_pooling(teacher_vectors, pooling_option)
         if kept_map_of(terms) is not None:
-            of_student = replace(of_student, modules=())  # The map takes the place of the teacher's modules.
-        return of_student, finished_pooling(of_teacher)
+            student_vectors = replace(student_vectors, modules=())
+        return student_vectors, finished_pooling(teacher_vectors)
 
-    if "pooled" not in streams or of_teacher is None:
-        pooling = finished_pooling(None, asked_pooling)
+    # Pooled vectors, or none: the same of both models.
+    if teacher_vectors is None or not reads_pooled:
+        pooling = finished_pooling(None, pooling_option)
         return pooling, pooling
-    if asked_pooling not in (None, of_teacher.pooling):
+    if pooling_option not in (None, teacher_vectors.pooling):
         raise RecipeError(
-            f"{place}.method.pooling is '{asked_pooling}', but the vectors of '{teacher.title}' are made by "
-            f"'{of_teacher.pooling}'; leave it out."
+            f"{place}.method.pooling is '{pooling_option}', but the vectors of '{teacher.title}' are made by "
+            f"'{teacher_vectors.pooling}'; leave it out."
         )
-    if not of_teacher.fits(pairing.student.hidden):
+    if not teacher_vectors.fits(pairing.student.hidden):
         raise RecipeError(
-            f"{place}: '{teacher.title}' makes its vectors by {of_teacher}, which cannot follow a student of width "
-            f"{pairing.student.hidden}; give a student as wide as the teacher, or use the method aligned_embedding."
+            f"{place}: '{teacher.title}' makes its vectors by {teacher_vectors}, which cannot follow a student of "
+            f"width {pairing.student.hidden}; give a student as wide as the teacher, or use the method "
+            "aligned_embedding."
         )
-    return of_teacher, of_teacher
+    return teacher_vectors, teacher_vectors
 
 
 def reads_prompts(
@@ -90,6 +99,8 @@ def reads_prompts(
     if not reads_vectors or teacher.stage is not None:
         _check_no_role(corpus, stage, teacher, place)
         return False
+
+    # Without its prompts a student reads other tokens than its teacher, so tokens cannot be compared one by one.
     student_prompts = stage.text.student_prompts or corpus.student_prompts
     token_terms = [term.name for term in terms if compares_tokens(term)]
     if student_prompts == NONE and token_terms:
@@ -101,6 +112,7 @@ def reads_prompts(
 
 
 def _check_no_role(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherInfo, place: str) -> None:
+    """Refuse the role of a source (a query or a document), which only chooses a prompt of sentence vectors."""
     roles = [source.role for source in corpus.described_sources if source.role is not None]
     if not roles:
         return

@@ -14,6 +14,7 @@ from limbeck.models.heads import head_of
 from limbeck.recipe.model_plans import StudentPlan
 from limbeck.recipe.stage_plan import StagePlan
 
+_SHOWN_CHARACTERS = 80
 _WAY_OUT = "make two recipes, the second starting from the first's student (initialise.checkpoint)."
 
 
@@ -34,23 +35,35 @@ def with_outputs(student: StudentPlan, stages: Sequence[StagePlan]) -> StudentPl
         return student
     _check_same_classes(stages)
 
-    # A stage that learns a teacher's scores decides, then one whose classes have names.
-    decisive = min(stages, key=lambda stage: (stage.teacher_head is None, are_made_up(stage.classes)))
+    decisive = _decisive_stage(stages)
     config = type(student.config)(**student.config.to_dict())
     _set_classes(config, decisive)
     kind = kind_of(decisive.student_head)
     if kind.output is not None:
         config.id2label = {0: kind.output}
         config.label2id = {kind.output: 0}
-    if kind.has_value and decisive.teacher.stage is None:
-        teacher = decisive.teacher
+
+    # A cross-encoder's scores go through an activation that its configuration names.
+    teacher = decisive.teacher
+    if kind.has_value and teacher.stage is None:
         settings = cross_encoder_settings(teacher.spec.model, teacher.config, teacher.spec.revision)
         if settings:
             config.sentence_transformers = settings
+
+    # Pipelines and losses know by the problem type alone that classes do not exclude each other.
     if kind.has_several:
-        # Pipelines and losses know by it alone that classes do not exclude each other.
         config.problem_type = kind.problem_type
     return replace(student, config=config)
+
+
+def _decisive_stage(stages: Sequence[StagePlan]) -> StagePlan:
+    """The stage that decides the outputs: a stage that learns scores first, then one whose classes have names."""
+
+    def rank(stage: StagePlan) -> tuple[bool, bool]:
+        learns_labels_alone = stage.teacher_head is None
+        return learns_labels_alone, are_made_up(stage.classes)
+
+    return min(stages, key=rank)
 
 
 def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
@@ -68,11 +81,14 @@ def _set_classes(config: PreTrainedConfig, stage: StagePlan) -> None:
 
 
 def _check_one_head(stages: Sequence[StagePlan]) -> None:
-    if len({(stage.student_head, len(stage.classes)) for stage in stages}) > 1:
-        heads = sorted({str(stage.student_head) for stage in stages})
+    """Refuse stages that train heads of different tasks, or of different numbers of classes."""
+    heads = {(stage.student_head, len(stage.classes)) for stage in stages}
+    if len(heads) > 1:
+        titles = [stage.spec.title for stage in stages]
+        names = sorted({str(name) for name, _ in heads})
         raise RecipeError(
-            f"The stages {[stage.spec.title for stage in stages]} train heads for different tasks "
-            f"({', '.join(heads)}), but a student has only one; {_WAY_OUT}"
+            f"The stages {titles} train heads for different tasks ({', '.join(names)}), but a student has only one; "
+            f"{_WAY_OUT}"
         )
 
 
@@ -84,9 +100,13 @@ def _check_same_classes(stages: Sequence[StagePlan]) -> None:
             stage_by_classes[stage.classes] = stage
     if len(stage_by_classes) < 2:
         return
-    (classes, stage), (other_classes, other_stage) = list(stage_by_classes.items())[:2]
+    first_stage, second_stage, *_ = stage_by_classes.values()
     raise RecipeError(
-        f"Stage '{stage.spec.title}' trains the student's head for the classes {', '.join(classes)[:80]}, and stage "
-        f"'{other_stage.spec.title}' for {', '.join(other_classes)[:80]}, in this order; choose teachers whose "
+        f"Stage '{first_stage.spec.title}' trains the student's head for the classes {_list_classes(first_stage)}, and "
+        f"stage '{second_stage.spec.title}' for {_list_classes(second_stage)}, in this order; choose teachers whose "
         f"id2label is the same, or {_WAY_OUT}"
     )
+
+
+def _list_classes(stage: StagePlan) -> str:
+    return ", ".join(stage.classes)[:_SHOWN_CHARACTERS]

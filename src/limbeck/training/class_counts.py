@@ -37,5 +37,5 @@ def describe_classes(stage: StagePlan, corpus: AnyCorpus) -> str | None:
     if counts is None or not counts.has_one:
         return None if counts is None else counts.describe_rare()
     if stage.learns_classes:
-        raise stage.refuse_one_class(counts)
+        raise stage.one_class_error(counts)
     return f"{counts.describe_one()}; only the teacher's scores are learned."

@@ -174,4 +174,4 @@ def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
     assert isinstance(stage.corpus, LabelledSettings)
     most = stage.corpus.documents_per_query
     if most < 2 or max(np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)) < 2:
-        raise stage.refuse_single_documents()
+        raise stage.single_documents_error()
