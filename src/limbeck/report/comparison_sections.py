@@ -1,23 +1,17 @@
-"""Sections of a comparison: tables, bars by task and measure, layers of each method, costs, runs."""
+"""Sections of a comparison: tables, the main figure as bars and against latency, costs, layers, training, runs."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import yaml
 
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import ComparedRow, ComparedScores, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
-from limbeck.report.comparison import (
-    baseline_lines,
-    comparison_notes,
-    comparison_tables,
-    digits_of,
-    has_one_seed,
-)
+from limbeck.report.comparison import comparison_tables
+from limbeck.report.comparison_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
-from limbeck.report.evaluation_sections import page_table, published_table, task_bars
+from limbeck.report.evaluation_sections import page_table, published_table
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
@@ -46,27 +40,25 @@ def comparison_facts(comparison: ComparisonFolder) -> Iterator[str]:
     if main is None:
         return
     for block in record.blocks:
-        rows = [row for row in block.rows if row.main is not None]
-        best = [row for row in rows if row.place == 1]
-        for row in best:
-            place = f"rank 1 of {len(rows)} by {main.title}" if len(rows) > 1 else main.title
-            yield f"On {block.student}, {place}: {_row_words(row, main)}."
-        # Of one seed nothing has a rank, so the range is all that can be said.
-        values = sorted(row.main.mean for row in rows if row.main is not None)
-        if values and not best:
-            digits = digits_of(main)
-            spread = f"{values[0]:.{digits}f}"
-            if len(values) > 1:
-                spread += f" to {values[-1]:.{digits}f}"
-            yield f"On {block.student}, {main.title} of {counted(len(rows), 'combination')}: {spread}."
+        yield from _facts_of_student(block, main)
     if has_one_seed(record):
-        yield from baseline_lines(record, main)
-        yield "With one seed, differences may be due to chance, so nothing is ranked."
+        yield from one_seed_lines(record, main)
 
 
-def _row_words(row: ComparedRow, main: MainFigure) -> str:
-    """Return a row with its main figure and the figure's interval over seeds."""
+def _facts_of_student(block: StudentBlock, main: MainFigure) -> Iterator[str]:
     digits = digits_of(main)
+    values = [row.main.mean for row in block.rows if row.main is not None]
+    best_rows = [row for row in block.rows if row.place == 1]
+    for row in best_rows:
+        yield f"On {block.student}, rank 1 of {len(values)} by {main.title}: {_row_words(row, digits)}."
+    # Of one seed nothing has a rank, so the range is all that can be said.
+    if values and not best_rows:
+        spread = range_words(values, digits)
+        yield f"On {block.student}, {main.title} of {counted(len(values), 'combination')}: {spread}."
+
+
+def _row_words(row: ComparedRow, digits: int) -> str:
+    """Return a row with its main figure and the figure's interval over seeds."""
     value = "" if row.main is None else f"{row.main.mean:.{digits}f}"
     if row.over_seeds is None:
         return f"{row.label} {value}"
@@ -83,13 +75,13 @@ def overview(comparison: ComparisonFolder) -> Iterator[Block]:
     if record.corpus.tokens is not None:
         budget += f" from a corpus of {format_count(record.corpus.tokens)}"
     seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in record.cells)
-    steps = {
+    settings = {
         "Teacher": f"{without_path(record.teacher.title)}, {record.teacher.shape}",
         "Students": ", ".join(dict.fromkeys(cell.student for cell in record.cells)),
         "Methods": ", ".join(dict.fromkeys(cell.method for cell in record.cells)),
         "Budget": f"{budget}; seeds {', '.join(seeds)}",
     }
-    yield Facts(tuple(steps.items()))
+    yield Facts(tuple(settings.items()))
     yield Notes(tuple(_warnings(comparison))[:_MOST_WARNINGS], warning=True)
     if comparison.unfinished:
         yield run_statuses(comparison.unfinished)
@@ -112,66 +104,54 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
 
 @section(ComparisonFolder, "Results")
 def results(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Show the tables, published rows apart."""
-    for table in comparison_tables(comparison.record.summary):
+    """Show the tables, published rows apart, then draw the main figure as bars and against latency."""
+    record = comparison.record.summary
+    for table in comparison_tables(record):
         names = {}
         for index, row in enumerate(table.rows):
             if index not in table.published:
                 names[index] = without_path(str(row[0]))
         yield page_table(table, names)
         yield from published_table(table, "Published results for models of the same shape")
-
-
-@section(ComparisonFolder, "Figures")
-def figures(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Draw bars by task and measure of each student, then quality against latency."""
-    record = comparison.record.summary
+    if record.main is None:
+        return
+    yield from _main_bars(record, record.main)
     costs = comparison.record.costs
+    if costs is not None and costs.timings:
+        yield from _quality_against_latency(record, record.main, costs)
+
+
+def _main_bars(record: ComparisonSummary, main: MainFigure) -> Iterator[Block]:
+    """Draw the main figure of every method and mapping, a group of bars for each student."""
+    groups = []
     for block in record.blocks:
-        yield from _bars(record, block)
-    if record.main is not None and costs is not None and costs.timings:
-        yield from _quality(record, record.main, costs)
+        models: list[tuple[str, ComparedScores]] = [("teacher", record.teacher)]
+        models += [(row.label, row) for row in block.rows]
+        bars = bars_of([(label, model.main) for label, model in models], digits_of(main))
+        groups.append(BarGroup(block.student, bars))
+    direction = "lower is better" if main.best == "lowest" else "higher is better"
+    yield from bars_figure("Methods by student", groups, f"{main.title} ({direction})")
 
 
-def _bars(record: ComparisonSummary, block: StudentBlock) -> Iterator[Block]:
-    """Draw the bars of one student: a figure of its tasks, then one of each measure on held-out text."""
-    rows: list[tuple[str, ComparedScores]] = [("teacher", record.teacher)]
-    rows += [(row.label, row) for row in block.rows]
-    on_student = _on_student(record, block)
-
-    scored = [(label, row) for label, row in rows if row.columns]
-    for figure in task_bars(record.columns, scored):
-        yield replace(figure, title=f"{figure.title}{on_student}")
-
-    for measure in record.held_out:
-        values = [(label, row.held_out.get(measure.key)) for label, row in rows]
-        better = "lower is better" if measure.best == "lowest" else "higher is better"
-        group = BarGroup(better, bars_of(values, measure.digits))
-        yield from bars_figure(f"Held-out {measure.title}{on_student}", [group], measure.title)
-
-
-def _quality(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
+def _quality_against_latency(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:
     """Draw the main figure of all rows against the latency of their students."""
     # All rows of a student share its latency: the shape alone decides it.
     models = []
     for block in record.blocks:
         for row in block.rows:
-            name = f"{row.label}{_on_student(record, block)}"
+            name = row.label
+            if len(record.blocks) > 1:
+                name += f" on {block.student}"
             models += measured(name, costs.latency(block.student), _mean_of(row.main))
     teacher = record.teacher
-    name = short_model_name(teacher.title)
-    models += measured(name, costs.latency(teacher.name), _mean_of(teacher.main))
+    models += measured(short_model_name(teacher.title), costs.latency(teacher.name), _mean_of(teacher.main))
     is_lowest = main.best == "lowest"
-    front = not has_one_seed(record)
-    yield from quality_figures(models, main.title, conditions_of(costs), lowest=is_lowest, front=front)
+    has_front = not has_one_seed(record)
+    yield from quality_figures(models, main.title, conditions_of(costs), lowest=is_lowest, front=has_front)
 
 
 def _mean_of(figure: Figure | None) -> float | None:
     return None if figure is None else figure.mean
-
-
-def _on_student(record: ComparisonSummary, block: StudentBlock) -> str:
-    return f" on {block.student}" if len(record.blocks) > 1 else ""
 
 
 @section(ComparisonFolder, "Cost")
@@ -206,9 +186,9 @@ def _combination(comparison: ComparisonFolder, run: RunFolder) -> str:
 def training(comparison: ComparisonFolder) -> Iterator[Block]:
     """Draw the courses of one run of each method and mapping beside each other."""
     named_runs = [(_combination(comparison, run), run) for run in comparison.runs]
-    drawn = list(course_figures(named_runs))
-    yield from drawn
-    if drawn and len(comparison.runs) < len(comparison.record.cells):
+    figures = list(course_figures(named_runs))
+    yield from figures
+    if figures and len(comparison.runs) < len(comparison.record.cells):
         yield Notes(("Of runs that differ only in their seed, only the first is drawn.",))
 
 
@@ -217,14 +197,13 @@ def runs(comparison: ComparisonFolder) -> Iterator[Block]:
     """List all runs."""
     rows: list[tuple[AnyCell, ...]] = []
     for cell in comparison.record.cells:
-        steps = None  # Of a run that has not begun.
-        if "steps" in cell.model_fields_set:
-            steps = " + ".join(map(str, cell.steps))
+        steps = " + ".join(map(str, cell.steps))  # Empty for a run that has not begun.
         time = None if cell.seconds is None else duration(cell.seconds)
         rate = None
         if cell.tokens and cell.seconds:
             rate = cell.tokens / cell.seconds
-        rows.append((cell.title, cell.status, Cell(steps), number(cell.tokens), Cell(time), number(rate), cell.folder))
+        cells = (Cell(steps or None), number(cell.tokens), Cell(time), number(rate))
+        rows.append((cell.title, cell.status, *cells, cell.folder))
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Total time", "Overall tokens/s", "Folder")
         yield Table("Runs", headings, tuple(rows), words=(1, 6))
@@ -234,7 +213,7 @@ def runs(comparison: ComparisonFolder) -> Iterator[Block]:
 @section(ComparisonFolder, "Notes")
 def notes(comparison: ComparisonFolder) -> Iterator[Block]:
     """Show all notes."""
-    yield Notes(tuple(comparison_notes(comparison.record)))
+    yield Notes(tuple(methods_notes(comparison.record)))
 
 
 @section(ComparisonFolder, "Plan")

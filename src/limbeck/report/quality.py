@@ -281,7 +281,6 @@ def comparison_notes(comparison: Measured) -> list[str]:
     return [
         *_latency_notes(evaluation),
         *_text_notes(evaluation),
-        *_budget_notes(evaluation),
         *_interval_notes(evaluation),
         *_vector_notes(evaluation),
         *_development_notes(evaluation),
@@ -330,23 +329,6 @@ def _text_notes(evaluation: RunEvaluation) -> Iterator[str]:
     retrieval = evaluation.student.retrieval
     if retrieval is not None and retrieval.pool is not None:
         yield f"Retrieval: each held-out summary is used to find its body among {retrieval.pool:.0f}."
-
-
-def _budget_notes(evaluation: RunEvaluation) -> Iterator[str]:
-    """Notes of records whose evaluation had a budget of time."""
-    settings = evaluation.settings
-    if settings.reduced:
-        keys = ", ".join(f"evaluation.{key}" for key in settings.reduced)
-        yield (
-            f"Evaluation reduced to take {settings.budget_seconds:,.0f} s (a tenth of the training time, but at "
-            f"least 30 s); to measure more, set {keys} in the recipe."
-        )
-    development_seconds = evaluation.seconds.get("development")
-    if settings.budget_seconds is not None and development_seconds is not None:
-        yield (
-            f"Scoring the development rows took {development_seconds:,.0f} s, beside the "
-            f"{settings.budget_seconds:,.0f} s for all else: they are always scored whole."
-        )
 
 
 def _interval_notes(evaluation: RunEvaluation) -> Iterator[str]:

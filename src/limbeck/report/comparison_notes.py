@@ -1,0 +1,108 @@
+"""Notes on a comparison: the rule of its ranks, untrained baselines, meaningless scores, combinations left out."""
+
+from collections.abc import Iterator, Sequence
+
+from limbeck.core.studies import ComparedRow, Comparison, ComparisonSummary, MainFigure
+from limbeck.report.scores import one_answer_lines
+
+_CHANCE = "With one seed, differences between rows may be due to chance, so nothing is ranked."
+_RANKS = (
+    "Ranked by {title}: a rank is one more than the number of rows that are better beyond chance, by the 95 % interval "
+    "of the differences per seed (Student's t). Rows of rank 1, in bold, cannot be told apart from the best."
+)
+
+
+def has_one_seed(summary: ComparisonSummary) -> bool:
+    """Return whether the row with the most finished seeds has one; False where no run has finished."""
+    return max((row.finished for block in summary.blocks for row in block.rows), default=0) == 1
+
+
+def digits_of(main: MainFigure) -> int:
+    """Return the number of decimals of the main figure: those of its measure, or one of scores in percent."""
+    if main.kind == "held_out" and main.digits is not None:
+        return main.digits
+    return 1
+
+
+def range_words(values: Sequence[float], digits: int) -> str:
+    """Return the lowest and the highest value, or the only one."""
+    low = f"{min(values):,.{digits}f}"
+    high = f"{max(values):,.{digits}f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def methods_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on ranks, meaningless scores and combinations left out, then those of the record."""
+    summary = comparison.summary
+    notes: list[str] = []
+    if summary.main is not None:
+        notes += _ranking_notes(summary, summary.main)
+    named_rows = [(row.label, row) for block in summary.blocks for row in block.rows]
+    notes += one_answer_lines(summary.columns, named_rows)
+    for variant in comparison.impossible:
+        notes.append(f"Left out: {variant.label} on {variant.student}: {variant.reason}")
+    return notes + summary.notes
+
+
+def _ranking_notes(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
+    """Yield the rule of the ranks, or the reason for their absence."""
+    # Ranks compare differences between seeds, so each of two rows needs several.
+    if has_one_seed(summary):
+        yield from one_seed_lines(summary, main)
+        yield f"Give the plan three or more `seeds` to rank the rows by {main.title}."
+    elif all(row.place is None for block in summary.blocks for row in block.rows):
+        yield "Fewer than two rows have several seeds, so nothing is ranked."
+    else:
+        yield _RANKS.format(title=main.title)
+
+
+def one_seed_lines(summary: ComparisonSummary, main: MainFigure) -> Iterator[str]:
+    """Yield the warning of a single seed, then the score of each row that trains nothing beside those that train.
+
+    A student that was not trained is the baseline that every method has to beat.
+    """
+    yield _CHANCE
+    digits = digits_of(main)
+    for block in summary.blocks:
+        trained_scores = [row.main.mean for row in block.rows if row.main is not None and not _trains_nothing(row)]
+        if not trained_scores:
+            continue
+        for row in block.rows:
+            if row.main is not None and _trains_nothing(row):
+                score = f"{row.main.mean:.{digits}f}"
+                yield (
+                    f"On {block.student}, `{row.label}`, which trains nothing, scored {score}; the trained methods "
+                    f"scored {range_words(trained_scores, digits)}."
+                )
+
+
+def _trains_nothing(row: ComparedRow) -> bool:
+    """Return whether the students of a row are as initialised: its finished runs read no tokens."""
+    return row.tokens is not None and bool(row.tokens.runs) and not any(row.tokens.runs)
+
+
+def setting_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the settings that all runs share, and the meaning of the deviations."""
+    summary = comparison.summary
+    plan = comparison.plan
+    seeds = ", ".join(map(str, plan.seeds))
+    yield f"Teacher {summary.teacher.title} ({summary.teacher.shape})."
+    yield f"{plan.budget.tokens:,} tokens per run from a corpus of {comparison.corpus.tokens:,}; seeds {seeds}."
+    if summary.preset is not None:
+        yield f"Task scores with the preset '{summary.preset}', in percent."
+
+    # Methods may stop at different steps of the same budget. Runs without training read no tokens.
+    token_counts: list[float] = []
+    has_several_runs = False
+    for block in summary.blocks:
+        for row in block.rows:
+            if row.tokens is not None:
+                token_counts += [count for count in row.tokens.runs if count]
+            for figure in row.figures.values():
+                if figure is not None and len(figure.runs) > 1:
+                    has_several_runs = True
+    if token_counts:
+        yield f"Runs read {range_words(token_counts, digits=0)} tokens."
+    if has_several_runs:
+        repetitions = "fine-tuning runs" if has_one_seed(summary) else "distillation seeds"
+        yield f"± is the sample standard deviation over {repetitions}."
