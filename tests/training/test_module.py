@@ -15,7 +15,7 @@ from limbeck.corpus.batches.batch import FILLER
 from limbeck.errors import RecipeError
 from limbeck.kernels import soft_label_chunks
 from limbeck.methods import METHODS, Pairing
-from limbeck.methods.terms import hard_label_term, soft_label_term
+from limbeck.methods.prediction_terms import hard_label_term, soft_label_term
 from limbeck.models.families import embedding_tables, shape_of
 from limbeck.models.heads import has_head
 from limbeck.models.packed_linear import PackedLinear
@@ -67,7 +67,7 @@ def test_tagged_words_are_taught_at_their_first_tokens(side):
     )  # fmt: skip
     models = [tiny_model("bert", seed=seed, head="token_classification", num_labels=5).double() for seed in (0, 1)]
     pairing = Pairing(shape_of(models[0].config), facts_of_shape(shape_of(models[1].config)), "token_classification")
-    terms = [soft_label_term(pairing, 1.0, 2.0), hard_label_term(pairing, 1.0)]
+    terms = [soft_label_term(pairing, weight=1.0, temperature=2.0), hard_label_term(pairing, weight=1.0)]
     module = DistillationModule(models[0], LiveTeaching(models[1], terms), terms)
     labelled = batch["labels"] != -100
     with torch.no_grad():

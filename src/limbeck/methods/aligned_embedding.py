@@ -8,34 +8,35 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from limbeck.errors import ModelError, RecipeError
+from limbeck.methods.checks import weighted_terms
 from limbeck.methods.citation import paper
+from limbeck.methods.layer_terms import sentence_hidden_terms
 from limbeck.methods.options import MethodOptions, Weight
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import LearnedMap, Term
-from limbeck.methods.terms import sentence_hidden_terms, weighted_terms
+from limbeck.methods.term import LearnedMap, Term, stream_keys
 from limbeck.models.sentences import check_pooling, finished_pooling
-from limbeck.models.streams import StreamKey
 
 LEAF = paper(
-    "vujanic2025leaf",
-    "LEAF: Knowledge Distillation of Text Embedding Models with Teacher-Aligned Representations",
-    "Robin Vujanic, Thomas Rueckstiess",
-    2025,
-    "https://arxiv.org/abs/2509.12539",
-    "arXiv preprint arXiv:2509.12539",
-    "its loss on finished vectors",
+    key="vujanic2025leaf",
+    title="LEAF: Knowledge Distillation of Text Embedding Models with Teacher-Aligned Representations",
+    authors="Robin Vujanic, Thomas Rueckstiess",
+    year=2025,
+    url="https://arxiv.org/abs/2509.12539",
+    venue="arXiv preprint arXiv:2509.12539",
+    place="its loss on finished vectors",
     kind="article",
 )
 
 
-def _check_pooling(value: str | None) -> str | None:
-    try:
-        if value is not None:
-            check_pooling(value)
-    except ModelError as error:
-        raise ValueError(str(error)) from None
-    return value
+def _check_pooling(pooling: str | None) -> str | None:
+    """Refuse an unknown pooling, by an error that pydantic expects."""
+    if pooling is not None:
+        try:
+            check_pooling(pooling)
+        except ModelError as error:
+            raise ValueError(str(error)) from None
+    return pooling
 
 
 class AlignedEmbeddingOptions(MethodOptions):
@@ -75,43 +76,81 @@ class AlignedEmbeddingOptions(MethodOptions):
 def aligned_embedding(options: AlignedEmbeddingOptions, pairing: Pairing) -> list[Term]:
     """The teacher's finished sentence vectors, by a map that the student keeps: it serves beside its teacher.
 
-    Make the terms on the finished vectors, whole and cut to prefixes, and those on hidden states below.
+    Make the terms on the finished vectors, whole and cut to prefixes, and those on hidden states below. Finished
+    vectors are those that the model is used by: pooled and, in the teacher, through the modules of its folder.
 
     Vectors get length one where the teacher's have it, and where no file of it says; else the student learns length
     too.
     """
+    student = pairing.student
     student_pooling = finished_pooling(pairing.sentence, options.pooling)
     teacher_pooling = finished_pooling(pairing.sentence)
-    student_width = student_pooling.pooled_width(pairing.student.hidden)
-    teacher_width = teacher_pooling.pooled_width(pairing.teacher.width)
+    student_width = student_pooling.pooled_width(student.hidden)
+    pooled_width = teacher_pooling.pooled_width(pairing.teacher.width)
+    # Modules behind the teacher's pooling may change its width.
     width = teacher_pooling.width(pairing.teacher.width)
-    if options.map == "none" and student_width != teacher_width:
+
+    keeps_map = _keeps_map(options, student_width, pooled_width)
+    _check_prefixes(options.truncate, width)
+    kept_map: LearnedMap | None = None
+    if keeps_map:
+        # The name lets the terms of all prefixes share it.
+        kept_map = LearnedMap(inputs=student_width, outputs=width, name="vector", kept=True, bias=options.bias)
+    squared = {"squared": True} if options.distance == "l2_squared" else {}
+    whole = Term(
+        "vector",
+        "pooled_cosine" if options.distance == "cosine" else "pooled_distance",
+        student=stream_keys("vector", layer=student.layers),
+        teacher=stream_keys("vector", layer=pairing.teacher.output_layer),
+        options=squared,
+        learned_map=kept_map,
+        normalise=teacher_pooling.normalize,
+    )
+    cut = [
+        replace(whole, name=f"vector_{prefix}", options={**squared, "prefix": prefix}) for prefix in options.truncate
+    ]
+    terms = [whole, *cut]
+    # A teacher without layers has finished vectors alone.
+    if options.hidden_weight or options.layer_mapping:
+        terms += sentence_hidden_terms(
+            pairing,
+            options.layer_mapping,
+            last_weight=options.hidden_weight,
+            layer_weight=options.layer_weight,
+        )
+    return weighted_terms(terms, method="aligned_embedding")
+
+
+def _keeps_map(options: AlignedEmbeddingOptions, student_width: int, teacher_width: int) -> bool:
+    """Return whether the student keeps a map behind its pooling.
+
+    Args:
+        options: The method's options.
+        student_width: Width of the student's pooled vectors.
+        teacher_width: Width of the teacher's.
+
+    Raises:
+        RecipeError: for widths that need a map where none is wanted, and a bias where there is no map.
+    """
+    has_other_width = student_width != teacher_width
+    if options.map == "none" and has_other_width:
         raise RecipeError(
             f"map is 'none', but the student pools vectors of {student_width} numbers where the teacher pools "
             f"{teacher_width}; leave map out, or give a student as wide as the teacher."
         )
-    keeps_map = options.map == "always" or student_width != teacher_width
+    keeps_map = options.map == "always" or has_other_width
     if options.bias and not keeps_map:
         raise RecipeError(
             "bias is for the learned map, but at equal widths there is none; give map: always, or leave bias out."
         )
-    if any(prefix >= width for prefix in options.truncate) or len(set(options.truncate)) < len(options.truncate):
+    return keeps_map
+
+
+def _check_prefixes(prefixes: list[int], width: int) -> None:
+    """Refuse widths to cut vectors to that are not below their width, or that are named twice."""
+    is_repeated = len(set(prefixes)) < len(prefixes)
+    if is_repeated or any(prefix >= width for prefix in prefixes):
         raise RecipeError(
-            f"truncate is {options.truncate}, but the teacher's vectors have {width} numbers; give widths below "
-            "that, each once."
+            f"truncate is {prefixes}, but the teacher's vectors have {width} numbers; give widths below that, each "
+            "once."
         )
-    kept_map = None
-    if keeps_map:
-        kept_map = LearnedMap(student_width, width, name="vector", kept=True, bias=options.bias)
-    keys = (StreamKey("vector", pairing.student.layers),), (StreamKey("vector", pairing.teacher.output_layer),)
-    objective = "pooled_cosine" if options.distance == "cosine" else "pooled_distance"
-    squared = {"squared": True} if options.distance == "l2_squared" else {}
-    normalise = teacher_pooling.normalize
-    whole = Term("vector", objective, *keys, options=squared, learned_map=kept_map, normalise=normalise)
-    terms = [whole]
-    for prefix in options.truncate:
-        cut = {**squared, "prefix": prefix}
-        terms.append(replace(whole, name=f"vector_{prefix}", options=cut))
-    if options.hidden_weight or options.layer_mapping:
-        terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
-    return weighted_terms(terms, "aligned_embedding")

@@ -2,30 +2,25 @@
 
 from pydantic import Field
 
+from limbeck.methods.checks import equal_heads, weighted_terms
 from limbeck.methods.citation import paper
+from limbeck.methods.layer_terms import embedding_term, learned_map
 from limbeck.methods.options import MethodOptions, Temperature, Weight
 from limbeck.methods.pairing import LABELLED_TASKS, Pairing
+from limbeck.methods.prediction_terms import hard_label_term, soft_label_term
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import Term
-from limbeck.methods.terms import (
-    embedding_term,
-    equal_heads,
-    hard_label_term,
-    learned_map,
-    soft_label_term,
-    weighted_terms,
-)
+from limbeck.methods.term import Term, stream_keys
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 
 PAPER = paper(
-    "li2020bertemd",
-    "BERT-EMD: Many-to-Many Layer Mapping for BERT Compression with Earth Mover's Distance",
-    "Jianquan Li, Xiaokang Liu, Honghong Zhao, Ruifeng Xu, Min Yang, Yaohong Jin",
-    2020,
-    "https://arxiv.org/abs/2010.06133",
-    "Proceedings of EMNLP 2020",
-    "section 3",
+    key="li2020bertemd",
+    title="BERT-EMD: Many-to-Many Layer Mapping for BERT Compression with Earth Mover's Distance",
+    authors="Jianquan Li, Xiaokang Liu, Honghong Zhao, Ruifeng Xu, Min Yang, Yaohong Jin",
+    year=2020,
+    url="https://arxiv.org/abs/2010.06133",
+    venue="Proceedings of EMNLP 2020",
+    place="section 3",
 )
 
 
@@ -52,25 +47,41 @@ class BertEmdOptions(MethodOptions):
 def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
     """All layers with all layers by the earth mover's distance; as many heads as the teacher.
 
-    Make the two distances over all layers, the embedding term and the prediction terms.
+    Make the two distances over all layers, of hidden states and of attention scores, the embedding term and the
+    prediction terms.
     """
-    student, teacher = pairing.student, pairing.teacher_shape
-    hidden, attention = (
-        (_layers(student, *kinds), _layers(teacher, *kinds)) for kinds in (("hidden",), ("query", "key"))
+    student = pairing.student
+    teacher = pairing.teacher_shape
+    hidden = Term(
+        "hidden",
+        "layer_emd",
+        student=_of_all_layers(student, "hidden"),
+        teacher=_of_all_layers(teacher, "hidden"),
+        weight=options.hidden_weight,
+        learned_map=learned_map(pairing),
+        cost_attention=options.cost_attention,
     )
-    maps, shift = learned_map(pairing), options.cost_attention
-    terms = [
-        embedding_term(pairing, options.embedding_weight),
-        Term("hidden", "layer_emd", *hidden, options.hidden_weight, learned_map=maps, cost_attention=shift),
-    ]
+    terms = [embedding_term(pairing, weight=options.embedding_weight), hidden]
     if options.attention_weight > 0:
-        heads = {"heads": equal_heads(pairing, "bert_emd", "set attention_weight: 0")}
-        weight = options.attention_weight
-        terms.append(Term("attention", "attention_layer_emd", *attention, weight, heads, cost_attention=shift))
-    terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
-    terms.append(hard_label_term(pairing, options.hard_label_weight))
-    return weighted_terms(terms, "bert_emd")
+        heads = equal_heads(pairing, method="bert_emd", otherwise="set attention_weight: 0")
+        attention = Term(
+            "attention",
+            "attention_layer_emd",
+            student=_of_all_layers(student, "query", "key"),
+            teacher=_of_all_layers(teacher, "query", "key"),
+            weight=options.attention_weight,
+            options={"heads": heads},
+            cost_attention=options.cost_attention,
+        )
+        terms.append(attention)
+    terms.append(soft_label_term(pairing, weight=options.soft_label_weight, temperature=options.temperature))
+    terms.append(hard_label_term(pairing, weight=options.hard_label_weight))
+    return weighted_terms(terms, method="bert_emd")
 
 
-def _layers(shape: Shape, *kinds: str) -> tuple[StreamKey, ...]:
-    return tuple(StreamKey(kind, layer) for layer in range(1, shape.layers + 1) for kind in kinds)
+def _of_all_layers(shape: Shape, *streams: str) -> tuple[StreamKey, ...]:
+    """Return the keys of streams at every layer, layer by layer."""
+    keys: list[StreamKey] = []
+    for layer in range(1, shape.layers + 1):
+        keys += stream_keys(*streams, layer=layer)
+    return tuple(keys)

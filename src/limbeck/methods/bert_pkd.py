@@ -3,28 +3,23 @@
 from pydantic import Field
 
 from limbeck.errors import RecipeError
+from limbeck.methods.checks import check_equal_widths, weighted_terms
 from limbeck.methods.citation import paper
+from limbeck.methods.layer_terms import MappedOptions, mapped_terms
 from limbeck.methods.options import MappingChoice
 from limbeck.methods.pairing import LABELLED_TASKS, Pairing
+from limbeck.methods.prediction_terms import hard_label_term, soft_label_term
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.term import Term
-from limbeck.methods.terms import (
-    MappedOptions,
-    check_equal_widths,
-    hard_label_term,
-    mapped_terms,
-    soft_label_term,
-    weighted_terms,
-)
 
 PAPER = paper(
-    "sun2019patient",
-    "Patient Knowledge Distillation for BERT Model Compression",
-    "Siqi Sun, Yu Cheng, Zhe Gan, Jingjing Liu",
-    2019,
-    "https://arxiv.org/abs/1908.09355",
-    "Proceedings of EMNLP-IJCNLP 2019",
-    "section 3",
+    key="sun2019patient",
+    title="Patient Knowledge Distillation for BERT Model Compression",
+    authors="Siqi Sun, Yu Cheng, Zhe Gan, Jingjing Liu",
+    year=2019,
+    url="https://arxiv.org/abs/1908.09355",
+    venue="Proceedings of EMNLP-IJCNLP 2019",
+    place="section 3",
 )
 
 
@@ -47,16 +42,18 @@ class BertPkdOptions(MappedOptions):
 def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
     """CLS vectors of intermediate layers, soft labels and hard labels; equal widths.
 
-    Make (1 - alpha) hard labels + alpha soft labels + beta patient loss (its eq. 6).
+    L = (1 − α) L_CE + α L_DS + β L_PT (its eq. 6): L_CE of hard labels, L_DS of soft labels, and L_PT, the patient
+    loss, between the normalised CLS vectors of mapped layers. α is `soft_label_share`, β `patient_weight`.
 
     The paper sums the patient loss over the samples; here it is their mean, as the other two terms are.
     """
+    # The student's last layer is taught by the prediction.
     terms = mapped_terms(
+        options,
+        pairing,
         name="patient",
         objective="patient_mse",
-        kind="cls",
-        options=options,
-        pairing=pairing,
+        stream="cls",
         weight=options.patient_weight,
         intermediate=True,
     )
@@ -68,6 +65,6 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
         )
     if options.patient_weight > 0:
         check_equal_widths(pairing, method="bert_pkd", compared="CLS vectors", otherwise="set patient_weight: 0")
-    terms.append(soft_label_term(pairing, options.soft_label_share, options.temperature))
-    terms.append(hard_label_term(pairing, 1 - options.soft_label_share))
-    return weighted_terms(terms, "bert_pkd")
+    terms.append(soft_label_term(pairing, weight=options.soft_label_share, temperature=options.temperature))
+    terms.append(hard_label_term(pairing, weight=1 - options.soft_label_share))
+    return weighted_terms(terms, method="bert_pkd")

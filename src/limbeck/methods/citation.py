@@ -6,7 +6,16 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Citation:
-    """Where a method comes from, for the record and the model card."""
+    """The paper that a method comes from, for the record and the model card.
+
+    Args:
+        title: Title of the paper.
+        authors: Full names, separated by commas.
+        year: Year of publication.
+        url: Address of a page where it can be read.
+        place: Section, equation or table that the method follows.
+        bibtex: The entry for a bibliography.
+    """
 
     title: str
     authors: str
@@ -39,27 +48,34 @@ def paper(
     """Make a citation and its BibTeX entry from the same facts.
 
     Args:
-        key: Of the BibTeX entry.
-        title: Of the paper.
+        key: Key of the BibTeX entry.
+        title: Title of the paper.
         authors: Full names, separated by commas.
-        year: Of publication.
-        url: Where it can be read.
+        year: Year of publication.
+        url: Address of a page where it can be read.
         venue: Journal or proceedings.
         place: Section, equation or table.
-        kind: Of the BibTeX entry.
+        kind: Type of the BibTeX entry.
     """
-    published = "journal" if kind == "article" else "booktitle"
-    names = " and ".join(authors.split(", "))
-    fields = {"title": title, "author": names, published: venue, "year": year}
-    inside = ",\n".join(f"  {name}={{{value}}}" for name, value in fields.items())
-    return Citation(title, authors, year, url, place, f"@{kind}{{{key},\n{inside}\n}}")
+    # The key under which BibTeX wants the venue.
+    venue_key = "journal" if kind == "article" else "booktitle"
+    fields = {"title": title, "author": " and ".join(authors.split(", ")), venue_key: venue, "year": year}
+    lines = ",\n".join(f"  {name}={{{value}}}" for name, value in fields.items())
+    return Citation(
+        title=title,
+        authors=authors,
+        year=year,
+        url=url,
+        place=place,
+        bibtex=f"@{kind}{{{key},\n{lines}\n}}",
+    )
 
 
 COMPARATIVE_STUDY = paper(
-    "udagawa2023comparative",
-    "A Comparative Analysis of Task-Agnostic Distillation Methods for Compressing Transformer Language Models",
-    "Takuma Udagawa, Aashka Trivedi, Michele Merler, Bishwaranjan Bhattacharjee",
-    2023,
-    "https://arxiv.org/abs/2310.08797",
-    "Proceedings of the 2023 Conference on Empirical Methods in Natural Language Processing: Industry Track",
+    key="udagawa2023comparative",
+    title="A Comparative Analysis of Task-Agnostic Distillation Methods for Compressing Transformer Language Models",
+    authors="Takuma Udagawa, Aashka Trivedi, Michele Merler, Bishwaranjan Bhattacharjee",
+    year=2023,
+    url="https://arxiv.org/abs/2310.08797",
+    venue="Proceedings of the 2023 Conference on Empirical Methods in Natural Language Processing: Industry Track",
 )

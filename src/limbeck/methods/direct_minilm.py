@@ -2,16 +2,15 @@
 
 from pydantic import Field
 
+from limbeck.methods.checks import check_relation_heads
 from limbeck.methods.citation import COMPARATIVE_STUDY, cite
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.options import HeadCount, LayerChoice, MethodOptions
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import LearnedMap, Term
-from limbeck.methods.terms import check_relation_heads
-from limbeck.models.streams import StreamKey
+from limbeck.methods.term import LearnedMap, Term, stream_keys
 
-_PARTS = ("query", "key", "value")
+_STREAMS = ("query", "key", "value")
 
 
 class DirectMiniLMOptions(MethodOptions):
@@ -30,16 +29,29 @@ class DirectMiniLMOptions(MethodOptions):
 def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
     """Queries, keys and values of one teacher layer, each head through a learned map.
 
-    Make one `direct_mse` each for queries, keys and values (eq. 10).
+    L = Σ_A Σ_a MSE(A^S_a W_a, A^T_a) (eq. 10), over A = Q, K, V and the relation heads a, each with its map W_a. Make
+    one term for each A.
     """
-    student, teacher = pairing.student, pairing.teacher_shape
+    student = pairing.student
+    teacher = pairing.teacher_shape
     heads = teacher.heads if options.relation_heads == "auto" else options.relation_heads
-    check_relation_heads(pairing, heads, _PARTS)
-    taught = resolve_layer(options.student_layer, student, "student")
-    read = resolve_layer(options.teacher_layer, teacher, "teacher")
+    check_relation_heads(pairing, heads, _STREAMS)
+    student_layer = resolve_layer(options.student_layer, student, "student")
+    teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
     terms = []
-    for part in _PARTS:
-        keys = (StreamKey(part, taught),), (StreamKey(part, read),)
-        maps = LearnedMap(stream_width(student, part), stream_width(teacher, part), heads)
-        terms.append(Term(part, "direct_mse", *keys, options={"heads": heads}, learned_map=maps))
+    for stream in _STREAMS:
+        maps = LearnedMap(
+            inputs=stream_width(student, stream),
+            outputs=stream_width(teacher, stream),
+            heads=heads,
+        )
+        term = Term(
+            stream,
+            "direct_mse",
+            student=stream_keys(stream, layer=student_layer),
+            teacher=stream_keys(stream, layer=teacher_layer),
+            options={"heads": heads},
+            learned_map=maps,
+        )
+        terms.append(term)
     return terms

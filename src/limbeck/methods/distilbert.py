@@ -2,22 +2,22 @@
 
 from pydantic import Field
 
+from limbeck.methods.checks import check_equal_widths, weighted_terms
 from limbeck.methods.citation import paper
 from limbeck.methods.options import MethodOptions, Temperature, Weight
 from limbeck.methods.pairing import Pairing
+from limbeck.methods.prediction_terms import Positions, hard_label_term, soft_label_term
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import Term
-from limbeck.methods.terms import Positions, check_equal_widths, hard_label_term, soft_label_term, weighted_terms
-from limbeck.models.streams import StreamKey
+from limbeck.methods.term import Term, stream_keys
 
 PAPER = paper(
-    "sanh2019distilbert",
-    "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
-    "Victor Sanh, Lysandre Debut, Julien Chaumond, Thomas Wolf",
-    2019,
-    "https://arxiv.org/abs/1910.01108",
-    "arXiv preprint arXiv:1910.01108",
-    "section 3",
+    key="sanh2019distilbert",
+    title="DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+    authors="Victor Sanh, Lysandre Debut, Julien Chaumond, Thomas Wolf",
+    year=2019,
+    url="https://arxiv.org/abs/1910.01108",
+    venue="arXiv preprint arXiv:1910.01108",
+    place="section 3",
     kind="article",
 )
 
@@ -36,14 +36,23 @@ class DistilBertOptions(MethodOptions):
 def distilbert(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
     """Soft labels, masked language modelling and the cosine of last hidden states; equal widths.
 
-    Make the three terms of section 3; the paper names no weights, these are those of its published code.
+    Make the three terms of section 3: L_ce of soft labels, L_mlm and L_cos. The paper names no weights; the defaults
+    are those of its published code.
     """
     if options.cosine_weight > 0:
-        check_equal_widths(pairing, "distilbert", "hidden states", "set cosine_weight: 0")
-    hidden = (StreamKey("hidden", pairing.student.layers),), (StreamKey("hidden", pairing.teacher_shape.layers),)
-    terms = [
-        soft_label_term(pairing, options.soft_label_weight, options.temperature, options.positions),
-        hard_label_term(pairing, options.hard_label_weight),
-        Term("cosine", "hidden_cosine", *hidden, options.cosine_weight),
-    ]
-    return weighted_terms(terms, "distilbert")
+        check_equal_widths(pairing, method="distilbert", compared="hidden states", otherwise="set cosine_weight: 0")
+    soft_label = soft_label_term(
+        pairing,
+        weight=options.soft_label_weight,
+        temperature=options.temperature,
+        positions=options.positions,
+    )
+    cosine = Term(
+        "cosine",
+        "hidden_cosine",
+        student=stream_keys("hidden", layer=pairing.student.layers),
+        teacher=stream_keys("hidden", layer=pairing.teacher_shape.layers),
+        weight=options.cosine_weight,
+    )
+    terms = [soft_label, hard_label_term(pairing, weight=options.hard_label_weight), cosine]
+    return weighted_terms(terms, method="distilbert")

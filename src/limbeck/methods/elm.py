@@ -2,25 +2,26 @@
 
 from pydantic import Field
 
+from limbeck.methods.checks import weighted_terms
 from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.layer_terms import attention_score_terms, hidden_terms
 from limbeck.methods.options import MappingChoice, MethodOptions, Weight
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.term import Term
-from limbeck.methods.terms import attention_score_terms, hidden_terms, weighted_terms
 
-FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
+SEARCHED: dict[tuple[int, int], MappingChoice] = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
 """Depths of student and teacher to the mapping that the paper's search found (its table 2)."""
 
 PAPER = paper(
-    "jiao2021elm",
-    "Improving Task-Agnostic BERT Distillation with Layer Mapping Search",
-    "Xiaoqi Jiao, Huating Chang, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
-    2021,
-    "https://arxiv.org/abs/2012.06153",
-    "Neurocomputing",
-    "sections 3.3 and 4, equations 6 and 7",
+    key="jiao2021elm",
+    title="Improving Task-Agnostic BERT Distillation with Layer Mapping Search",
+    authors="Xiaoqi Jiao, Huating Chang, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
+    year=2021,
+    url="https://arxiv.org/abs/2012.06153",
+    venue="Neurocomputing",
+    place="sections 3.3 and 4, equations 6 and 7",
     kind="article",
 )
 
@@ -46,15 +47,18 @@ class ElmOptions(MethodOptions):
 def elm(options: ElmOptions, pairing: Pairing) -> list[Term]:
     """Hidden states and attention scores under a searched layer mapping; as many heads as the teacher.
 
-    Make the two parts of eq. 7 for every mapped layer (eq. 6).
+    For every mapped layer (eq. 6) make the two parts of eq. 7: the squared error of attention scores and that of
+    hidden states, H^S W_h beside H^T.
 
     Eq. 7 prints squared norms; TinyBERT, whose terms these are, takes means, and so does this: a norm would grow with
     the length of the text.
     """
-    depths = pairing.student.layers, pairing.teacher_shape.layers
-    choice = FOUND.get(depths, "uniform") if options.mapping == "searched" else options.mapping
+    choice = options.mapping
+    if choice == "searched":
+        depths = (pairing.student.layers, pairing.teacher_shape.layers)
+        choice = SEARCHED.get(depths, "uniform")
     mapping = resolve_mapping(choice, pairing, more_names=["searched"])
-    terms = hidden_terms(pairing, mapping, options.hidden_weight, one_map=options.one_map)
+    terms = hidden_terms(pairing, mapping, weight=options.hidden_weight, one_map=options.one_map)
     if options.attention_weight > 0:
-        terms += attention_score_terms(pairing, mapping, options.attention_weight, "elm")
-    return weighted_terms(terms, "elm")
+        terms += attention_score_terms(pairing, mapping, weight=options.attention_weight, method="elm")
+    return weighted_terms(terms, method="elm")

@@ -3,11 +3,11 @@
 from pydantic import Field
 
 from limbeck.methods.citation import COMPARATIVE_STUDY, cite
+from limbeck.methods.layer_terms import MappedOptions, learned_map, mapped_terms
 from limbeck.methods.options import MappingChoice
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.term import Term
-from limbeck.methods.terms import MappedOptions, learned_map, mapped_terms
 
 
 class HiddenStatesOptions(MappedOptions):
@@ -24,14 +24,14 @@ class HiddenStatesOptions(MappedOptions):
 def hidden_states(options: HiddenStatesOptions, pairing: Pairing) -> list[Term]:
     """Hidden states of mapped layers, each pair through a learned map; any heads, any widths.
 
-    Make one `hidden_mse` with its own map for each pair of layers (eq. 6).
+    L = Σ MSE(H^S W, H^T) over the pairs of layers, each with its own W (eq. 6).
     """
     return mapped_terms(
+        options,
+        pairing,
         name="hidden",
         objective="hidden_mse",
-        kind="hidden",
-        options=options,
-        pairing=pairing,
+        stream="hidden",
         weight=1.0,
         learned=learned_map(pairing),
     )

@@ -1,7 +1,7 @@
 """Layer mappings, from student layers to the teacher layers they learn from, and single layers by name or number."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from limbeck.errors import RecipeError, suggestion
@@ -11,6 +11,7 @@ from limbeck.models.families import Shape
 from limbeck.models.layer_selection import named_layers
 
 LayerMapping: TypeAlias = dict[int, tuple[int, ...]]
+"""Student layer to teacher layers, both counted from 1."""
 
 
 def single(student: int, teacher: int) -> LayerMapping:
@@ -20,7 +21,7 @@ def single(student: int, teacher: int) -> LayerMapping:
 
 def last(student: int, teacher: int) -> LayerMapping:
     """Map onto the last S teacher layers: i to T - S + i. Source: comparative study section 4."""
-    return {layer: (taught_by,) for layer, taught_by in enumerate(named_layers("last", student, teacher), start=1)}
+    return _one_each(named_layers("last", student, teacher))
 
 
 def uniform(student: int, teacher: int) -> LayerMapping:
@@ -28,7 +29,7 @@ def uniform(student: int, teacher: int) -> LayerMapping:
 
     Source: comparative study section 4; the bound is ours, for depths that k does not divide.
     """
-    return {layer: (taught_by,) for layer, taught_by in enumerate(named_layers("uniform", student, teacher), start=1)}
+    return _one_each(named_layers("uniform", student, teacher))
 
 
 def uniform_consecutive(student: int, teacher: int) -> LayerMapping:
@@ -52,8 +53,8 @@ def uniform_last(student: int, teacher: int) -> LayerMapping:
     topmost = last(student, teacher)
     mapping = {}
     for layer in evenly:
-        targets = {*evenly[layer], *topmost[layer]}
-        mapping[layer] = tuple(sorted(targets))
+        teacher_layers = {*evenly[layer], *topmost[layer]}
+        mapping[layer] = tuple(sorted(teacher_layers))
     return mapping
 
 
@@ -67,15 +68,24 @@ def contribution(student: int, cosines: Sequence[float]) -> LayerMapping:
     Source:
         ELM (Jiao et al. 2021) section 5.3.1, after Sajjad et al. 2020: the lower the cosine, the more important.
     """
-    lowest = sorted(range(len(cosines)), key=lambda index: (cosines[index], index))[:student]
-    return {layer: (index + 1,) for layer, index in enumerate(sorted(lowest), start=1)}
+    layers = range(1, len(cosines) + 1)
+    # Of equal cosines the lower layer comes first, since sorting is stable.
+    by_cosine = sorted(layers, key=lambda layer: cosines[layer - 1])
+    return _one_each(sorted(by_cosine[:student]))
+
+
+def _one_each(teacher_layers: Iterable[int]) -> LayerMapping:
+    """Map each student layer, from 1, to one teacher layer."""
+    return {layer: (teacher_layer,) for layer, teacher_layer in enumerate(teacher_layers, start=1)}
 
 
 STRATEGIES: dict[str, Callable[[int, int], LayerMapping]] = {
     strategy.__name__: strategy for strategy in (single, last, uniform, uniform_consecutive, uniform_last)
 }
+"""Strategies that go by the two depths S and T alone, by name."""
 NAMES = (*STRATEGIES, "contribution")
 _ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
+"""Strategies that need at least as many teacher layers as student layers."""
 
 
 def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequence[str] = ()) -> LayerMapping:
@@ -108,18 +118,22 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequenc
                 f"mapping {choice} has {len(choice)} entries, but the student has {student} layers; give each a "
                 "teacher layer, or 0 for none."
             )
-        # An entry 0 leaves its student layer without a teacher layer.
-        mapping = {layer: (target,) for layer, target in enumerate(choice, start=1) if target != 0}
+        for layer, teacher_layer in enumerate(choice, start=1):
+            # An entry 0 leaves its student layer without a teacher layer.
+            if teacher_layer != 0:
+                mapping[layer] = (teacher_layer,)
     else:
-        for layer, target in choice.items():
-            mapping[layer] = tuple(target) if isinstance(target, list) else (target,)
-    for layer, targets in mapping.items():
+        for layer, teacher_layers in choice.items():
+            mapping[layer] = tuple(teacher_layers) if isinstance(teacher_layers, list) else (teacher_layers,)
+
+    for layer, layers_of_teacher in mapping.items():
         _check_layer(layer, student, "student", choice)
-        for target in targets:
-            _check_layer(target, teacher, "teacher", choice)
-        if len(set(targets)) < len(targets):
+        for teacher_layer in layers_of_teacher:
+            _check_layer(teacher_layer, teacher, "teacher", choice)
+        if len(set(layers_of_teacher)) < len(layers_of_teacher):
             raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
-    mapping = {layer: targets for layer, targets in sorted(mapping.items()) if targets}
+    # An empty list leaves its student layer out, too.
+    mapping = {layer: layers_of_teacher for layer, layers_of_teacher in sorted(mapping.items()) if layers_of_teacher}
     if not mapping:
         raise RecipeError(f"mapping {choice} maps no layers; give {MAPPING_FORMS}.")
     return mapping
@@ -163,7 +177,7 @@ def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice) -> N
 
 def without_last(mapping: LayerMapping, student: int) -> LayerMapping:
     """Leave out the student's last layer, for methods that teach it by the prediction (BERT-PKD)."""
-    return {layer: targets for layer, targets in mapping.items() if layer != student}
+    return {layer: teacher_layers for layer, teacher_layers in mapping.items() if layer != student}
 
 
 # MiniLMv2 section 3.2: the teacher layer that worked best, of teachers of 24 layers.
@@ -196,9 +210,8 @@ def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
         if shape.layers != _LARGE_DEPTH:
             return shape.layers
         return _BEST_LARGE_LAYER.get(shape.model_type, shape.layers)
-    layer = choice
-    if choice < 0:
-        layer = shape.layers + 1 + choice
+    # -1 is the last layer.
+    layer = shape.layers + 1 + choice if choice < 0 else choice
     if not 1 <= layer <= shape.layers:
         raise RecipeError(
             f"{owner}_layer {choice} does not exist: this {owner} has {shape.layers} layers; "
@@ -207,10 +220,10 @@ def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
     return layer
 
 
-def stream_width(shape: Shape, kind: str) -> int:
+def stream_width(shape: Shape, stream: str) -> int:
     """Return the width of a per-token stream: keys and values are narrower where query heads share them."""
-    if kind in ("key", "value"):
+    if stream in ("key", "value"):
         return shape.key_value_heads * shape.head_size
-    if kind in ("query", "context"):
+    if stream in ("query", "context"):
         return shape.heads * shape.head_size
     return shape.hidden

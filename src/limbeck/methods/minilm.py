@@ -4,23 +4,23 @@ from typing import Literal
 
 from pydantic import Field
 
+from limbeck.methods.checks import equal_heads, weighted_terms
 from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.layer_terms import learned_map
 from limbeck.methods.options import MappingChoice, MethodOptions, Weight
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import Term
-from limbeck.methods.terms import equal_heads, learned_map, weighted_terms
-from limbeck.models.streams import StreamKey
+from limbeck.methods.term import Term, stream_keys
 
 PAPER = paper(
-    "wang2020minilm",
-    "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
-    "Wenhui Wang, Furu Wei, Li Dong, Hangbo Bao, Nan Yang, Ming Zhou",
-    2020,
-    "https://arxiv.org/abs/2002.10957",
-    "Advances in Neural Information Processing Systems 33",
-    "section 3",
+    key="wang2020minilm",
+    title="MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
+    authors="Wenhui Wang, Furu Wei, Li Dong, Hangbo Bao, Nan Yang, Ming Zhou",
+    year=2020,
+    url="https://arxiv.org/abs/2002.10957",
+    venue="Advances in Neural Information Processing Systems 33",
+    place="section 3",
 )
 
 
@@ -45,26 +45,42 @@ class MiniLMOptions(MethodOptions):
 def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
     """Attention distributions and value relations of the last layer; as many heads as the teacher.
 
-    Make the two terms for every pair of layers (section 3.1 and 3.2).
+    L = L_AT + L_VR for every pair of layers: L_AT is the divergence of the attention distributions
+    softmax(Q Kᵀ / √d_k) (section 3.1), L_VR that of the value relations softmax(V Vᵀ / √d_k) (section 3.2).
     """
-    heads = equal_heads(pairing, "minilm")
+    heads = equal_heads(pairing, method="minilm")
     relation = {"heads": heads, "causal": pairing.teacher_shape.causal}
     terms = []
-    for layer, targets in resolve_mapping(options.mapping, pairing).items():
-        for target in targets:
-            suffix = "" if options.mapping == "single" else f"_{layer}_{target}"
-            attention = _keys(("query", "key"), layer), _keys(("query", "key"), target)
-            terms.append(Term("attention" + suffix, "relation_kl", *attention, options.attention_weight, relation))
+    for layer, teacher_layers in resolve_mapping(options.mapping, pairing).items():
+        for teacher_layer in teacher_layers:
+            suffix = "" if options.mapping == "single" else f"_{layer}_{teacher_layer}"
+            attention = Term(
+                f"attention{suffix}",
+                "relation_kl",
+                student=stream_keys("query", "key", layer=layer),
+                teacher=stream_keys("query", "key", layer=teacher_layer),
+                weight=options.attention_weight,
+                options=relation,
+            )
+            terms.append(attention)
             if options.value_transfer == "relation":
-                values = _keys(("value", "value"), layer), _keys(("value", "value"), target)
-                terms.append(Term("value_relation" + suffix, "relation_kl", *values, options.value_weight, relation))
+                values = Term(
+                    f"value_relation{suffix}",
+                    "relation_kl",
+                    student=stream_keys("value", "value", layer=layer),
+                    teacher=stream_keys("value", "value", layer=teacher_layer),
+                    weight=options.value_weight,
+                    options=relation,
+                )
             else:
-                kind = "value" if options.value_transfer == "vectors" else "hidden"
-                vectors = _keys((kind,), layer), _keys((kind,), target)
-                mapped = learned_map(pairing, kind)
-                terms.append(Term(kind + suffix, "hidden_mse", *vectors, options.value_weight, learned_map=mapped))
-    return weighted_terms(terms, "minilm")
-
-
-def _keys(kinds: tuple[str, ...], layer: int) -> tuple[StreamKey, ...]:
-    return tuple(StreamKey(kind, layer) for kind in kinds)
+                stream = "value" if options.value_transfer == "vectors" else "hidden"
+                values = Term(
+                    f"{stream}{suffix}",
+                    "hidden_mse",
+                    student=stream_keys(stream, layer=layer),
+                    teacher=stream_keys(stream, layer=teacher_layer),
+                    weight=options.value_weight,
+                    learned_map=learned_map(pairing, stream),
+                )
+            terms.append(values)
+    return weighted_terms(terms, method="minilm")

@@ -1,31 +1,30 @@
 """MiniLMv2: self-attention relations of one teacher layer, taught to the student's last layer."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pydantic import Field
 
 from limbeck.errors import RecipeError, suggestion
+from limbeck.methods.checks import check_relation_heads
 from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.options import HeadCount, LayerChoice, MethodOptions
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import Term
-from limbeck.methods.terms import check_relation_heads
+from limbeck.methods.term import Term, stream_keys
 from limbeck.models.families import Shape
-from limbeck.models.streams import StreamKey
 
-_PARTS = ("query", "key", "value")
-PAIRS = tuple(f"{first}-{second}" for first in _PARTS for second in _PARTS)
+_STREAMS = ("query", "key", "value")
+PAIRS = tuple(f"{first}-{second}" for first in _STREAMS for second in _STREAMS)
 
 PAPER = paper(
-    "wang2021minilmv2",
-    "MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers",
-    "Wenhui Wang, Hangbo Bao, Shaohan Huang, Li Dong, Furu Wei",
-    2021,
-    "https://arxiv.org/abs/2012.15828",
-    "Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021",
-    "section 3, equations 5 to 8",
+    key="wang2021minilmv2",
+    title="MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers",
+    authors="Wenhui Wang, Hangbo Bao, Shaohan Huang, Li Dong, Furu Wei",
+    year=2021,
+    url="https://arxiv.org/abs/2012.15828",
+    venue="Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021",
+    place="section 3, equations 5 to 8",
 )
 
 
@@ -57,37 +56,63 @@ def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:
     Source:
         MiniLMv2 section 4.1; the lowering is ours, for widths the paper does not use.
     """
-    wanted = 64 if teacher.hidden >= 1024 else 48
-    return next(heads for heads in range(wanted, 0, -1) if all(width % heads == 0 for width in widths))
+    heads = 64 if teacher.hidden >= 1024 else 48
+    while any(width % heads != 0 for width in widths):
+        heads -= 1
+    return heads
 
 
 @register_as_method(options=MiniLMv2Options, citation=PAPER)
 def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
     """Relations between queries, keys and values of one teacher layer; any number of student heads.
 
-    Make one relation term for every weighted pair (eq. 5-8).
+    L = Σ_ij α_ij L_ij (eq. 5), where L_ij is the divergence of the student's relation R_ij from the teacher's.
+    R_ij = softmax(A_i A_jᵀ / √d_r) relates A_i and A_j, two of queries, keys and values, in relation heads of size d_r
+    (eq. 6 to 8). Make one term for each pair of weight α_ij above 0.
     """
-    student, teacher = pairing.student, pairing.teacher_shape
-    for pair, weight in options.relations.items():
+    student = pairing.student
+    teacher = pairing.teacher_shape
+    weights = _weights_of_pairs(options.relations)
+
+    # Relation heads have to divide the widths of all streams that are related, of both models.
+    streams = sorted({stream for pair in weights for stream in pair.split("-")})
+    widths = {stream_width(shape, stream) for shape in (student, teacher) for stream in streams}
+    best = relation_heads_for(teacher, widths)
+    heads = best if options.relation_heads == "auto" else options.relation_heads
+    check_relation_heads(pairing, heads, streams, example=best)
+
+    student_layer = resolve_layer(options.student_layer, student, "student")
+    teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
+    terms = []
+    for pair, weight in weights.items():
+        first, second = pair.split("-")
+        term = Term(
+            f"{first}_{second}",
+            "relation_kl",
+            student=stream_keys(first, second, layer=student_layer),
+            teacher=stream_keys(first, second, layer=teacher_layer),
+            weight=weight,
+            options={"heads": heads, "causal": teacher.causal},
+        )
+        terms.append(term)
+    return terms
+
+
+def _weights_of_pairs(relations: Mapping[str, float]) -> dict[str, float]:
+    """Return the pairs of weight above 0.
+
+    Args:
+        relations: Pair, such as `query-key`, to weight.
+
+    Raises:
+        RecipeError: for an unknown pair, a negative weight, or no pair with a weight.
+    """
+    for pair, weight in relations.items():
         if pair not in PAIRS:
             raise RecipeError(f"Unknown relation '{pair}'.{suggestion(pair, PAIRS)}")
         if weight < 0:
             raise RecipeError(f"Relation '{pair}' has the weight {weight}; give 0 or more.")
-    weighted = {pair: weight for pair, weight in options.relations.items() if weight > 0}
-    if not weighted:
+    weights = {pair: weight for pair, weight in relations.items() if weight > 0}
+    if not weights:
         raise RecipeError("Every relation has the weight 0; give at least one pair a weight above 0.")
-    parts = {part for pair in weighted for part in pair.split("-")}
-    widths = {stream_width(shape, part) for shape in (student, teacher) for part in parts}
-    best = relation_heads_for(teacher, widths)
-    heads = best if options.relation_heads == "auto" else options.relation_heads
-    check_relation_heads(pairing, heads, sorted(parts), f" such as {best}")
-    student_layer = resolve_layer(options.student_layer, student, "student")
-    teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
-    relation = {"heads": heads, "causal": teacher.causal}
-    terms = []
-    for pair, weight in weighted.items():
-        student_keys, teacher_keys = (
-            tuple(StreamKey(part, layer) for part in pair.split("-")) for layer in (student_layer, teacher_layer)
-        )
-        terms.append(Term(pair.replace("-", "_"), "relation_kl", student_keys, teacher_keys, weight, relation))
-    return terms
+    return weights

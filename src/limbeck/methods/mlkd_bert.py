@@ -9,24 +9,25 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
+from limbeck.methods.checks import weighted_terms
 from limbeck.methods.citation import paper
-from limbeck.methods.layer_mapping import resolve_mapping, stream_width
+from limbeck.methods.layer_mapping import LayerMapping, resolve_mapping, stream_width
+from limbeck.methods.layer_terms import layer_terms, learned_map
 from limbeck.methods.options import HeadCount, MappingChoice, MethodOptions, Temperature, Weight
 from limbeck.methods.pairing import LABELLED_TASKS, Pairing
+from limbeck.methods.prediction_terms import soft_label_term
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import LearnedMap, Term
-from limbeck.methods.terms import layer_terms, learned_map, soft_label_term, weighted_terms
+from limbeck.methods.term import LearnedMap, Term, stream_keys
 from limbeck.methods.transforms import HeadGroups
-from limbeck.models.streams import StreamKey
 
 PAPER = paper(
-    "zhang2024mlkdbert",
-    "MLKD-BERT: Multi-level Knowledge Distillation for Pre-trained Language Models",
-    "Ying Zhang, Ziheng Yang, Shufan Ji",
-    2024,
-    "https://arxiv.org/abs/2407.02775",
-    "arXiv preprint arXiv:2407.02775",
-    "section 3",
+    key="zhang2024mlkdbert",
+    title="MLKD-BERT: Multi-level Knowledge Distillation for Pre-trained Language Models",
+    authors="Ying Zhang, Ziheng Yang, Shufan Ji",
+    year=2024,
+    url="https://arxiv.org/abs/2407.02775",
+    venue="arXiv preprint arXiv:2407.02775",
+    place="section 3",
     kind="article",
 )
 
@@ -90,17 +91,20 @@ class MlkdBertOptions(MethodOptions):
         """Options of the other stage."""
         if self.joint:
             return frozenset()
-        return _OPTIONS_OF_STAGE[3 - self.stage]
+        return _OPTIONS_OF_STAGE[self._other_stage]
+
+    @property
+    def _other_stage(self) -> int:
+        return 2 if self.stage == 1 else 1
 
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
         if self.joint and self.stage == 2:
             raise ValueError("joint runs both stages in one: leave stage out")
         for name in type(self).model_fields:
-            is_default = getattr(self, name) == type(self).model_fields[name].default
-            if name in self.unread_options and not is_default:
+            if name in self.unread_options and self._is_changed(name):
                 raise ValueError(
-                    f"{name} belongs to stage {3 - self.stage}, but this is stage {self.stage}: leave it out"
+                    f"{name} belongs to stage {self._other_stage}, but this is stage {self.stage}: leave it out"
                 )
         return self
 
@@ -128,103 +132,168 @@ def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
 
     The terms are those of one of the two stages, or of both with `joint`.
     """
-    terms = _layers(options, pairing) if options.stage == 1 else []
+    terms: list[Term] = []
+    # With `joint` the stage is 1.
+    if options.stage == 1:
+        terms += _stage_1(options, pairing)
     if options.stage == 2 or options.joint:
-        terms += _prediction(options, pairing)
-    return weighted_terms(terms, "mlkd_bert")
+        terms += _stage_2(options, pairing)
+    return weighted_terms(terms, method="mlkd_bert")
 
 
-def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
-    """Stage 1: relations of the embeddings (one head), of the attention outputs, and features (eq. 1 to 12)."""
+def _stage_1(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Make the terms of the embeddings (eq. 1), the attention outputs (eq. 8) and the hidden states (eq. 11)."""
     mapping = resolve_mapping(options.mapping, pairing)
-    embedding = (StreamKey("embedding", 0),) * 2
-    terms = [Term("embedding", "relation_kl", embedding, embedding, options.embedding_weight, {"heads": 1})]
-    splits = pairing.student.heads if options.mha_splits == "auto" else options.mha_splits
-    draw = random.Random(options.mha_seed)
-    outputs: tuple[tuple[str, str, Literal["relation", "features"], float], ...] = (
-        ("attention", "context", options.mha_loss, options.attention_weight),
-        ("hidden", "hidden", options.ffn_loss, options.hidden_weight),
+    embedding_keys = stream_keys("embedding", "embedding", layer=0)
+    embedding = Term(
+        "embedding",
+        "relation_kl",
+        student=embedding_keys,
+        teacher=embedding_keys,
+        weight=options.embedding_weight,
+        options={"heads": 1},
     )
-    for name, kind, loss, weight in outputs:
-        if loss == "features":
-            learned = learned_map(pairing, kind, shared=options.one_map)
-            terms += layer_terms(name, "hidden_mse", [kind], mapping, weight, learned_map=learned)
-        elif weight > 0:
-            _check_splits(pairing, kind, splits)
-            relations = layer_terms(name, "relation_kl", [kind] * 2, mapping, weight, options={"heads": splits})
-            if kind == "context":
-                relations = _with_heads_mapped(options, pairing, splits, relations, draw)
-            terms += relations
-    return terms
+    attention = _output_terms(
+        options, pairing, mapping, "context", name="attention", loss=options.mha_loss, weight=options.attention_weight
+    )
+    hidden = _output_terms(
+        options, pairing, mapping, "hidden", name="hidden", loss=options.ffn_loss, weight=options.hidden_weight
+    )
+    if options.mha_loss == "relation" and options.mha_mapping != "concat-split":
+        attention = _with_merged_heads(attention, options, pairing)
+    return [embedding, *attention, *hidden]
 
 
-def _with_heads_mapped(
-    options: MlkdBertOptions, pairing: Pairing, splits: int, terms: list[Term], draw: random.Random
+def _output_terms(
+    options: MlkdBertOptions,
+    pairing: Pairing,
+    mapping: LayerMapping,
+    stream: str,
+    *,
+    name: str,
+    loss: Literal["relation", "features"],
+    weight: float,
 ) -> list[Term]:
-    """Merge the teacher's heads in relations of attention outputs, where the mapping is not concat-split."""
-    if options.mha_draw == "once":
-        shared = _head_groups(options, pairing, splits, draw)
-        return [replace(term, teacher_heads=shared) for term in terms]
-    return [replace(term, teacher_heads=_head_groups(options, pairing, splits, draw)) for term in terms]
+    """Make the terms of one of a block's two outputs: relations of its tokens (eq. 8), or its features (eq. 11).
+
+    Args:
+        options: The method's options.
+        pairing: The two models.
+        mapping: Student layer to teacher layers.
+        stream: The output: `"context"`, that of the attention, or `"hidden"`.
+        name: First part of the terms' names.
+        loss: Which of the two.
+        weight: Coefficient of each.
+    """
+    if loss == "features":
+        learned = learned_map(pairing, stream, shared=options.one_map)
+        return layer_terms(
+            mapping, name=name, objective="hidden_mse", streams=[stream], weight=weight, learned_map=learned
+        )
+    # Without weight, splits need not fit.
+    if weight == 0:
+        return []
+    splits = _splits(options, pairing)
+    _check_splits(pairing, stream, splits)
+    return layer_terms(
+        mapping,
+        name=name,
+        objective="relation_kl",
+        streams=[stream, stream],
+        weight=weight,
+        options={"heads": splits},
+    )
 
 
-def _check_splits(pairing: Pairing, kind: str, splits: int) -> None:
+def _splits(options: MlkdBertOptions, pairing: Pairing) -> int:
+    """Return the number of groups that outputs are split into."""
+    return pairing.student.heads if options.mha_splits == "auto" else options.mha_splits
+
+
+def _check_splits(pairing: Pairing, stream: str, splits: int) -> None:
     """Refuse splits that do not divide the streams of both models."""
+    output = "attention output" if stream == "context" else "hidden state"
     for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher_shape)):
-        width = stream_width(shape, kind)
+        width = stream_width(shape, stream)
         if splits < 1 or width % splits:
-            output = "attention output" if kind == "context" else "hidden state"
             raise RecipeError(
                 f"mha_splits {splits} does not divide the {owner}'s {output} of width {width}; use a divisor of both "
                 "widths, such as the student's number of heads."
             )
 
 
-def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int, draw: random.Random) -> HeadGroups | None:
-    """Return how the teacher's heads are merged to splits; None for concat-split."""
-    if options.mha_mapping == "concat-split":
-        return None
+def _with_merged_heads(terms: list[Term], options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Merge the teacher's heads to splits in relations of attention outputs, by average or by random choice.
+
+    Raises:
+        RecipeError: for splits that do not divide the teacher's heads.
+    """
+    if not terms:
+        return []
     heads = pairing.teacher_shape.heads
+    splits = _splits(options, pairing)
     if heads % splits:
         raise RecipeError(
             f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} "
             f"heads, but mha_splits {splits} does not divide that; change mha_splits or use concat-split."
         )
+    random_numbers = random.Random(options.mha_seed)
     if options.mha_mapping == "average":
-        return HeadGroups(heads, splits)
-    return HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
+        groups_of_terms = [HeadGroups(heads, splits)] * len(terms)
+    elif options.mha_draw == "once":
+        groups_of_terms = [_drawn_groups(heads, splits, random_numbers)] * len(terms)
+    else:
+        groups_of_terms = [_drawn_groups(heads, splits, random_numbers) for _ in terms]
+    return [replace(term, teacher_heads=groups) for term, groups in zip(terms, groups_of_terms, strict=True)]
 
 
-def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
-    """Stage 2: relations between samples, contrast between classes, soft labels (eq. 13 to 19).
+def _drawn_groups(heads: int, splits: int, random_numbers: random.Random) -> HeadGroups:
+    """Draw the head that is kept of each group of neighbouring heads."""
+    heads_of_group = heads // splits
+    chosen = tuple(random_numbers.randrange(heads_of_group) for _ in range(splits))
+    return HeadGroups(heads, splits, chosen)
+
+
+def _stage_2(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Make the terms of relations between samples (eq. 13), contrast between classes (eq. 16) and soft labels (eq. 18).
 
     Rows of the contrastive term get unit length first, which rho = 0.07 presumes and the paper does not print.
+
+    Raises:
+        RecipeError: for a weight of a term that the task does not have.
     """
-    tokens = pairing.of_tokens
-    relation, contrast = options.sample_relation_weight, options.sample_contrastive_weight
-    if tokens and (relation or contrast):
+    relation_weight = options.sample_relation_weight
+    contrastive_weight = options.sample_contrastive_weight
+    if pairing.of_tokens and (relation_weight or contrastive_weight):
         raise RecipeError(
             f"The sample terms of mlkd_bert relate one vector per sample, but {pairing.task} predicts tokens (section "
             "4.3 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
         )
-    if pairing.label != "class" and contrast:
+    if pairing.label != "class" and contrastive_weight:
         raise RecipeError(
             f"sample_contrastive_weight needs one class per sample, but {pairing.task} has none; set it to 0."
         )
-    student, teacher = pairing.student, pairing.teacher_shape
-    cls = (StreamKey("cls", student.layers),), (StreamKey("cls", teacher.layers),)
-    relation = (0.0 if tokens else 1.0) if relation is None else relation
-    contrast = float(pairing.label == "class") if contrast is None else contrast
-    return [
-        Term("sample_relation", "sample_relation_kl", *cls, relation),
-        Term(
-            "sample_contrastive",
-            "sample_contrastive",
-            *cls,
-            contrast,
-            {"temperature": options.contrastive_temperature},
-            LearnedMap(student.hidden, teacher.hidden),
-            normalise=True,
-        ),
-        soft_label_term(pairing, options.soft_label_weight, options.temperature),
-    ]
+    if relation_weight is None:
+        relation_weight = 0.0 if pairing.of_tokens else 1.0
+    if contrastive_weight is None:
+        contrastive_weight = 1.0 if pairing.label == "class" else 0.0
+
+    student = pairing.student
+    teacher = pairing.teacher_shape
+    student_cls = stream_keys("cls", layer=student.layers)
+    teacher_cls = stream_keys("cls", layer=teacher.layers)
+    relation = Term(
+        "sample_relation", "sample_relation_kl", student=student_cls, teacher=teacher_cls, weight=relation_weight
+    )
+    contrast = Term(
+        "sample_contrastive",
+        "sample_contrastive",
+        student=student_cls,
+        teacher=teacher_cls,
+        weight=contrastive_weight,
+        options={"temperature": options.contrastive_temperature},
+        learned_map=LearnedMap(inputs=student.hidden, outputs=teacher.hidden),
+        normalise=True,
+    )
+    soft_label = soft_label_term(pairing, weight=options.soft_label_weight, temperature=options.temperature)
+    return [relation, contrast, soft_label]

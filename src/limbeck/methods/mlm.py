@@ -3,18 +3,18 @@
 from limbeck.methods.citation import paper
 from limbeck.methods.options import MethodOptions
 from limbeck.methods.pairing import Pairing
+from limbeck.methods.prediction_terms import hard_label_term
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.term import Term
-from limbeck.methods.terms import hard_label_term
 
 PAPER = paper(
-    "devlin2019bert",
-    "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-    "Jacob Devlin, Ming-Wei Chang, Kenton Lee, Kristina Toutanova",
-    2019,
-    "https://arxiv.org/abs/1810.04805",
-    "Proceedings of NAACL-HLT 2019",
-    "section 3.1",
+    key="devlin2019bert",
+    title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    authors="Jacob Devlin, Ming-Wei Chang, Kenton Lee, Kristina Toutanova",
+    year=2019,
+    url="https://arxiv.org/abs/1810.04805",
+    venue="Proceedings of NAACL-HLT 2019",
+    place="section 3.1",
 )
 
 
@@ -28,4 +28,4 @@ def mlm(options: MlmOptions, pairing: Pairing) -> list[Term]:
 
     Make the one term.
     """
-    return [hard_label_term(pairing, 1.0)]
+    return [hard_label_term(pairing, weight=1.0)]

@@ -13,7 +13,10 @@ class MethodOptions(Strict):
     """Base of every method's options: unknown keys are refused, the nearest is named."""
 
     added: ClassVar[frozenset[str]] = frozenset()
-    """Options that came after a release; at their defaults they leave identities as they were, so studies go on."""
+    """Options that came after a release.
+
+    At their defaults they are left out of the identity of a run, so that a run begun before can still be resumed.
+    """
 
     @property
     def unread_options(self) -> frozenset[str]:
@@ -21,17 +24,16 @@ class MethodOptions(Strict):
         return frozenset()
 
     def deciding(self) -> dict[str, Any]:
-        """Return the options that results depend on, as JSON has them."""
-        fields = type(self).model_fields
-        unchanged = {name for name in self.added if getattr(self, name) == fields[name].default}
-        return self.model_dump(mode="json", exclude=unchanged)
+        """Return the options that results depend on, as JSON has them, without options in `added` at their defaults."""
+        at_default = {name for name in self.added if not self._is_changed(name)}
+        return self.model_dump(mode="json", exclude=at_default)
 
     def _refuse_unless_random(self, mapping: str, *names: str) -> None:
-        """Refuse options of a mapping that is drawn where it is not; for validators.
+        """Refuse options of a random mapping beside another mapping; for validators.
 
         Args:
-            mapping: The option that says `random`.
-            names: Options that only a drawn mapping reads.
+            mapping: Name of the option that may be `random`.
+            names: Names of the options that only a random mapping reads.
 
         Raises:
             ValueError: for one that is not at its default.
@@ -39,13 +41,17 @@ class MethodOptions(Strict):
         chosen = getattr(self, mapping)
         if chosen == "random":
             return
-        fields = type(self).model_fields
         for name in names:
-            value = getattr(self, name)
-            if value != fields[name].default:
+            if self._is_changed(name):
                 raise ValueError(
-                    f"{name} {value!r} is for {mapping} 'random', but {mapping} is {chosen!r}: leave it out"
+                    f"{name} {getattr(self, name)!r} is for {mapping} 'random', but {mapping} is {chosen!r}: leave it "
+                    "out"
                 )
+
+    def _is_changed(self, name: str) -> bool:
+        """Return whether an option is not at its default."""
+        default = type(self).model_fields[name].default
+        return bool(getattr(self, name) != default)
 
 
 MAPPING_FORMS = (

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 from limbeck.methods.citation import COMPARATIVE_STUDY, cite
 from limbeck.methods.options import MethodOptions, Temperature
 from limbeck.methods.pairing import Pairing
+from limbeck.methods.prediction_terms import Positions, annealed_score_term, soft_label_term
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.term import Term
-from limbeck.methods.terms import Positions, annealed_score_term, soft_label_term
 
 
 class OutputDistributionOptions(MethodOptions):
@@ -46,8 +46,9 @@ class OutputDistributionOptions(MethodOptions):
 def output_distribution(options: OutputDistributionOptions, pairing: Pairing) -> list[Term]:
     """The teacher's output scores as soft labels; best after a hidden_states stage.
 
-    Make the one term on output scores (eq. 5).
+    Make the one term on output scores (eq. 5): the divergence of softmax(z^S / T) from softmax(z^T / T) or, with
+    `annealing`, the squared error of the scores z.
     """
     if options.annealing is not None:
-        return [annealed_score_term(pairing, 1.0, options.annealing)]
-    return [soft_label_term(pairing, 1.0, options.temperature, options.positions)]
+        return [annealed_score_term(pairing, weight=1.0, highest=options.annealing)]
+    return [soft_label_term(pairing, weight=1.0, temperature=options.temperature, positions=options.positions)]

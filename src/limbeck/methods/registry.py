@@ -23,7 +23,7 @@ ALL_TASKS: tuple[Task, ...] = (TEXT, *LABELLED_TASKS)
 
 
 def _problem(method: Method[Any]) -> str | None:
-    """Say why a recipe could not name a method, or could not leave its options out; None where it can."""
+    """Return why a recipe could not name a method, or could not leave its options out; None where it can."""
     options: object = method.options
     if not (isinstance(options, type) and issubclass(options, MethodOptions)):
         return "its options are not a subclass of limbeck.methods.MethodOptions"
@@ -112,13 +112,22 @@ def register_as_method(
         method_name = name if name is not None else getattr(compose, "__name__", "")
         sentence = summary
         if sentence is None:
-            first_paragraph = (inspect.getdoc(compose) or "").split("\n\n")[0]
+            docstring = inspect.getdoc(compose) or ""
+            first_paragraph, _, _ = docstring.partition("\n\n")
             sentence = " ".join(first_paragraph.split())
         if not sentence:
             raise PluginError(
                 f"The method '{method_name}' cannot be added: it has no summary; give its function a docstring."
             )
-        method = Method[Any](method_name, sentence, options, compose, citation, tasks, stages)
+        method = Method[Any](
+            name=method_name,
+            summary=sentence,
+            options=options,
+            compose=compose,
+            citation=citation,
+            tasks=tasks,
+            stages=stages,
+        )
         METHODS.add(method_name, method, replace=replace, own=is_own(compose))
         return compose
 

@@ -6,24 +6,24 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from limbeck.methods.checks import weighted_terms
 from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
+from limbeck.methods.layer_terms import hidden_terms, layer_terms
 from limbeck.methods.minilmv2 import relation_heads_for
 from limbeck.methods.options import MappingChoice, MethodOptions, Temperature, Weight
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import Term
-from limbeck.methods.terms import hidden_terms, layer_terms, weighted_terms
-from limbeck.models.streams import StreamKey
+from limbeck.methods.term import Term, stream_keys
 
 PAPER = paper(
-    "hofstaetter2020margin",
-    "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation",
-    "Sebastian Hofstätter, Sophia Althammer, Michael Schröder, Mete Sertkan, Allan Hanbury",
-    2020,
-    "https://arxiv.org/abs/2010.02666",
-    "arXiv preprint arXiv:2010.02666",
-    "section 3 (margin_mse)",
+    key="hofstaetter2020margin",
+    title="Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation",
+    authors="Sebastian Hofstätter, Sophia Althammer, Michael Schröder, Mete Sertkan, Allan Hanbury",
+    year=2020,
+    url="https://arxiv.org/abs/2010.02666",
+    venue="arXiv preprint arXiv:2010.02666",
+    place="section 3 (margin_mse)",
     kind="article",
 )
 
@@ -65,15 +65,27 @@ def reranker(options: RerankerOptions, pairing: Pairing) -> list[Term]:
 
     Scores are the raw outputs of the two heads, before any activation. The teacher makes them: no row needs a label.
     """
-    score = _OBJECTIVES[options.loss]
-    further = {"temperature": options.temperature} if score == "listwise_kl" else {}
-    logits = (StreamKey("logits", pairing.student.layers),), (StreamKey("logits", pairing.teacher.output_layer),)
-    terms = [Term("score", score, *logits, options.score_weight, further, rows="sample")]
+    student = pairing.student
+    score = Term(
+        "score",
+        _OBJECTIVES[options.loss],
+        student=stream_keys("logits", layer=student.layers),
+        teacher=stream_keys("logits", layer=pairing.teacher.output_layer),
+        weight=options.score_weight,
+        options={"temperature": options.temperature} if options.loss == "listwise_kl" else {},
+        rows="sample",
+    )
     mapping = resolve_mapping(options.mapping, pairing)
-    terms += hidden_terms(pairing, mapping, options.hidden_weight)
+    terms = [score, *hidden_terms(pairing, mapping, weight=options.hidden_weight)]
     if options.relation_weight > 0:
-        widths = {stream_width(shape, "value") for shape in (pairing.student, pairing.teacher_shape)}
-        relation = {"heads": relation_heads_for(pairing.teacher_shape, widths), "causal": pairing.teacher_shape.causal}
-        values = ["value", "value"]
-        terms += layer_terms("relation", "relation_kl", values, mapping, options.relation_weight, options=relation)
-    return weighted_terms(terms, "reranker")
+        teacher = pairing.teacher_shape
+        widths = {stream_width(student, "value"), stream_width(teacher, "value")}
+        terms += layer_terms(
+            mapping,
+            name="relation",
+            objective="relation_kl",
+            streams=["value", "value"],
+            weight=options.relation_weight,
+            options={"heads": relation_heads_for(teacher, widths), "causal": teacher.causal},
+        )
+    return weighted_terms(terms, method="reranker")

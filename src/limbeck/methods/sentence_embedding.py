@@ -4,12 +4,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from limbeck.methods.checks import weighted_terms
+from limbeck.methods.layer_terms import sentence_hidden_terms
 from limbeck.methods.options import MethodOptions, Weight
 from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.term import LearnedMap, Term
-from limbeck.methods.terms import sentence_hidden_terms, weighted_terms
-from limbeck.models.streams import StreamKey
+from limbeck.methods.term import LearnedMap, Term, stream_keys
 
 
 class SentenceEmbeddingOptions(MethodOptions):
@@ -43,10 +43,34 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
     """
     student = pairing.student
     teacher = pairing.teacher
-    widths = LearnedMap(student.hidden, teacher.width) if student.hidden != teacher.width else None
-    pooled = (StreamKey("pooled", student.layers),), (StreamKey("pooled", teacher.output_layer),)
-    terms = [Term("pooled_cosine", "pooled_cosine", *pooled, options.pooled_weight, learned_map=widths)]
+    learned: LearnedMap | None = None
+    if student.hidden != teacher.width:
+        learned = LearnedMap(inputs=student.hidden, outputs=teacher.width)
+    student_pooled = stream_keys("pooled", layer=student.layers)
+    teacher_pooled = stream_keys("pooled", layer=teacher.output_layer)
+    pooled_cosine = Term(
+        "pooled_cosine",
+        "pooled_cosine",
+        student=student_pooled,
+        teacher=teacher_pooled,
+        weight=options.pooled_weight,
+        learned_map=learned,
+    )
+    terms = [pooled_cosine]
+    # A teacher without layers has pooled vectors alone.
     if options.hidden_weight or options.layer_mapping:
-        terms += sentence_hidden_terms(pairing, options.hidden_weight, options.layer_mapping, options.layer_weight)
-    terms.append(Term("sample_relation", "sample_relation_kl", *pooled, options.sample_relation_weight))
-    return weighted_terms(terms, "sentence_embedding")
+        terms += sentence_hidden_terms(
+            pairing,
+            options.layer_mapping,
+            last_weight=options.hidden_weight,
+            layer_weight=options.layer_weight,
+        )
+    sample_relation = Term(
+        "sample_relation",
+        "sample_relation_kl",
+        student=student_pooled,
+        teacher=teacher_pooled,
+        weight=options.sample_relation_weight,
+    )
+    terms.append(sample_relation)
+    return weighted_terms(terms, method="sentence_embedding")

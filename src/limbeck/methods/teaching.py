@@ -74,12 +74,15 @@ class TeachingMaker:
 
 
 MakeT = TypeVar("MakeT", bound=Callable[..., Teaching])
+
+
+def _problem(maker: TeachingMaker) -> str | None:
+    """Return why a recipe could not name a teaching; None where it can."""
+    return None if callable(maker.make) else "its make is not a function"
+
+
 _POINT: PluginPoint[TeachingMaker] = PluginPoint(
-    "limbeck.teachings",
-    TeachingMaker,
-    "register_as_teaching()",
-    lambda maker: None if callable(maker.make) else "its make is not a function",
-    lambda maker: maker.make,
+    "limbeck.teachings", TeachingMaker, "register_as_teaching()", _problem, lambda maker: maker.make
 )
 TEACHINGS: Registry[TeachingMaker] = Registry("teaching", plugins=_POINT)
 
@@ -103,17 +106,17 @@ def register_as_teaching(name: str | None = None, *, replace: bool = False) -> C
     return register
 
 
-def make_teaching(given: Mapping[str, Any]) -> Teaching:
+def make_teaching(spec: Mapping[str, Any]) -> Teaching:
     """Make the teaching that a recipe names; nothing large is loaded.
 
     Args:
-        given: Its `name`, and its options by name.
+        spec: The recipe's `teacher.teaching`: its `name`, and its options by name.
 
     Raises:
         RecipeError: if there is no such teaching, or it has no such options.
     """
-    options = {key: value for key, value in given.items() if key != "name"}
-    maker = TEACHINGS[given["name"]]
+    options = {key: value for key, value in spec.items() if key != "name"}
+    maker = TEACHINGS[spec["name"]]
     try:
         return maker.make(**options)
     except TypeError as error:

@@ -98,9 +98,10 @@ class Term:
     @property
     def takes_from_hidden(self) -> bool:
         """Whether it can be computed from what makes logits; see `Objective.from_hidden`."""
-        changes = self.learned_map, self.teacher_heads, self.transform
-        changed = self.normalise or any(change is not None for change in changes)
-        return self._function.from_hidden is not None and not changed
+        has_plain_streams = (
+            self.learned_map is None and self.teacher_heads is None and self.transform is None and not self.normalise
+        )
+        return self._function.from_hidden is not None and has_plain_streams
 
     @property
     def batch_coupled(self) -> bool:
@@ -154,6 +155,11 @@ class Term:
         from limbeck.objectives import OBJECTIVES
 
         return OBJECTIVES[self.objective]
+
+
+def stream_keys(*names: str, layer: int) -> tuple[StreamKey, ...]:
+    """Return the keys of a model's streams at a layer, in the order of their names."""
+    return tuple(StreamKey(name, layer) for name in names)
 
 
 def _of_unit_length(stream: Tensor) -> Tensor:

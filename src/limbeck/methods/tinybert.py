@@ -2,22 +2,24 @@
 
 from pydantic import Field
 
+from limbeck.methods.checks import weighted_terms
 from limbeck.methods.citation import paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.layer_terms import attention_score_terms, embedding_term, hidden_terms
 from limbeck.methods.options import MappingChoice, MethodOptions, Temperature, Weight
 from limbeck.methods.pairing import Pairing
+from limbeck.methods.prediction_terms import soft_label_term
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.term import Term
-from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, soft_label_term, weighted_terms
 
 PAPER = paper(
-    "jiao2020tinybert",
-    "TinyBERT: Distilling BERT for Natural Language Understanding",
-    "Xiaoqi Jiao, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
-    2020,
-    "https://arxiv.org/abs/1909.10351",
-    "Findings of the Association for Computational Linguistics: EMNLP 2020",
-    "section 3, equations 7 to 11",
+    key="jiao2020tinybert",
+    title="TinyBERT: Distilling BERT for Natural Language Understanding",
+    authors="Xiaoqi Jiao, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
+    year=2020,
+    url="https://arxiv.org/abs/1909.10351",
+    venue="Findings of the Association for Computational Linguistics: EMNLP 2020",
+    place="section 3, equations 7 to 11",
 )
 
 
@@ -43,12 +45,14 @@ class TinyBertOptions(MethodOptions):
 def tinybert(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
     """Embeddings, hidden states and attention scores, layer by layer; as many heads as the teacher.
 
-    Make the embedding, hidden and attention terms; every pair of layers has its map, or all have one with `one_map`.
+    Make the terms of the embeddings, MSE(E^S W_e, E^T) (eq. 9), of the hidden states, MSE(H^S W_h, H^T) (eq. 8), of
+    the attention scores, MSE(A^S, A^T) (eq. 7), and of the soft labels (eq. 10). Every pair of layers has its own W_h,
+    or all have one with `one_map`.
     """
     mapping = resolve_mapping(options.mapping, pairing)
-    terms = [embedding_term(pairing, options.embedding_weight)]
-    terms += hidden_terms(pairing, mapping, options.hidden_weight, one_map=options.one_map)
+    terms = [embedding_term(pairing, weight=options.embedding_weight)]
+    terms += hidden_terms(pairing, mapping, weight=options.hidden_weight, one_map=options.one_map)
     if options.attention_weight > 0:
-        terms += attention_score_terms(pairing, mapping, options.attention_weight, "tinybert")
-    terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
-    return weighted_terms(terms, "tinybert")
+        terms += attention_score_terms(pairing, mapping, weight=options.attention_weight, method="tinybert")
+    terms.append(soft_label_term(pairing, weight=options.soft_label_weight, temperature=options.temperature))
+    return weighted_terms(terms, method="tinybert")

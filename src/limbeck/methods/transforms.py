@@ -39,11 +39,13 @@ class HeadGroups:
             `[B, L, groups * D]`.
         """
         size = stream.shape[-1] // self.heads
-        split = stream.unflatten(-1, (self.groups, self.heads // self.groups, size))
+        heads_of_group = self.heads // self.groups
+        split = stream.unflatten(-1, (self.groups, heads_of_group, size))  # [B, L, groups, heads of a group, D]
         if self.chosen is None:
             return split.mean(-2).flatten(-2)
-        groups = range(self.groups)
-        return split[..., list(groups), list(self.chosen), :].flatten(-2)
+        # Of group g the head chosen[g].
+        groups = list(range(self.groups))
+        return split[..., groups, list(self.chosen), :].flatten(-2)
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,17 @@ class DrawnLayer:
     each_epoch: bool
 
     def choose(self, layers: int, epoch: int) -> int:
-        """Return the drawn layer of so many, from 0; the draws of all places agree."""
-        draw = random.Random(f"{self.seed}/{epoch if self.each_epoch else 0}")
-        return sorted(draw.sample(range(layers), self.count))[self.place]
+        """Return the drawn layer, from 0.
+
+        Args:
+            layers: Layers of the teacher.
+            epoch: The epoch, from 0.
+        """
+        # All places draw from the same seed, so that their draws are one draw without replacement.
+        number_of_draw = epoch if self.each_epoch else 0
+        draw = random.Random(f"{self.seed}/{number_of_draw}")
+        layers_in_order = sorted(draw.sample(range(layers), self.count))
+        return layers_in_order[self.place]
 
     def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
         """Return the drawn layer's stream."""
@@ -117,10 +127,12 @@ class AttendedLayers:
         """Return the weighted sum of the streams, in float32 or more."""
         import torch
 
-        layers = torch.stack(list(teacher), -2)
-        layers = layers.to(torch.promote_types(layers.dtype, torch.float32))
-        likeness = (layers * student().detach().to(layers.dtype).unsqueeze(-2)).sum(-1)
-        return (likeness.softmax(-1).unsqueeze(-1) * layers).sum(-2)
+        stacked = torch.stack(list(teacher), -2)
+        layers = stacked.to(torch.promote_types(stacked.dtype, torch.float32))  # [..., layers, width]
+        vectors = student().detach().to(layers.dtype).unsqueeze(-2)  # [..., 1, width]
+        likeness = (layers * vectors).sum(-1)  # [..., layers]
+        attention = likeness.softmax(-1).unsqueeze(-1)
+        return (attention * layers).sum(-2)
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,9 @@ class AnnealedScores:
 
     def scale(self, share: float) -> float:
         """Return Φ(T) after a share of the steps."""
-        temperature = self.highest - min(int(share * self.highest), self.highest - 1)
+        # Each temperature lasts for an equal share of the steps, the last one, 1, to the end.
+        falls = min(int(share * self.highest), self.highest - 1)
+        temperature = self.highest - falls
         return 1 - (temperature - 1) / self.highest
 
     def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:

@@ -1,0 +1,232 @@
+"""Terms over layers that methods share: embeddings, hidden states and attention scores of mapped layers.
+
+A *layer mapping* says for each layer of the student which layers of the teacher it learns from; a pair of such layers
+makes a term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from limbeck.errors import RecipeError
+from limbeck.methods.checks import equal_heads
+from limbeck.methods.layer_mapping import LayerMapping, resolve_layer, resolve_mapping, stream_width, without_last
+from limbeck.methods.options import MappingChoice, MethodOptions
+from limbeck.methods.pairing import Pairing
+from limbeck.methods.term import LearnedMap, Term, stream_keys
+from limbeck.methods.transforms import AttendedLayers, DrawnLayer, Transform
+from limbeck.models.streams import StreamKey
+
+# Mappings that read every teacher layer, and make one of them a target in training.
+_OF_ALL_LAYERS = ("random", "attention")
+
+
+class MappedOptions(MethodOptions):
+    """Base of the options of methods whose mapping may read all teacher layers: drawn at random, or by attention."""
+
+    added = frozenset({"mapping_draw", "mapping_seed"})
+
+    mapping: MappingChoice
+    mapping_draw: Literal["epoch", "once"] = Field(
+        "epoch", description="Whether mapping: random is drawn anew in every epoch, or once."
+    )
+    mapping_seed: int = Field(0, ge=0, description="Seed of mapping: random.")
+
+    @model_validator(mode="after")
+    def _draw_of_a_drawn_mapping(self) -> MappedOptions:
+        self._refuse_unless_random("mapping", "mapping_draw", "mapping_seed")
+        return self
+
+
+def mapped_terms(
+    options: MappedOptions,
+    pairing: Pairing,
+    *,
+    name: str,
+    objective: str,
+    stream: str,
+    weight: float,
+    intermediate: bool = False,
+    learned: LearnedMap | None = None,
+) -> list[Term]:
+    """Make one term for each pair of layers; with `random` and `attention` one for each student layer.
+
+    Args:
+        options: The mapping and, for `random`, when and with which seed it is drawn.
+        pairing: The two models.
+        name: First part of the terms' names.
+        objective: Name in the registry of objectives; of one stream.
+        stream: Name of the stream.
+        weight: Coefficient of each.
+        intermediate: Leave out the student's last layer; `random` then leaves out the teacher's too.
+        learned: The map of each term.
+
+    Raises:
+        RecipeError: for a mapping that cannot be, or more student layers than can be drawn.
+    """
+    if options.mapping not in _OF_ALL_LAYERS:
+        mapping = resolve_mapping(options.mapping, pairing, _OF_ALL_LAYERS)
+        if intermediate:
+            mapping = without_last(mapping, pairing.student.layers)
+        return layer_terms(
+            mapping, name=name, objective=objective, streams=[stream], weight=weight, learned_map=learned
+        )
+
+    is_drawn = options.mapping == "random"
+    student_layers = pairing.student.layers
+    teacher_layers = pairing.teacher_shape.layers
+    if intermediate:
+        student_layers -= 1
+        if is_drawn:
+            teacher_layers -= 1
+    if is_drawn and student_layers > teacher_layers:
+        raise RecipeError(
+            f"mapping 'random' draws a different teacher layer for each of {student_layers} student layers, but "
+            f"only {teacher_layers} can be drawn; use 'uniform' or a shallower student."
+        )
+
+    terms = []
+    for layer in range(1, student_layers + 1):
+        transform: Transform = AttendedLayers()
+        if is_drawn:
+            transform = DrawnLayer(
+                place=layer - 1,
+                count=student_layers,
+                seed=options.mapping_seed,
+                each_epoch=options.mapping_draw == "epoch",
+            )
+        term = Term(
+            f"{name}_{layer}",
+            objective,
+            student=stream_keys(stream, layer=layer),
+            teacher=tuple(StreamKey(stream, teacher_layer) for teacher_layer in range(1, teacher_layers + 1)),
+            weight=weight,
+            learned_map=learned,
+            transform=transform,
+        )
+        terms.append(term)
+    return terms
+
+
+def layer_terms(
+    mapping: LayerMapping, *, name: str, objective: str, streams: Sequence[str], weight: float, **fields: Any
+) -> list[Term]:
+    """Make one term for each pair of layers, `NAME_LAYER_TEACHER_LAYER`, on the same streams of both models.
+
+    Args:
+        mapping: Student layer to teacher layers.
+        name: First part of the terms' names.
+        objective: Name in the registry of objectives.
+        streams: Names of the streams, in the objective's order.
+        weight: Coefficient of each.
+        **fields: Further fields of each `Term`.
+    """
+    terms = []
+    for layer, teacher_layers in mapping.items():
+        for teacher_layer in teacher_layers:
+            term = Term(
+                f"{name}_{layer}_{teacher_layer}",
+                objective,
+                student=stream_keys(*streams, layer=layer),
+                teacher=stream_keys(*streams, layer=teacher_layer),
+                weight=weight,
+                **fields,
+            )
+            terms.append(term)
+    return terms
+
+
+def embedding_term(pairing: Pairing, *, weight: float) -> Term:
+    """Make the `hidden_mse` between the embedding outputs, with a learned map."""
+    key = stream_keys("embedding", layer=0)
+    return Term("embedding", "hidden_mse", student=key, teacher=key, weight=weight, learned_map=learned_map(pairing))
+
+
+def hidden_terms(pairing: Pairing, mapping: LayerMapping, *, weight: float, one_map: bool = False) -> list[Term]:
+    """Make one `hidden_mse` for each pair of layers; each learns its map, or with `one_map` all learn one."""
+    return layer_terms(
+        mapping,
+        name="hidden",
+        objective="hidden_mse",
+        streams=["hidden"],
+        weight=weight,
+        learned_map=learned_map(pairing, shared=one_map),
+    )
+
+
+def attention_score_terms(pairing: Pairing, mapping: LayerMapping, *, weight: float, method: str) -> list[Term]:
+    """Make one `attention_score_mse` for each pair of layers.
+
+    Args:
+        pairing: The two models.
+        mapping: Student layer to teacher layers.
+        weight: Coefficient of each.
+        method: Name of the method, for the message.
+
+    Raises:
+        RecipeError: if the models have different numbers of attention heads.
+    """
+    heads = equal_heads(pairing, method=method, otherwise="set attention_weight: 0")
+    return layer_terms(
+        mapping,
+        name="attention",
+        objective="attention_score_mse",
+        streams=["query", "key"],
+        weight=weight,
+        options={"heads": heads},
+    )
+
+
+def sentence_hidden_terms(
+    pairing: Pairing, mapping: Mapping[int, int], *, last_weight: float, layer_weight: float
+) -> list[Term]:
+    """Make the `hidden_mse` of the last hidden states, and of layers below, for methods of sentence vectors.
+
+    Where widths differ each has its own learned map.
+
+    Args:
+        pairing: The two models.
+        mapping: Student layer below the last to teacher layer; negative ones count from the end.
+        last_weight: Coefficient of the last hidden states.
+        layer_weight: Coefficient of each pair of the mapping.
+
+    Raises:
+        RecipeError: for a layer that a model does not have.
+    """
+    student = pairing.student
+    teacher = pairing.teacher_shape
+    learned = learned_map(pairing) if student.hidden != teacher.hidden else None
+    last = Term(
+        "hidden_mse",
+        "hidden_mse",
+        student=stream_keys("hidden", layer=student.layers),
+        teacher=stream_keys("hidden", layer=teacher.layers),
+        weight=last_weight,
+        learned_map=learned,
+    )
+    terms = [last]
+    for student_choice, teacher_choice in sorted(mapping.items()):
+        layer = resolve_layer(student_choice, student, "student")
+        teacher_layer = resolve_layer(teacher_choice, teacher, "teacher")
+        term = Term(
+            f"hidden_mse_{layer}",
+            "hidden_mse",
+            student=stream_keys("hidden", layer=layer),
+            teacher=stream_keys("hidden", layer=teacher_layer),
+            weight=layer_weight,
+            learned_map=learned,
+        )
+        terms.append(term)
+    return terms
+
+
+def learned_map(pairing: Pairing, stream: str = "hidden", *, shared: bool = False) -> LearnedMap:
+    """Describe the map between the two models' streams of a name; a shared one serves all terms on that stream."""
+    return LearnedMap(
+        inputs=stream_width(pairing.student, stream),
+        outputs=stream_width(pairing.teacher_shape, stream),
+        name=stream if shared else None,
+    )

@@ -1,0 +1,120 @@
+"""Terms over predictions that methods share.
+
+*Soft labels* are the teacher's scores, *hard labels* the labels of the rows: of text, its masked tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from limbeck.errors import RecipeError
+from limbeck.methods.pairing import Pairing
+from limbeck.methods.term import Term, stream_keys
+from limbeck.methods.transforms import AnnealedScores
+from limbeck.models.streams import StreamKey
+
+if TYPE_CHECKING:
+    from limbeck.kinds.kind import Kind
+
+Positions: TypeAlias = Literal["masked", "all"]
+"""Tokens of text whose scores are taught: the masked ones, or all."""
+
+
+def soft_label_term(
+    pairing: Pairing, *, weight: float, temperature: float = 1.0, positions: Positions = "masked"
+) -> Term:
+    """Make the term that teaches the teacher's scores.
+
+    On text these are the vocabulary's distribution. On labelled rows it is the `soft_label` of their kind of task,
+    such as the distribution over classes, or the squared error of a value, for which a temperature means nothing.
+
+    Args:
+        pairing: The two models and the task.
+        weight: Coefficient.
+        temperature: T, above 0.
+        positions: For text only.
+    """
+    if not pairing.has_labels:
+        return Term(
+            "soft_label",
+            "soft_label_kl",
+            student=_student_logits(pairing),
+            teacher=_teacher_logits(pairing),
+            weight=weight,
+            options={"temperature": temperature},
+            rows="label" if positions == "masked" else "token",
+        )
+    label = _kind(pairing.task).soft_label()
+    return Term(
+        "soft_label",
+        label.objective,
+        student=_student_logits(pairing),
+        teacher=_teacher_logits(pairing),
+        weight=weight,
+        options={"temperature": temperature} if label.has_temperature else {},
+        rows=label.rows,
+    )
+
+
+def annealed_score_term(pairing: Pairing, *, weight: float, highest: int) -> Term:
+    """Make the term that teaches the teacher's scores themselves, scaled by a temperature that falls.
+
+    Args:
+        pairing: The two models and the task.
+        weight: Coefficient.
+        highest: The first temperature, τ_max.
+
+    Raises:
+        RecipeError: where scores are neither of classes nor a value.
+    """
+    if pairing.label not in ("class", "classes", "value"):
+        raise RecipeError(
+            f"annealing teaches the scores of classes or a value, but this corpus is for {pairing.task}; leave it out."
+        )
+    return Term(
+        "soft_label",
+        "soft_label_mse",
+        student=_student_logits(pairing),
+        teacher=_teacher_logits(pairing),
+        weight=weight,
+        transform=AnnealedScores(highest),
+    )
+
+
+def hard_label_term(pairing: Pairing, *, weight: float) -> Term:
+    """Make the term that teaches the labels: masked tokens of text, else the `hard_label` of the rows' kind of task.
+
+    Args:
+        pairing: The two models and the task.
+        weight: Coefficient.
+
+    Raises:
+        RecipeError: for a kind whose students do not learn from labels, such as rankings, unless the weight is 0.
+    """
+    logits = _student_logits(pairing)
+    if not pairing.has_labels:
+        return Term("hard_label", "masked_lm_ce", student=logits, teacher=(), weight=weight, rows="label")
+    label = _kind(pairing.task).hard_label()
+    if label is not None:
+        return Term("hard_label", label.objective, student=logits, teacher=(), weight=weight, rows=label.rows)
+    if weight > 0:
+        raise RecipeError(
+            "hard labels do not apply to rankings, which learn the teacher's scores; give them the weight 0."
+        )
+    # A term without weight is left out in the end; its objective does not matter.
+    return Term("hard_label", "hard_label_ce", student=logits, teacher=(), weight=weight, rows="sample")
+
+
+def _kind(name: str) -> Kind:
+    """Return a kind of task. Kinds import NumPy, which a list of methods need not wait for."""
+    from limbeck.kinds.registry import KINDS
+
+    return KINDS[name]
+
+
+def _student_logits(pairing: Pairing) -> tuple[StreamKey, ...]:
+    return stream_keys("logits", layer=pairing.student.layers)
+
+
+def _teacher_logits(pairing: Pairing) -> tuple[StreamKey, ...]:
+    return stream_keys("logits", layer=pairing.teacher.output_layer)
