@@ -180,7 +180,7 @@ def _streams(model: PreTrainedModel, batches: list[dict[str, Tensor]]) -> list[d
     keys = [StreamKey(kind, last) for kind in (*_PARTS, "hidden")]
     with StreamTap(model.eval(), keys) as tap, torch.no_grad():
         found = [tap(batch["input_ids"], batch["attention_mask"]) for batch in batches]
-    return [{key.kind: tensor for key, tensor in streams.items()} for streams in found]
+    return [{key.name: tensor for key, tensor in streams.items()} for streams in found]
 
 
 def _unmasked(batch: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -66,7 +66,7 @@ def _cost(method: Method) -> str:
     found = []
     for stage in own:
         terms = _terms(method, student, **{key: value for key, value in stage.items() if key != "name"})
-        kinds = {key.kind for term in terms for key in term.student}
+        kinds = {key.name for term in terms for key in term.student}
         layers = {key.layer for term in terms for key in term.student if key.layer}
         if any(OBJECTIVES[term.objective].takes_layers for term in terms):
             found.append("all layers, and scores" if "logits" in kinds else "all layers")

@@ -9,7 +9,7 @@ import torch
 from limbeck.errors import ModelError
 from limbeck.models.families import base_model, blocks, depth
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.streams import ATTENTION_KINDS, StreamKey
+from limbeck.models.streams import OF_ATTENTION, StreamKey
 from limbeck.models.tap_points import TAPPED_ATTENTION
 from limbeck.models.taps import StreamTap, pool
 from tests.support.models import ALL_FAMILIES, LAYERS, tiny_batch, tiny_model
@@ -39,7 +39,7 @@ def batch(model):
 
 def all_keys(model):
     layers = range(1, depth(model.config) + 1)
-    kinds = ("hidden", *ATTENTION_KINDS)
+    kinds = ("hidden", *OF_ATTENTION)
     return [StreamKey("embedding", 0), *itertools.starmap(StreamKey, itertools.product(kinds, layers))]
 
 
@@ -79,9 +79,9 @@ PROJECTIONS = {
 @pytest.mark.parametrize("family", sorted(PROJECTIONS))
 def test_projections_equal_the_modules_own_outputs(family):
     model = tiny_model(family)
-    seen, handles = {kind: [] for kind in ATTENTION_KINDS}, []
+    seen, handles = {kind: [] for kind in OF_ATTENTION}, []
     for block in dict.fromkeys(blocks(model)):
-        for kind, path in zip(ATTENTION_KINDS, PROJECTIONS[family], strict=True):
+        for kind, path in zip(OF_ATTENTION, PROJECTIONS[family], strict=True):
 
             def note(module, args, output, kind=kind):
                 seen[kind].append(args[0] if kind == "context" else output)
@@ -92,7 +92,7 @@ def test_projections_equal_the_modules_own_outputs(family):
     for handle in handles:
         handle.remove()
     streams = read(model, all_keys(model), (ids, mask))
-    for kind, layer in itertools.product(ATTENTION_KINDS, range(1, LAYERS + 1)):
+    for kind, layer in itertools.product(OF_ATTENTION, range(1, LAYERS + 1)):
         ours, theirs = streams[StreamKey(kind, layer)], seen[kind][layer - 1]
         if family == "llama" and kind in ("query", "key"):  # Rotary embedding keeps norms, not values.
             ours, theirs = ours.norm(dim=-1), theirs.norm(dim=-1)

@@ -16,7 +16,7 @@ from limbeck.models.sentence_heads import SentenceHead
 from limbeck.models.sentence_reader import sentence_pooling
 from limbeck.models.start import start_student
 from limbeck.models.start_step import StartSettings
-from limbeck.models.streams import ATTENTION_KINDS, StreamKey
+from limbeck.models.streams import OF_ATTENTION, StreamKey
 from limbeck.models.structure import find_family
 from limbeck.models.students import build_student, student_config
 from limbeck.models.taps import StreamTap
@@ -102,7 +102,7 @@ def test_relations_are_read_where_the_tap_verifies_itself(family):
     model, seen = tiny.tiny_model(family), []
     attention = {"gemma3_text": "self_attn.v_proj", "gte": "self_attn.v_proj", "alembic": "look"}[family]
     blocks(model)[2].get_submodule(attention).register_forward_hook(lambda module, args, out: seen.append(out))
-    keys = [StreamKey(kind, 3) for kind in ATTENTION_KINDS]
+    keys = [StreamKey(kind, 3) for kind in OF_ATTENTION]
     batch = tiny.tiny_batch(family)
     with StreamTap(model, keys) as tap:
         seen.clear()

@@ -26,7 +26,7 @@ from limbeck.methods.layer_mapping import stream_width
 from limbeck.methods.term import Term
 from limbeck.models import packed_linear, taps
 from limbeck.models.families import Shape, blocks, family_of
-from limbeck.models.streams import SENTENCE_KINDS
+from limbeck.models.streams import OF_SENTENCES
 from limbeck.objectives import OBJECTIVES, Workload
 
 
@@ -83,7 +83,7 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
             attention_widths.append(shape.heads * shape.head_size)
 
     decoder = None
-    if any(key.kind == "logits" for key in tap.keys):
+    if any(key.name == "logits" for key in tap.keys):
         decoder = tap.model.get_output_embeddings()
     if decoder is None:
         return ForwardCost(weights, tuple(attention_widths))
@@ -108,8 +108,8 @@ def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequenc
     count = OBJECTIVES[term.objective].operations
     if count is None:
         return total
-    student_width = stream_width(student, term.student[0].kind)
-    teacher_width = stream_width(teacher, term.teacher[0].kind)
+    student_width = stream_width(student, term.student[0].name)
+    teacher_width = stream_width(teacher, term.teacher[0].name)
     if term.teacher_heads is not None:
         teacher_width = teacher_width * term.teacher_heads.groups // term.teacher_heads.heads
     student_streams = len(set(term.student))
@@ -122,7 +122,7 @@ def _map_operations(term: Term, lengths: Sequence[int]) -> int:
     """Forward and both gradients of a learned map, once for each of the student's layers where it takes several."""
     if term.learned_map is None:
         return 0
-    is_of_samples = term.student[0].kind in ("cls", *SENTENCE_KINDS)
+    is_of_samples = term.student[0].name in ("cls", *OF_SENTENCES)
     rows = len(lengths) if is_of_samples else sum(lengths)
     numbers = term.learned_map.inputs * term.learned_map.outputs
     return 6 * rows * len(term.student) * numbers // (term.learned_map.heads or 1)

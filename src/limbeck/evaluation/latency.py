@@ -24,8 +24,8 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
 from limbeck.core.timing import FEWEST_ROUNDS, MOST_ROUNDS, Tell, speedup, summarise, take_turns, tell_rounds
 from limbeck.evaluation.costs import find_blocks
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import device_of, encoder_of, longest_input
-from limbeck.models.taps import evaluation_mode
 
 
 @dataclass(frozen=True)

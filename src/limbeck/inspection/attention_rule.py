@@ -14,6 +14,7 @@ from torch import Tensor
 from limbeck.errors import ModelError
 from limbeck.inspection.subject import Subject
 from limbeck.models import taps
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.inference import Batch
 from limbeck.models.streams import StreamKey
@@ -156,6 +157,6 @@ def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> lis
 def _read_streams(subject: Subject, batch: Batch, layers: Sequence[int], *names: str) -> list[list[Tensor]]:
     """Run a model; return the streams of these names in each layer."""
     keys = [StreamKey(name, layer) for layer in layers for name in names]
-    with taps.evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
+    with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         streams = tap(**batch.inputs)
     return [[streams[StreamKey(name, layer)] for name in names] for layer in layers]

@@ -16,8 +16,9 @@ from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import CorpusError
 from limbeck.inspection.subject import Subject, layer_keys, tokenise, valid_vectors
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import batches
-from limbeck.models.taps import StreamTap, evaluation_mode
+from limbeck.models.taps import StreamTap
 
 _ROWS = 1024
 _BATCH = 32

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise, valid_vectors
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.families import shape_of
 from limbeck.models.inference import batches
-from limbeck.models.taps import StreamTap, evaluation_mode
+from limbeck.models.taps import StreamTap
 
 # Bytes that the cross-products of all pairs of layers may take at once.
 _MEMORY = 2**30

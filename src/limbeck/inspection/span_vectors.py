@@ -15,6 +15,7 @@ from limbeck.errors import ModelError
 from limbeck.inspection.chunked_text import ChunkedText, Span
 from limbeck.inspection.subject import Subject, layer_keys
 from limbeck.models import taps, tokenizers
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import batches
 
 
@@ -111,7 +112,7 @@ def read_ends(
     ends: list[list[Tensor]] = [[] for _ in keys]
     order: list[int] = []
     title = f"Reading with {subject.name}"
-    with taps.evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
+    with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=title):
             streams = tap(**batch.inputs)
             rows_of_spans = []

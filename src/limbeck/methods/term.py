@@ -93,7 +93,7 @@ class Term:
     @property
     def reads_logits(self) -> bool:
         """Whether it is a term on logits, of either model."""
-        return any(key.kind == "logits" for key in (*self.student, *self.teacher))
+        return any(key.name == "logits" for key in (*self.student, *self.teacher))
 
     @property
     def takes_from_hidden(self) -> bool:

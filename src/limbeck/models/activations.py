@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.errors import ModelError
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.family_table import BlockRoles, row_of
 
@@ -76,17 +77,14 @@ def measure(source: PreTrainedModel, layers: Sequence[int], seed: int) -> dict[i
     source_blocks = blocks(source)
     tokens = _random_tokens(source, seed).to(source.device)
 
-    modes = [(module, module.training) for module in source.modules()]
-    source.eval()
     observers: dict[int, _BlockObserver] = {}
     try:
         for layer in sorted({1, *layers}):
             observers[layer] = _BlockObserver(source_blocks[layer - 1], roles)
-        for rows in tokens.split(_BATCH):
-            source(input_ids=rows, attention_mask=torch.ones_like(rows))
+        with evaluation_mode(source):
+            for rows in tokens.split(_BATCH):
+                source(input_ids=rows, attention_mask=torch.ones_like(rows))
     finally:
-        for module, was_training in modes:
-            module.training = was_training
         for observer in observers.values():
             observer.close()
 

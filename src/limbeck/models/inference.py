@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.errors import ModelError
 from limbeck.models import tokenizers
+from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.sentence_heads import SentenceHead
-from limbeck.models.taps import evaluation_mode
 
 
 def encoder_of(model: nn.Module) -> nn.Module:

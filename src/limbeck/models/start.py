@@ -218,7 +218,8 @@ def read_text(source: PreTrainedModel, batches: Callable[[], Iterable[Mapping[st
             on its device.
     """
     # It imports transformers' models, which a recipe's check does without.
-    from limbeck.models.taps import StreamTap, evaluation_mode
+    from limbeck.models.evaluation_mode import evaluation_mode
+    from limbeck.models.taps import StreamTap
 
     def read(keys: Iterable[StreamKey]) -> Iterator[SourceText]:
         with torch.no_grad(), evaluation_mode(source), StreamTap(source, keys) as tap:

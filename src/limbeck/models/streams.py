@@ -3,7 +3,7 @@
 Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are the blocks. Every per-token stream is
 `[B, L, width]` with the heads concatenated.
 
-| kind | layer | what |
+| name | layer | what |
 |---|---|---|
 | embedding | 0 | the input of the first block |
 | hidden | 1..N | a block's output; at N what the model returns as its last hidden state |
@@ -20,29 +20,44 @@ scored tokens `[tokens, width]`, `output_weight` `[V, width]` and, where it has 
 format that they are multiplied in.
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "cls", "pooled", "vector", "logits")
-ATTENTION_KINDS = ("query", "key", "value", "context")
-SENTENCE_KINDS = ("pooled", "vector")
-OF_OUTPUT = (*SENTENCE_KINDS, "logits")
-"""Kinds that are made of what a whole model returns."""
+STREAM_NAMES = ("embedding", "hidden", "query", "key", "value", "context", "cls", "pooled", "vector", "logits")
+OF_ATTENTION = ("query", "key", "value", "context")
+"""Names of streams inside a block's attention."""
+OF_SENTENCES = ("pooled", "vector")
+"""Names of streams with one vector for a row."""
+OF_OUTPUT = (*OF_SENTENCES, "logits")
+"""Names of streams that are made of what a whole model returns."""
 
 
 class StreamKey(NamedTuple):
-    """Names one stream: its kind, its layer and, where several teach, whose it is."""
+    """The key of one stream.
 
-    kind: str
+    Attributes:
+        name: One of `STREAM_NAMES`.
+        layer: Its layer.
+        of: The teacher whose stream it is, where several teach.
+    """
+
+    name: str
     layer: int
     of: str = ""
 
+    @property
+    def kind(self) -> str:
+        """The former name of `name`."""
+        warnings.warn("A stream's kind is called its name: use key.name.", DeprecationWarning, stacklevel=2)
+        return self.name
+
     def __str__(self) -> str:
         owner = f"{self.of}:" if self.of else ""
-        return f"{owner}{self.kind}@{self.layer}"
+        return f"{owner}{self.name}@{self.layer}"
 
 
 Streams: TypeAlias = "Mapping[StreamKey, Tensor]"

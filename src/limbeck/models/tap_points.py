@@ -4,6 +4,8 @@ One registered attention function hands out query, key, value and context of any
 attention stays on and no projection is computed twice. Families that do not go through
 `transformers.AttentionInterface` are tapped by hooks on their maps, or refused, never silently left out. Plain dropout
 modules and linear maps compute by limbeck's own kernels, which are faster on a CPU.
+
+Axis letters: B batch, L tokens, T real tokens of a packed batch, A heads, D head size.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from limbeck.kernels.packed_attention import packed_attention
 from limbeck.kernels.varlen_attention import varlen_attention
 from limbeck.models.family_table import Projections
 from limbeck.models.packed_rows import Packing
-from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, StreamKey
+from limbeck.models.streams import OF_ATTENTION, OF_OUTPUT, StreamKey
 
 
 class StopForward(Exception):  # noqa: N818 - control flow, not an error
@@ -39,6 +41,10 @@ class Recorder:
         wanted: The streams to keep.
         last_layer: The deepest layer that has to run.
         stop_after: The part of `last_layer` that is needed: `"projections"`, `"context"` or `"block"`.
+        layer: The layer that runs now, counted from 1.
+        active: Whether a forward is running.
+        packing: The real tokens, where attention runs over them alone.
+        streams: The streams so far.
     """
 
     wanted: tuple[StreamKey, ...]
@@ -47,7 +53,7 @@ class Recorder:
     layer: int = 0
     active: bool = False
     packing: Packing | None = None
-    found: dict[StreamKey, Tensor] = field(default_factory=dict)
+    streams: dict[StreamKey, Tensor] = field(default_factory=dict)
 
     @classmethod
     def plan(cls, keys: Iterable[StreamKey], depth: int) -> Recorder:
@@ -55,15 +61,25 @@ class Recorder:
 
         `pooled`, `vector` and `logits` need the whole model; `embedding` needs no block at all.
         """
-        wanted = tuple(dict.fromkeys(keys))  # No set, whose members a compiler's guards may fail to find.
-        reach = [depth if key.kind in OF_OUTPUT else key.layer for key in wanted]
-        last_layer = max(reach, default=0)
-        kinds = {key.kind for key, layer in zip(wanted, reach, strict=True) if layer == last_layer}
-        beyond_projections = "context" if "context" in kinds else "projections"
-        return cls(wanted, last_layer, "block" if kinds - set(ATTENTION_KINDS) else beyond_projections)
+        # No set, whose members a compiler's guards may fail to find.
+        wanted = tuple(dict.fromkeys(keys))
+        names_by_layer: dict[int, set[str]] = {}
+        for key in wanted:
+            needed_layer = depth if key.name in OF_OUTPUT else key.layer
+            names_by_layer.setdefault(needed_layer, set()).add(key.name)
+        last_layer = max(names_by_layer, default=0)
+        names_of_last = names_by_layer.get(last_layer, set())
+
+        if names_of_last - set(OF_ATTENTION):
+            stop_after = "block"
+        elif "context" in names_of_last:
+            stop_after = "context"
+        else:
+            stop_after = "projections"
+        return cls(wanted, last_layer, stop_after)
 
     def start(self, packing: Packing | None = None) -> None:
-        """Begin a forward with nothing found.
+        """Begin a forward with no streams.
 
         Args:
             packing: The real tokens, where attention runs over them alone.
@@ -71,21 +87,23 @@ class Recorder:
         self.layer = 0
         self.packing = packing
         self.active = True
-        self.found = {}
+        self.streams = {}
 
     def finish(self) -> dict[StreamKey, Tensor]:
         """End the forward and return the recorded streams, keeping no reference to them."""
-        found, self.found, self.active = self.found, {}, False
-        return found
+        streams = self.streams
+        self.streams = {}
+        self.active = False
+        return streams
 
-    def wants(self, kind: str, layer: int) -> bool:
+    def wants(self, name: str, layer: int) -> bool:
         """Whether a stream of the running forward is to be kept."""
-        return self.active and StreamKey(kind, layer) in self.wanted
+        return self.active and StreamKey(name, layer) in self.wanted
 
-    def record(self, kind: str, layer: int, tensor: Tensor) -> None:
+    def record(self, name: str, layer: int, tensor: Tensor) -> None:
         """Keep `tensor` if it was asked for."""
-        if self.wants(kind, layer):
-            self.found[StreamKey(kind, layer)] = tensor
+        if self.wants(name, layer):
+            self.streams[StreamKey(name, layer)] = tensor
 
     def stop_if_done(self, after: str) -> None:
         """Leave the block if nothing beyond `after` in the running layer is needed."""
@@ -94,7 +112,9 @@ class Recorder:
 
 
 TAPPED_ATTENTION = "limbeck_tap"
+"""The name of the tapped attention in transformers."""
 _RECORDER = "_limbeck_recorder"
+"""Attribute of a tapped block's modules: the recorder."""
 
 
 def tapped_attention_forward(
@@ -116,14 +136,17 @@ def tapped_attention_forward(
     recorder: Recorder | None = module.__dict__.get(_RECORDER)
     if recorder is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+
     layer = recorder.layer
-    for kind, tensor in (("query", query), ("key", key), ("value", value)):
-        if recorder.wants(kind, layer):
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if recorder.wants(name, layer):
             # `[B, A, L, D]` to `[B, L, A * D]`: a view where the model itself split the heads from that layout.
-            recorder.record(kind, layer, tensor.transpose(1, 2).flatten(2))
+            recorder.record(name, layer, tensor.transpose(1, 2).flatten(2))
     recorder.stop_if_done("projections")
+
+    probabilities = None
     if recorder.active and recorder.packing is not None:
-        context, probabilities = _attend_packed(query, key, value, recorder.packing, **kwargs), None
+        context = _attend_packed(query, key, value, recorder.packing, **kwargs)
     else:
         context, probabilities = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     recorder.record("context", layer, context.flatten(2))
@@ -142,19 +165,36 @@ def _attend_packed(
     **_: Any,
 ) -> Tensor:
     """Attend within samples of a packed row, `[1, A, T, D]` to `[1, T, A, D]`, or of a batch, `[B, A, L, D]`."""
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    # Several query heads may share a key head.
+    queries_of_a_key = query.shape[1] // key.shape[1]
+    if queries_of_a_key > 1:
+        key = key.repeat_interleave(queries_of_a_key, 1)
+        value = value.repeat_interleave(queries_of_a_key, 1)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    tokens = [x.transpose(1, 2) for x in (query, key, value)]
-    in_rows = tokens[0].shape[:2] == packing.shape
-    query, key, value = ((packing.pack(x) if in_rows else x)[0].transpose(0, 1) for x in tokens)
+
+    # A head above may need rows: the batch is then packed for attention alone.
+    is_in_rows = (query.shape[0], query.shape[2]) == packing.shape
+    row_query = _packed_heads(query, packing, is_in_rows)
+    row_key = _packed_heads(key, packing, is_in_rows)
+    row_value = _packed_heads(value, packing, is_in_rows)
     if packing.offsets is None:
-        context = packed_attention(query, key, value, packing.lengths, scale=scale, dropout=dropout)
+        context = packed_attention(row_query, row_key, row_value, packing.lengths, scale=scale, dropout=dropout)
     else:
-        longest = max(packing.lengths)
-        context = varlen_attention(query, key, value, packing.offsets, longest, scale=scale, dropout=dropout)
-    return packing.unpack(context.unsqueeze(0)) if in_rows else context.unsqueeze(0)
+        context = varlen_attention(
+            row_query, row_key, row_value, packing.offsets, max(packing.lengths), scale=scale, dropout=dropout
+        )
+    # [1, T, A, D].
+    row = context.unsqueeze(0)
+    return packing.unpack(row) if is_in_rows else row
+
+
+def _packed_heads(operand: Tensor, packing: Packing, is_in_rows: bool) -> Tensor:
+    """Return a packed row `[1, A, T, D]`, or the real tokens of rows `[B, A, L, D]`, as `[A, T, D]`."""
+    if not is_in_rows:
+        return operand[0]
+    # [B, L, A, D] -> [1, T, A, D] -> [A, T, D].
+    tokens = packing.pack(operand.transpose(1, 2))
+    return tokens[0].transpose(0, 1)
 
 
 def attach_attention(block: nn.Module, recorder: Recorder) -> None:
@@ -181,22 +221,25 @@ def attach_projections(
     Returns:
         The handles that take the hooks off.
     """
-    handles = [
-        block.get_submodule(path).register_forward_hook(partial(_record_output, recorder, kind))
-        for kind, path in (("query", projections.query), ("key", projections.key), ("value", projections.value))
-    ]
+    paths = {"query": projections.query, "key": projections.key, "value": projections.value}
+    handles = []
+    for name, path in paths.items():
+        hook = partial(_record_output, recorder, name)
+        handles.append(block.get_submodule(path).register_forward_hook(hook))
     output = block.get_submodule(projections.output)
     handles.append(output.register_forward_pre_hook(partial(_record_context, recorder)))
     return handles
 
 
-def _record_output(recorder: Recorder, kind: str, module: nn.Module, args: Any, output: Tensor) -> None:
-    recorder.record(kind, recorder.layer, output)
-    if kind == "value":
+def _record_output(recorder: Recorder, name: str, module: nn.Module, args: Any, output: Tensor) -> None:
+    """Keep the output of a query, key or value map."""
+    recorder.record(name, recorder.layer, output)
+    if name == "value":
         recorder.stop_if_done("projections")
 
 
 def _record_context(recorder: Recorder, module: nn.Module, args: tuple[Tensor, ...]) -> None:
+    """Keep the input of the output map."""
     recorder.record("context", recorder.layer, args[0])
     recorder.stop_if_done("context")
 
@@ -212,7 +255,8 @@ def detach(model: nn.Module) -> None:
     """Undo `attach_attention` and `attach_dropout`."""
     for module in model.modules():
         module.__dict__.pop(_RECORDER, None)
-        if getattr(module.__dict__.get("forward"), "func", None) is _drop:
+        own_forward = module.__dict__.get("forward")
+        if isinstance(own_forward, partial) and own_forward.func is _drop:
             del module.__dict__["forward"]
 
 

@@ -1,30 +1,32 @@
-"""Taps: read streams out of a running model, and run no more of it than they need."""
+"""Taps: read streams out of a running model, and run no more of it than they need.
 
-import copy
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+A batch may run *packed*, as one row of its real tokens `[1, T]`, so that no layer computes padding; see `packing.py`.
+Where a head needs rows of texts, only attention runs packed.
+"""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, shorten_error, suggestion
 from limbeck.kernels.packed_attention import HALVES
 from limbeck.kernels.soft_label_chunks import logits_at_once
 from limbeck.models import tap_points
-from limbeck.models.families import base_model, blocks, depth, family_of, shape_of
+from limbeck.models.evaluation_mode import evaluation_mode
+from limbeck.models.families import base_model, blocks, depth, family_of
 from limbeck.models.family_table import Family, families
 from limbeck.models.packed_rows import Packing, RowStreams
 from limbeck.models.packing import padded_batch_positions, plan_packing
 from limbeck.models.quiet import quiet
 from limbeck.models.sentence_heads import SentenceHead, pool
-from limbeck.models.streams import ATTENTION_KINDS, OF_OUTPUT, SENTENCE_KINDS, STREAM_KINDS, StreamKey, Streams
+from limbeck.models.streams import OF_ATTENTION, OF_OUTPUT, OF_SENTENCES, STREAM_NAMES, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
-
-_SHORT = 8  # Tokens of a row on which streams are verified.
+from limbeck.models.tap_verification import WholeRun, run_whole, verify_streams
 
 
 class StreamTap(AbstractContextManager["StreamTap"]):
@@ -45,7 +47,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             (`logits_at_once`), what makes them instead; see `streams.py`.
 
     Raises:
-        ModelError: for a kind or layer the model does not have, a family whose attention cannot be tapped, or one
+        ModelError: for a stream or layer the model does not have, a family whose attention cannot be tapped, or one
             outside of the table whose streams are not what a full forward and the block's own maps give.
     """
 
@@ -69,30 +71,31 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
 
         # The head, and the logits that it makes or leaves unmade.
-        self._runs_head = any(key.kind == "logits" for key in self.keys)
-        needs_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
-        self._options = {"output_hidden_states": True} if self._runs_head and needs_hidden else {}
+        self._last_hidden = StreamKey("hidden", self.depth)
+        self._reads_last_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
+        self._runs_head = any(key.name == "logits" for key in self.keys)
         self._from_hidden = from_hidden
         # The map onto the vocabulary; heads of tasks have none.
         self._decoder: Any = model.get_output_embeddings() if self._runs_head else None
+        # Of the running forward, for the hook before the decoder: tokens to score, and parts of logits left unmade.
         self._scored: Tensor | None = None
-        self._unmade: dict[StreamKey, Tensor] = {}
+        self._logit_parts: dict[StreamKey, Tensor] = {}
 
         # Packing needs attention that keeps samples apart, which the tap is; whoever chose another one keeps it.
         family = family_of(model.config)
         self._shared = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
-        reads_attention = any(key.kind in ATTENTION_KINDS for key in self.keys)
+        reads_attention = any(key.name in OF_ATTENTION for key in self.keys)
         self._packs = family.packs and (reads_attention or self._previous_attention == "sdpa")
         self._taps_attention = reads_attention or self._packs
 
         # A family outside of the table is run whole before anything is dropped, to verify the tap's streams by.
-        whole = None if model.config.model_type in families else _run_whole(self.base)
+        whole = None if model.config.model_type in families else run_whole(self.base)
         if drop_above and not self._shared:
             self._drop_above(family)
         self._blocks = list(dict.fromkeys(blocks(model)))
         tap_points.attach_dropout(model)
-        self._install()
+        self._install(family)
         if whole is not None:
             try:
                 self._verify(whole)
@@ -111,6 +114,63 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             last = blocks(self.model)[-1]
             for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
                 last.set_submodule(path, nn.Identity().train(last.training))
+
+    def _install(self, family: Family) -> None:
+        """Put hooks on the model, and let its last needed blocks run only as far as a stream needs them."""
+        recorder = self.recorder
+        if self._taps_attention:
+            self._tap_attention(family)
+        if self._decoder is not None:
+            self._handles.append(self._decoder.register_forward_pre_hook(self._before_decoder))
+        if self._runs_head and self._packs:
+            self._handles.append(self.base.register_forward_pre_hook(self._before_base, with_kwargs=True))
+        for index, block in enumerate(self._blocks):
+            # Shared blocks run once per layer, so only a count of their calls tells the layer.
+            layer = None if self._shared else index + 1
+            enter = partial(_enter_block, recorder, layer)
+            self._handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
+            self._handles.append(block.register_forward_hook(partial(_leave_block, recorder)))
+            may_stop = layer is None or layer >= recorder.last_layer
+            if may_stop:
+                block.forward = partial(_run_needed_part, block, recorder, family.returned)
+
+    def _tap_attention(self, family: Family) -> None:
+        """Tap through the AttentionInterface, or for families outside of it by hooks on their projections."""
+        if family.projections is not None:
+            for block in self._blocks:
+                self._handles.extend(tap_points.attach_projections(block, self.recorder, family.projections))
+            return
+        # A model that does not go through the interface refuses, or keeps its own attention.
+        with quiet(), suppress(ValueError):
+            self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
+        if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
+            raise self._no_interface_error()
+        for block in self._blocks:
+            tap_points.attach_attention(block, self.recorder)
+
+    def _no_interface_error(self) -> ModelError:
+        return ModelError(
+            f"'{self.model.config.model_type}' does not compute attention through transformers' AttentionInterface, so "
+            "query, key, value and context cannot be tapped; use a method on hidden states or vectors, such as "
+            "hidden_states, sentence_embedding or aligned_embedding."
+        )
+
+    @torch.no_grad()
+    def _verify(self, whole: WholeRun) -> None:
+        """Refuse a model of whose streams one is not that of a whole run without a tap."""
+        with evaluation_mode(self.model):
+            try:
+                streams = self(whole.input_ids, torch.ones_like(whole.input_ids))
+            except KeyError as error:
+                # A stream that was asked for was never recorded.
+                raise self._no_interface_error() from error
+            except (RuntimeError, TypeError, ValueError) as error:
+                names = ", ".join(sorted({key.name for key in self.keys}))
+                raise ModelError(
+                    f"'{self.model.config.model_type}' does not run with a tap on {names} "
+                    f"({shorten_error(error)}); use a method on hidden states or sentence vectors."
+                ) from error
+        verify_streams(self.base, streams, whole)
 
     def __call__(
         self,
@@ -135,64 +195,126 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         Returns:
             One tensor for every key, but for logits that were left unmade.
         """
-        dtype = _dtype_of_maps(self.model)
-        # A head that takes the first token of a row, or scores all tokens, needs rows. Attention below it does not, and
-        # in bfloat16 PyTorch's is slow backward on a CPU.
+        # A head that takes the first token of a row, or scores all tokens, needs rows; attention below it does not.
         needs_rows = self._runs_head and scored is None
-        on_cpu = attention_mask.device.type == "cpu"
-        pays = not needs_rows or not on_cpu or (torch.is_grad_enabled() and dtype in HALVES)
-        # A checkpointed block runs again when nobody can tell it where samples end.
-        checkpointed = any(module.__dict__.get("gradient_checkpointing") for module in self.model.modules())
-        may_pack = pays and self._packs and not checkpointed
-        attended = plan_packing(attention_mask, dtype) if may_pack else None
-        packing = None if needs_rows else attended
-        self._scored = scored if scored is None or packing is None else packing.pack(scored)
-        self.recorder.start(attended)
-        runner = self.model if self._runs_head else self.base
-        given = {"input_ids": input_ids, "attention_mask": attention_mask, **inputs}
-        try:
-            output = runner(**(given if packing is None else self._packed(given, packing)), **self._options)
-        finally:
-            found = self.recorder.finish()
-            picked = None if self._decoder is not None else self._scored
-            unmade, self._scored, self._unmade = self._unmade, None, {}
-        last = StreamKey("hidden", self.depth)
-        if any(_reads_last_hidden(key, self.depth) for key in self.keys):
+        attention_packing = self._plan_attention(attention_mask, needs_rows=needs_rows)
+        row_packing = None if needs_rows else attention_packing
+        if scored is not None and row_packing is not None:
+            scored = row_packing.pack(scored)
+
+        model_inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **inputs}
+        run = self._run(model_inputs, row_packing, attention_packing, scored)
+        recorded = run.recorded
+        if self._reads_last_hidden:
             # Families with a final norm apply it here.
-            found[last] = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
-        streams = found if packing is None else RowStreams(packing, found, {})
-        keys = {key for key in self.keys if key.kind != "logits" or not unmade}
-        skipped = None if self.sentence_head.sentence.include_prompt else skipped
-        made = self._made(keys, streams, output, attention_mask.bool(), picked, skipped) | unmade
-        recorded = {key: found[key] for key in keys - made.keys()}
-        return recorded | made if packing is None else RowStreams(packing, recorded, made)
+            output = run.output
+            recorded[self._last_hidden] = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
 
-    def _made(
-        self,
-        keys: Iterable[StreamKey],
-        found: Streams,
-        output: Any,
-        valid: Tensor,
-        picked: Tensor | None,
-        skipped: Tensor | None,
-    ) -> dict[StreamKey, Tensor]:
-        """Make those of `keys` that are made of the model's output or of recorded streams.
+        # Streams that are made of others see these in rows of texts.
+        sources: Streams = recorded
+        if row_packing is not None:
+            sources = RowStreams(row_packing, recorded, {})
+        derived = self._derive(run, sources, attention_mask.bool(), scored=scored, skipped=skipped)
+        derived.update(run.logit_parts)
+        wanted = {key: recorded[key] for key in self.keys if key not in derived and not _is_unmade(key, run)}
+        if row_packing is None:
+            return wanted | derived
+        return RowStreams(row_packing, wanted, derived)
 
-        A head without a decoder has scored all tokens: `picked` are those that are wanted.
+    def _plan_attention(self, attention_mask: Tensor, *, needs_rows: bool) -> Packing | None:
+        """Return the packing that attention runs in; None where it runs on the padded batch.
+
+        Args:
+            attention_mask: `[B, L]`.
+            needs_rows: Whether all else runs on the padded batch.
         """
-        made = {}
-        last = StreamKey("hidden", self.depth)
-        for key in keys:
-            if key.kind == "logits":
-                made[key] = _logits(output, valid) if picked is None else output.logits[picked]
-            elif key.kind == "vector":
-                made[key] = self._vectors(found[last], valid, skipped)
-            elif key.kind == "cls":
-                source = last if key.layer == self.depth else _recorded(key)
-                made[key] = pool(found[source], valid, "cls")
-            elif key.kind == "pooled":
-                made[key] = pool(found[last], valid, self.sentence_head.sentence.pooling, skipped)
-        return made
+        if not self._packs:
+            return None
+        # A checkpointed block runs again when nobody can tell it where samples end.
+        if any(module.__dict__.get("gradient_checkpointing") for module in self.model.modules()):
+            return None
+        dtype = _dtype_of_maps(self.model)
+        if needs_rows and attention_mask.device.type == "cpu":
+            # For attention alone packing costs more than it saves on a CPU, but in half precision: there PyTorch's own
+            # attention has a slow backward pass.
+            has_slow_backward = torch.is_grad_enabled() and dtype in HALVES
+            if not has_slow_backward:
+                return None
+        return plan_packing(attention_mask, dtype)
+
+    def _run(
+        self,
+        inputs: dict[str, Tensor],
+        row_packing: Packing | None,
+        attention_packing: Packing | None,
+        scored: Tensor | None,
+    ) -> "_Run":
+        """Run the model while the recorder is active.
+
+        Args:
+            inputs: Of the padded batch.
+            row_packing: The packing that the whole model runs in, if it does.
+            attention_packing: The packing that attention runs in, if it does.
+            scored: Tokens to score, as the model sees them: `[B, L]`, or packed.
+        """
+        packed_inputs: dict[str, Tensor | None] = dict(inputs)
+        if row_packing is not None:
+            packed_inputs = self._pack_inputs(inputs, row_packing)
+        options = {}
+        if self._runs_head and self._reads_last_hidden:
+            options["output_hidden_states"] = True
+        runner = self.model if self._runs_head else self.base
+        self._scored = scored
+        self.recorder.start(attention_packing)
+        try:
+            output = runner(**packed_inputs, **options)
+        finally:
+            # After an error too: nothing of this batch may stay.
+            recorded = self.recorder.finish()
+            logit_parts = self._logit_parts
+            self._scored = None
+            self._logit_parts = {}
+        return _Run(output, recorded, logit_parts)
+
+    def _derive(
+        self, run: "_Run", sources: Streams, valid: Tensor, *, scored: Tensor | None, skipped: Tensor | None
+    ) -> dict[StreamKey, Tensor]:
+        """Make the streams that are made of the model's output or of recorded streams.
+
+        Args:
+            run: The run.
+            sources: Recorded streams, in rows of texts.
+            valid: Bool `[B, L]`, the real tokens.
+            scored: Tokens to score, as the model saw them.
+            skipped: Tokens of a prompt at the beginning of each row.
+        """
+        if self.sentence_head.sentence.include_prompt:
+            skipped = None
+        derived = {}
+        for key in self.keys:
+            if key.name == "logits" and not run.logit_parts:
+                derived[key] = self._scores(run.output, valid, scored)
+            elif key.name == "vector":
+                derived[key] = self._vectors(sources[self._last_hidden], valid, skipped)
+            elif key.name == "cls":
+                source = self._last_hidden if key.layer == self.depth else _recorded(key)
+                derived[key] = pool(sources[source], valid, "cls")
+            elif key.name == "pooled":
+                pooling = self.sentence_head.sentence.pooling
+                derived[key] = pool(sources[self._last_hidden], valid, pooling, skipped)
+        return derived
+
+    def _scores(self, output: Any, valid: Tensor, scored: Tensor | None) -> Tensor:
+        """Return the head's scores; of question answering `[B, 2, L]`, where a padding is never an answer."""
+        if scored is not None and self._decoder is None:
+            # A head without a decoder has scored all tokens.
+            scores_of_tokens: Tensor = output.logits[scored]
+            return scores_of_tokens
+        if "start_logits" in output:
+            start_and_end = torch.stack([output.start_logits, output.end_logits], dim=1)
+            return start_and_end.masked_fill(~valid.unsqueeze(1), float("-inf"))
+        logits: Tensor = output.logits
+        return logits
 
     def _vectors(self, hidden: Tensor, valid: Tensor, skipped: Tensor | None) -> Tensor:
         """Return finished sentence vectors, in float32: the head has neither the model's weights nor its precision."""
@@ -200,101 +322,20 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             vectors: Tensor = self.sentence_head.to(hidden.device)(hidden, valid, skipped)
         return vectors
 
-    def _packed(self, inputs: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
+    def _pack_inputs(self, inputs: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
         """Return the inputs as one row of real tokens; the recorder knows the lengths of its samples."""
         packed: dict[str, Tensor | None] = {}
         for name, values in inputs.items():
             is_by_token = values.shape[:2] == packing.shape
             packed[name] = packing.pack(values) if is_by_token else values
         if "position_ids" not in inputs:
-            padding = None
+            padding_id = None
             if family_of(self.model.config).padded_positions:
-                padding = self.base.config.pad_token_id
-            positions = padded_batch_positions(inputs["input_ids"], padding)
+                padding_id = self.base.config.pad_token_id
+            positions = padded_batch_positions(inputs["input_ids"], padding_id)
             packed["position_ids"] = packing.pack(positions)
         packed["attention_mask"] = None
         return packed
-
-    def close(self) -> None:
-        """Take the tap off again; blocks that were dropped stay dropped."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
-        tap_points.detach(self.model)
-        for block in self._blocks:
-            block.__dict__.pop("forward", None)
-        if self.model.config._attn_implementation == tap_points.TAPPED_ATTENTION:
-            self.model.set_attn_implementation(self._previous_attention or "sdpa")
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _install(self) -> None:
-        recorder = self.recorder
-        if self._taps_attention:
-            self._tap_attention()
-        if self._decoder is not None:
-            self._handles.append(self._decoder.register_forward_pre_hook(self._before_decoder))
-        if self._runs_head and self._packs:
-            self._handles.append(self.base.register_forward_pre_hook(self._before_base, with_kwargs=True))
-        # Shared blocks run once per layer, so only a count of their calls tells the layer.
-        for index, block in enumerate(self._blocks):
-            layer = None if self._shared else index + 1
-            enter = partial(_enter_block, recorder, layer)
-            self._handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
-            self._handles.append(block.register_forward_hook(partial(_leave_block, recorder)))
-            above = layer is not None and layer > recorder.last_layer
-            if self._shared or above or layer == recorder.last_layer:
-                block.forward = partial(_run_needed_part, block, recorder, family_of(self.model.config).returned)
-
-    def _no_interface(self) -> ModelError:
-        return ModelError(
-            f"'{self.model.config.model_type}' does not compute attention through transformers' AttentionInterface, so "
-            "query, key, value and context cannot be tapped; use a method on hidden states or vectors, such as "
-            "hidden_states, sentence_embedding or aligned_embedding."
-        )
-
-    @torch.no_grad()
-    def _verify(self, whole: "_WholeRun") -> None:
-        """Refuse a model of whose streams one is not that of a whole run without a tap.
-
-        Hidden states are compared with `output_hidden_states`. Query, key, value and context have no name outside of
-        their block: each head's vector must be among those that the maps and norms of that very block give, at the
-        first token for query and key, which a rotary embedding does not turn there, and for context among those that
-        they are given.
-        """
-        head_size = shape_of(self.model.config).head_size
-        name = self.model.config.model_type
-        with evaluation_mode(self.model):
-            try:
-                found = self(whole.input_ids, torch.ones_like(whole.input_ids))
-            except KeyError as error:
-                raise self._no_interface() from error
-            except (RuntimeError, TypeError, ValueError) as error:
-                kinds = ", ".join(sorted({key.kind for key in self.keys}))
-                raise ModelError(
-                    f"'{name}' does not run with a tap on {kinds} "
-                    f"({shorten_error(error)}); use a method on hidden states or sentence vectors."
-                ) from error
-        for key in sorted(self.keys):
-            if key.kind in ("embedding", "hidden", "cls"):
-                expected = whole.hidden_states[key.layer]
-                if key.kind == "cls":
-                    expected = expected[:, 0]
-                if not _agree(found[key], expected):
-                    raise ModelError(
-                        f"Layer {key.layer} of '{name}' gives hidden states that differ from its output_hidden_states, "
-                        "since the model changes them between its blocks; choose other layers."
-                    )
-            elif key.kind in ATTENTION_KINDS:
-                vectors = whole.given if key.kind == "context" else whole.returned
-                tokens = 1 if key.kind in ("query", "key") else len(whole.input_ids[0])
-                first_row = found[key][0, :tokens]
-                if not _are_among(first_row, vectors[key.layer - 1], head_size):
-                    raise ModelError(
-                        f"The {key.kind} of layer {key.layer} of '{name}' is not the output of any map of that "
-                        "block, so relations of it would mean something else; use a method on hidden states."
-                    )
 
     def _before_base(self, base: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         """Take the mask below a head away where attention goes by offsets: a model would wait to see if it is full."""
@@ -311,11 +352,12 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         if self.leaves_unmade(hidden.shape[:-1].numel()):
             assert isinstance(decoder, nn.Linear)
             dtype = _dtype_of_maps(hidden)
-            parts = {"pre_logits": hidden, "output_weight": decoder.weight, "output_bias": decoder.bias}
-            self._unmade = {}
-            for name, tensor in parts.items():
-                if tensor is not None:
-                    self._unmade[StreamKey(name, self.depth)] = tensor.to(dtype)
+            self._logit_parts = {
+                StreamKey("pre_logits", self.depth): hidden.to(dtype),
+                StreamKey("output_weight", self.depth): decoder.weight.to(dtype),
+            }
+            if decoder.bias is not None:
+                self._logit_parts[StreamKey("output_bias", self.depth)] = decoder.bias.to(dtype)
             # The decoder then maps no token at all.
             hidden = hidden[..., :0, :]
         return (hidden, *args[1:])
@@ -325,21 +367,41 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         if not self._from_hidden or self._decoder is None:
             return False
         weight: Tensor = self._decoder.weight
-        return tokens * len(weight) > logits_at_once(weight.device)
+        vocabulary = len(weight)
+        return tokens * vocabulary > logits_at_once(weight.device)
 
-    def _tap_attention(self) -> None:
-        """Tap through the AttentionInterface, or for families outside of it by hooks on their projections."""
-        projections = family_of(self.model.config).projections
-        if projections is not None:
-            for block in self._blocks:
-                self._handles.extend(tap_points.attach_projections(block, self.recorder, projections))
-            return
-        with quiet(), suppress(ValueError):
-            self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
-        if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
-            raise self._no_interface()
+    def close(self) -> None:
+        """Take the tap off again; blocks that were dropped stay dropped."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        tap_points.detach(self.model)
         for block in self._blocks:
-            tap_points.attach_attention(block, self.recorder)
+            block.__dict__.pop("forward", None)
+        if self.model.config._attn_implementation == tap_points.TAPPED_ATTENTION:
+            self.model.set_attn_implementation(self._previous_attention or "sdpa")
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Run(NamedTuple):
+    """A run of the model.
+
+    Attributes:
+        output: The model's output.
+        recorded: Streams that hooks recorded, packed where the model ran packed.
+        logit_parts: What makes the logits, where they were left unmade.
+    """
+
+    output: Any
+    recorded: dict[StreamKey, Tensor]
+    logit_parts: dict[StreamKey, Tensor]
+
+
+def _is_unmade(key: StreamKey, run: _Run) -> bool:
+    """Whether a stream is logits that a run left unmade."""
+    return key.name == "logits" and bool(run.logit_parts)
 
 
 def _dtype_of_maps(of: PreTrainedModel | Tensor) -> torch.dtype:
@@ -350,106 +412,9 @@ def _dtype_of_maps(of: PreTrainedModel | Tensor) -> torch.dtype:
     return of.dtype
 
 
-class _WholeRun(NamedTuple):
-    """What a model without a tap does with two short rows: its hidden states, and the vectors of each block's maps.
-
-    `given` and `returned` have an item a block: inputs and outputs of the modules with weights, of the first row.
-    """
-
-    input_ids: Tensor
-    hidden_states: list[Tensor]
-    given: list[list[Tensor]]
-    returned: list[list[Tensor]]
-
-
-@torch.no_grad()
-def _run_whole(base: PreTrainedModel) -> _WholeRun:
-    """Run a model of a family outside of the table as it is, to compare what a tap reads of it."""
-    ids = torch.arange(2 * _SHORT, device=base.device).view(2, _SHORT) * 7919 % shape_of(base.config).vocabulary
-    entering: list[list[Tensor]] = [[] for _ in blocks(base)]
-    returned: list[list[Tensor]] = [[] for _ in entering]
-
-    def note(block: int, module: nn.Module, args: Any, output: Any) -> None:
-        for tensors, tensor in ((entering, args[0] if args else None), (returned, output)):
-            if isinstance(tensor, Tensor) and tensor.dim() > 2:
-                tensors[block].append(tensor[0])
-
-    handles = []
-    for number, block in enumerate(blocks(base)):
-        for module in block.modules():
-            is_map = module._parameters and not module._modules
-            if is_map:
-                handles.append(module.register_forward_hook(partial(note, number)))
-    with evaluation_mode(base):
-        output = base(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
-    for handle in handles:
-        handle.remove()
-    states = [*(getattr(output, "hidden_states", None) or ())]
-    if len(states) != depth(base.config) + 1:
-        raise ModelError(
-            f"'{base.config.model_type}' has {depth(base.config)} layers and gives {len(states)} hidden states by "
-            "output_hidden_states, so its layers cannot be compared with them; choose another model."
-        )
-    states[-1] = output.last_hidden_state  # Some families norm it behind the last of them.
-    return _WholeRun(ids, states, entering, returned)
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module, dtype: torch.dtype | None = None) -> Iterator[nn.Module]:
-    """Yield `model` in eval mode, computing in `dtype`; afterwards every module has the mode it had before.
-
-    Args:
-        model: Any module. It is never cast: where `dtype` is not its own, a cast copy is yielded instead.
-        dtype: The dtype of weights and activations; None keeps the model's.
-
-    Yields:
-        The model, or its cast copy, in eval mode.
-    """
-    model_dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    if dtype is not None and dtype != model_dtype:
-        yield copy.deepcopy(model).to(dtype).eval()
-        return
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield model
-    finally:
-        # Not `model.train(previous)`: that would also switch on parts that were frozen in eval mode on purpose.
-        for module, training in modes:
-            module.training = training
-
-
-def _tolerance(dtype: torch.dtype) -> float:
-    """Return the share of a tensor's largest number within which two ways of computing it agree."""
-    return 1e-4 if dtype in (torch.float32, torch.float64) else 0.05
-
-
-def _agree(stream: Tensor, expected: Tensor) -> bool:
-    """Whether two ways of computing a tensor agree."""
-    if stream.shape != expected.shape:
-        return False
-    largest_error = (stream - expected).abs().max()
-    allowed_error = _tolerance(stream.dtype) * expected.abs().max()
-    return bool(largest_error <= allowed_error)
-
-
-def _are_among(stream: Tensor, tensors: list[Tensor], width: int) -> bool:
-    """Whether each head's vector of a stream `[L, heads * width]` is among those of some tensors, up to its length."""
-    if stream.shape[-1] % width:
-        return False
-    rows = [tensor.double().reshape(-1, width) for tensor in tensors if tensor.numel() % width == 0]
-    if not rows:
-        return False
-    stream_directions = F.normalize(stream.double().reshape(-1, width), dim=-1)
-    directions = F.normalize(torch.cat(rows), dim=-1)
-    # For each head's vector the distance to the nearest vector; directions of length 1 allow for more rounding.
-    distances = torch.cdist(stream_directions, directions).amin(1)
-    return bool(distances.max() <= 10 * _tolerance(stream.dtype))
-
-
 def _recorded(key: StreamKey) -> StreamKey:
     """Return the stream that hooks record for a key: a CLS vector is taken from its layer's output."""
-    if key.kind != "cls":
+    if key.name != "cls":
         return key
     if key.layer == 0:
         return StreamKey("embedding", 0)
@@ -458,34 +423,25 @@ def _recorded(key: StreamKey) -> StreamKey:
 
 def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
     """Whether a stream is made of the last hidden state of a model of so many layers."""
-    return key.kind in SENTENCE_KINDS or (key.kind in ("hidden", "cls") and key.layer == layers)
-
-
-def _logits(output: Any, valid: Tensor) -> Tensor:
-    """Return the head's scores; of question answering `[B, 2, L]`, where a padding is never an answer."""
-    if "start_logits" not in output:
-        logits: Tensor = output.logits
-        return logits
-    start_and_end = torch.stack([output.start_logits, output.end_logits], dim=1)
-    return start_and_end.masked_fill(~valid.unsqueeze(1), float("-inf"))
+    return key.name in OF_SENTENCES or (key.name in ("hidden", "cls") and key.layer == layers)
 
 
 def _check_key(key: StreamKey, layers: int) -> None:
     """Refuse a stream that a model of this depth does not have."""
-    if key.kind not in STREAM_KINDS:
-        raise ModelError(f"Unknown stream '{key.kind}'.{suggestion(key.kind, STREAM_KINDS)}")
+    if key.name not in STREAM_NAMES:
+        raise ModelError(f"Unknown stream '{key.name}'.{suggestion(key.name, STREAM_NAMES)}")
     lowest = 1
     highest = layers
-    if key.kind == "embedding":
+    if key.name == "embedding":
         lowest = 0
         highest = 0
-    elif key.kind == "cls":
+    elif key.name == "cls":
         lowest = 0
-    elif key.kind in OF_OUTPUT:
+    elif key.name in OF_OUTPUT:
         lowest = layers
     if not lowest <= key.layer <= highest:
         allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
-        raise ModelError(f"Layer {key.layer} has no stream '{key.kind}': this model's are at {allowed}.")
+        raise ModelError(f"Layer {key.layer} has no stream '{key.name}': this model's are at {allowed}.")
 
 
 def _enter_block(recorder: Recorder, layer: int | None, module: nn.Module, args: Any, kwargs: Any) -> None:

@@ -78,7 +78,7 @@ class TeachingFacts:
         Raises:
             RecipeError: saying which streams it gives.
         """
-        if self.shape is not None or (key.kind in self.widths and key.layer == self.output_layer):
+        if self.shape is not None or (key.name in self.widths and key.layer == self.output_layer):
             return
         raise RecipeError(
             f"The term '{term}' reads {key} of the teacher, but '{self.title}' gives {' and '.join(self.widths)} "

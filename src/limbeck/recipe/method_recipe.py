@@ -195,7 +195,7 @@ def _reads_vocabulary_scores(name: str) -> bool:
     _, stages = method_terms(name)
     for _, terms in stages:
         for term in terms:
-            if any(key.kind == "logits" for key in (*term.student, *term.teacher)):
+            if any(key.name == "logits" for key in (*term.student, *term.teacher)):
                 return True
     return False
 

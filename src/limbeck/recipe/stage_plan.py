@@ -81,12 +81,12 @@ class StagePlan:
     @property
     def student_streams(self) -> set[str]:
         """Names of the streams that its terms read of the student."""
-        return {key.kind for term in self.terms for key in term.student}
+        return {key.name for term in self.terms for key in term.student}
 
     @property
     def teacher_streams(self) -> set[str]:
         """Names of the streams that its terms read of the teacher."""
-        return {key.kind for term in self.terms for key in term.teacher}
+        return {key.name for term in self.terms for key in term.teacher}
 
     @property
     def teaches_vectors(self) -> bool:

@@ -10,7 +10,7 @@ from limbeck.methods.pairing import Pairing
 from limbeck.methods.registry import read_method
 from limbeck.methods.term import LearnedMap, Term
 from limbeck.models.heads import Head
-from limbeck.models.streams import SENTENCE_KINDS
+from limbeck.models.streams import OF_SENTENCES
 from limbeck.objectives import OBJECTIVES
 from limbeck.recipe.mistakes import at_place
 from limbeck.recipe.stages import StageSpec
@@ -51,14 +51,14 @@ def needed_head(terms: Sequence[Term], pairing: Pairing, owner: Literal["student
     """
     for term in terms:
         streams = term.student if owner == "student" else term.teacher
-        if any(key.kind == "logits" for key in streams):
+        if any(key.name == "logits" for key in streams):
             return pairing.head
     return None
 
 
 def streams_read(terms: Sequence[Term]) -> set[str]:
     """Names of the streams that terms read of either model."""
-    return {key.kind for term in terms for key in (*term.student, *term.teacher)}
+    return {key.name for term in terms for key in (*term.student, *term.teacher)}
 
 
 def kept_map_of(terms: Sequence[Term]) -> LearnedMap | None:
@@ -71,7 +71,7 @@ def kept_map_of(terms: Sequence[Term]) -> LearnedMap | None:
 
 def compares_tokens(term: Term) -> bool:
     """Whether a term compares the tokens of student and teacher one by one."""
-    return any(key.kind not in (*SENTENCE_KINDS, "cls") for key in term.student)
+    return any(key.name not in (*OF_SENTENCES, "cls") for key in term.student)
 
 
 def takes_class_weights(term: Term) -> bool:

@@ -12,7 +12,7 @@ from limbeck.methods.pairing import Pairing
 from limbeck.methods.term import Term
 from limbeck.models.sentence_reader import check_pooling_named
 from limbeck.models.sentences import SentencePooling, finished_pooling
-from limbeck.models.streams import SENTENCE_KINDS
+from limbeck.models.streams import OF_SENTENCES
 from limbeck.recipe.model_plans import TeacherInfo
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.recipe.stage_terms import compares_tokens, kept_map_of, streams_read
@@ -95,7 +95,7 @@ def reads_prompts(
         RecipeError: for roles that nothing reads, and prompts that part the tokens of student and teacher where terms
             compare them.
     """
-    reads_vectors = bool(streams_read(terms) & set(SENTENCE_KINDS))
+    reads_vectors = bool(streams_read(terms) & set(OF_SENTENCES))
     if not reads_vectors or teacher.stage is not None:
         _check_no_role(corpus, stage, teacher, place)
         return False

@@ -218,8 +218,8 @@ def loss_kind(plan: RunPlan) -> str:
     last = plan.student.layers
     for term in _terms_of(plan):
         for key in term.student:
-            is_of_last_layer = key.kind in ("hidden", "cls") and key.layer == last
-            if key.kind in OF_OUTPUT or is_of_last_layer:
+            is_of_last_layer = key.name in ("hidden", "cls") and key.layer == last
+            if key.name in OF_OUTPUT or is_of_last_layer:
                 return "hidden"
     return "relations"
 
@@ -233,9 +233,9 @@ def taught_layers(plan: RunPlan) -> dict[int, list[int]]:
     teacher_layers: dict[int, set[int]] = {}
     for term in _terms_of(plan):
         is_single = len(term.student) == 1 and (len(term.teacher) == 1 or term.transform is not None)
-        if not is_single or term.student[0].kind != "hidden":
+        if not is_single or term.student[0].name != "hidden":
             continue
-        layers = {key.layer for key in term.teacher if key.kind == "hidden"}
+        layers = {key.layer for key in term.teacher if key.name == "hidden"}
         if layers:
             teacher_layers.setdefault(term.student[0].layer, set()).update(layers)
     if not teacher_layers:

@@ -35,7 +35,7 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
 
 
 def _layers_of(keys: Iterable[StreamKey]) -> tuple[int, ...]:
-    return tuple(sorted({key.layer for key in keys if key.kind != "logits"}))
+    return tuple(sorted({key.layer for key in keys if key.name != "logits"}))
 
 
 def _aligns_vectors(term: Term) -> bool:
@@ -43,7 +43,7 @@ def _aligns_vectors(term: Term) -> bool:
 
     Relations of the texts of a batch hold in any space, and a map that is not kept is between the spaces.
     """
-    streams = {key.kind for key in (*term.student, *term.teacher)}
+    streams = {key.name for key in (*term.student, *term.teacher)}
     if not term.teacher or not streams <= {"pooled", "vector"}:
         return False
     in_place = term.learned_map is None or term.learned_map.kept

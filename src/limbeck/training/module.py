@@ -346,7 +346,7 @@ def _maps_of(terms: Sequence[Term]) -> dict[str, LearnedMap]:
 
 def _scores_with_embeddings(student: PreTrainedModel, terms: Sequence[Term]) -> bool:
     """Return whether the table of word embeddings is the output layer too, and terms read its scores."""
-    if not any(key.kind == "logits" for term in terms for key in term.student):
+    if not any(key.name == "logits" for term in terms for key in term.student):
         return False
     output = student.get_output_embeddings()
     return output is not None and output.weight is student.get_input_embeddings().weight
