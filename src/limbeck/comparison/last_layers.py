@@ -164,7 +164,7 @@ class LastLayers:
         """Read the streams of a model's last layer by name, batch by batch."""
         keys = [StreamKey(name, depth(model.config)) for name in self._stream_names]
         for streams in self._read(model, keys):
-            yield {key.kind: tensor for key, tensor in streams.items()}
+            yield {key.name: tensor for key, tensor in streams.items()}
 
     def _read(self, model: PreTrainedModel, keys: Iterable[StreamKey]) -> Iterator[Streams]:
         """Read streams of a model, batch by batch."""
