@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 from limbeck.core.cache import read_manifest
 from limbeck.corpus import CorpusSettings, build_corpus
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored import arrow_files
 
 from .inputs import documents, tokenizer, write_jsonl
 from .job import Job, hash_of, identity_of
@@ -38,8 +38,8 @@ def prepare(inputs: Path) -> None:
 
 def run(inputs: Path, folder: Path) -> None:
     """Build; pieces are small, so that a corpus of a moment has many."""
-    store.SHARD_CHARACTERS = 60_000
-    store._BATCH_ITEMS = 50
+    arrow_files.SHARD_CHARACTERS = 60_000
+    arrow_files.BATCH_ITEMS = 50
     sources = [str(inputs / "a"), str(inputs / "b.parquet"), f"installed-docs:{inputs / 'packages'}"]
     settings = CorpusSettings(sources=sources, length=48, held_out=0.05)
     build_corpus(settings, tokenizer(), cache_dir=folder, workers=_WORKERS)

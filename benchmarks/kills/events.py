@@ -15,7 +15,7 @@ from transformers import TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
 from limbeck.core.studies.evaluation import FINISHED
-from limbeck.corpus.stored.store import SourceReader
+from limbeck.corpus.stored.stored_documents import SourceReader
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.evaluation.run.results_file import ResultsFile
 from limbeck.training.heartbeat import Heartbeat

@@ -10,12 +10,11 @@ import torch
 from pydantic import ValidationError
 
 from limbeck.core.mistakes import explain
-from limbeck.corpus import Augmentation, LabelledSettings, SourceReport
+from limbeck.corpus import Augmentation, LabelledSettings, SourceReport, build_labelled_corpus
 from limbeck.corpus.augmentation import masked_words, row_copies, stored_copies, word_vectors
-from limbeck.corpus.building import build as building
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import CorpusSpec
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored import arrow_files
 from limbeck.errors import CorpusError
 from limbeck.kinds.registry import KINDS
 from limbeck.models.loading import load_model
@@ -210,13 +209,11 @@ def texts_of(rows):
 
 def test_rows_to_train_on_have_copies_and_held_out_rows_have_none(table):
     settings = settings_of(table)
-    corpus = building.build_labelled_corpus(
-        settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1
-    )
+    corpus = build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1)
     plain = LabelledSettings(
         kind="classification", sources=settings.sources, labels=("0", "1"), length=60, held_out=0.2
     )
-    without = building.build_labelled_corpus(plain, TOKENIZER, KINDS[plain.task], cache_dir=table / "cache", workers=1)
+    without = build_labelled_corpus(plain, TOKENIZER, KINDS[plain.task], cache_dir=table / "cache", workers=1)
     assert texts_of(corpus.held_out) == texts_of(without.held_out)
     own = len(without.train)
     assert texts_of(corpus.train)[:own] == texts_of(without.train)
@@ -232,9 +229,7 @@ def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
     write_packed(table / "v.txt", vector_lines({"bold": [1, 0], "brave": [1, 0.1]}))
     write_packed(table / "rows.tsv", "text\tlabel\nbold\t0\nbrave\t1\n")
     settings = settings_of(table, probability=1.0)
-    corpus = building.build_labelled_corpus(
-        settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1
-    )
+    corpus = build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=table / "cache", workers=1)
     assert len(corpus.train) == 1 and corpus.manifest["augmented"] == 0
     assert corpus.report.counts == {"augmented copy with the same text as a held-out row, left out": 3}
 
@@ -242,10 +237,7 @@ def test_a_copy_that_reads_as_a_held_out_row_is_left_out(table):
 def copies_of(cache):
     (folder,) = (path for path in (cache / "augmented").iterdir() if path.is_dir())
     return [
-        example
-        for path in store.stored_files(folder, "rows")
-        for part, _ in store.read_labelled(path)
-        for example in part
+        example for path in arrow_files.row_files(folder) for part, _ in arrow_files.read_rows(path) for example in part
     ]
 
 
@@ -255,7 +247,7 @@ def test_copies_are_the_same_in_any_order_and_by_any_number_of_processes(table, 
     for number, (name, workers) in enumerate([("rows.tsv", 1), ("rows.tsv", 2), ("backwards.tsv", 1)]):
         cache = table / f"cache-{number}"
         settings = settings_of(table, name, masked_lm=(masked_lm, None))
-        building.build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=cache, workers=workers)
+        build_labelled_corpus(settings, TOKENIZER, KINDS[settings.task], cache_dir=cache, workers=workers)
         found.append(copies_of(cache))
     assert found[0] == found[1] and sorted(found[0], key=repr) == sorted(found[2], key=repr) != found[2]
     assert len(found[0]) == len({*found[0]}) or len({*found[0]}) > 60
@@ -267,7 +259,7 @@ def test_a_killed_augmentation_goes_on_and_a_finished_one_is_read(table, masked_
 
     def build(cache):
         kind = KINDS[settings.task]
-        return building.build_labelled_corpus(settings, TOKENIZER, kind, cache_dir=table / cache, workers=1)
+        return build_labelled_corpus(settings, TOKENIZER, kind, cache_dir=table / cache, workers=1)
 
     whole, finish = build("whole"), stored_copies.finish_piece
     for last in (1, 2, 4):

@@ -13,7 +13,7 @@ from limbeck.core.paths import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, LabelledCorpus, build_corpus
 from limbeck.corpus.building.splitting import held_out_threshold
 from limbeck.corpus.sources.file_sources import Files
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored import arrow_files
 from limbeck.corpus.tokens.sequences import longest_first
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, byte_tokenizer, decode
@@ -112,9 +112,9 @@ def test_whatever_decides_the_texts_gives_another_folder(kind):
 
 def test_many_shards_in_many_processes_give_the_same(kind, tmp_path, monkeypatch):
     whole = kind.make(cache=tmp_path / "one", **kind.many)
-    monkeypatch.setattr(store, "SHARD_CHARACTERS", 500)
-    monkeypatch.setattr(store, "ROW_SHARD_CHARACTERS", 2000)
-    monkeypatch.setattr(store, "_BATCH_ITEMS", 3)
+    monkeypatch.setattr(arrow_files, "SHARD_CHARACTERS", 500)
+    monkeypatch.setattr(arrow_files, "ROW_SHARD_CHARACTERS", 2000)
+    monkeypatch.setattr(arrow_files, "BATCH_ITEMS", 3)
     steps = []
     parts = kind.make(cache=tmp_path / "two", workers=2, progress=lambda *step: steps.append(step), **kind.many)
     assert len(list(parts.path.glob("train-*.arrow"))) > 4

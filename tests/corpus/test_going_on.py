@@ -16,7 +16,7 @@ from limbeck.core import cache
 from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
 from limbeck.corpus import MixSpec
 from limbeck.corpus.building import tokenising
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored import arrow_files, stored_documents
 from limbeck.corpus.stored.seen_keys import seen_keys
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import CorpusError
@@ -31,8 +31,8 @@ class KilledError(BaseException):
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
     """Three sources with bad lines, repeats, and small shards."""
-    monkeypatch.setattr(store, "SHARD_CHARACTERS", 2500)
-    monkeypatch.setattr(store, "_BATCH_ITEMS", 10)
+    monkeypatch.setattr(arrow_files, "SHARD_CHARACTERS", 2500)
+    monkeypatch.setattr(arrow_files, "BATCH_ITEMS", 10)
     texts = make_texts("text", 120)
     lines = [json.dumps({"text": text}) for text in texts[:60]]
     lines[7:7] = lines[40:40] = lines[55:55] = ["{", '{"text": " "}', lines[3]]
@@ -65,7 +65,7 @@ def finished_pieces(patch, last=None):
         if len(finished) == last:
             raise KilledError
 
-    for module in (store, tokenising):
+    for module in (stored_documents, tokenising):
         patch.setattr(module, "finish_piece", finish)
     return finished
 

@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.corpus import Document, ReplacedTokens
 from limbeck.corpus.settings import SourceUse
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored import arrow_files, stored_documents
 from limbeck.corpus.text.pieces import UNITS, split_pieces
 from tests.support.corpora import TOKENIZER, decode
 from tests.support.streams import ALONE, build_text, make_texts, stream, take, write_texts
@@ -124,12 +124,12 @@ def test_plain_uses_and_roles_change_no_corpus(sources, cache):
 
 
 def test_a_source_that_is_listed_again_goes_on_where_it_was_killed(sources, cache, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "SHARD_CHARACTERS", 600)
-    monkeypatch.setattr(store, "_BATCH_ITEMS", 5)
+    monkeypatch.setattr(arrow_files, "SHARD_CHARACTERS", 600)
+    monkeypatch.setattr(arrow_files, "BATCH_ITEMS", 5)
     whole = build_text(cache, TOKENIZER, *used(sources, *KEYS), prompts=PROMPTS)
     assert whole.manifest["documents"] == 80
     for last in (2, 5):
-        left, finish = iter(range(last)), store.finish_piece
+        left, finish = iter(range(last)), stored_documents.finish_piece
 
         def dies(*arguments, left=left, finish=finish):
             finish(*arguments)
@@ -137,7 +137,7 @@ def test_a_source_that_is_listed_again_goes_on_where_it_was_killed(sources, cach
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(store, "finish_piece", dies)
+            patch.setattr(stored_documents, "finish_piece", dies)
             with pytest.raises(KeyboardInterrupt):
                 build_text(tmp_path / "killed", TOKENIZER, *used(sources, *KEYS), prompts=PROMPTS)
     again = build_text(tmp_path / "killed", TOKENIZER, *used(sources, *KEYS), prompts=PROMPTS)

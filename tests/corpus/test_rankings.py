@@ -8,7 +8,8 @@ import torch
 from datasets import Dataset
 
 from limbeck.corpus import GroupedRows, PadCollator
-from limbeck.corpus.stored.store import read_labelled, store_rows, stored_files
+from limbeck.corpus.stored.arrow_files import read_rows, row_files
+from limbeck.corpus.stored.stored_rows import store_rows
 from limbeck.kinds.registry import KINDS
 from tests.support.streams import build_rows, examples, row_settings
 
@@ -79,5 +80,5 @@ def test_the_order_of_columns_that_say_what_is_relevant_is_known_to_the_cache(tm
         store_rows(row_settings(path, task=task, labels=labels, **{columns: order}), KINDS[task], tmp_path / "cache")[0]
         for order in (["a", "b"], ["b", "a"])
     ]
-    first, second = (next(read_labelled(*stored_files(folder, "rows")))[0] for folder in folders)
+    first, second = (next(read_rows(*row_files(folder)))[0] for folder in folders)
     assert {(row.pair, row.label) for row in first} != {(row.pair, row.label) for row in second}

@@ -94,7 +94,7 @@ def test_a_pass_has_every_document_once_over_all_lanes(tmp_path, cache):
         found = Counter()
         for index in range(lanes):
             for blocks, _ in corpus.batches(Lane(index, lanes), batch_size=1, seed=0):
-                if blocks[0].number:
+                if blocks[0].earlier_passes:
                     break
                 found.update(decode(TOKENIZER, block.ids.tolist()) for block in blocks)
         assert found == Counter(texts), lanes
@@ -106,7 +106,9 @@ def test_every_pass_and_every_seed_has_another_order(tmp_path, cache):
 
     def order(seed, number):
         batches = islice(corpus.batches(ALONE, batch_size=4, seed=seed), 10 * (number + 1))
-        return [tuple(block.ids.tolist()) for blocks, _ in batches for block in blocks if block.number == number]
+        return [
+            tuple(block.ids.tolist()) for blocks, _ in batches for block in blocks if block.earlier_passes == number
+        ]
 
     orders = [order(0, 0), order(0, 1), order(1, 0)]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
@@ -137,7 +139,7 @@ def test_what_is_held_out_is_the_same_as_of_a_built_corpus_and_never_met(tmp_pat
 def test_the_beginning_is_read_once(tmp_path, cache, monkeypatch):
     source = write_texts(tmp_path / "a.jsonl", make_texts("text", 20))
     first = stream(cache, TOKENIZER, source)
-    monkeypatch.setattr("limbeck.corpus.streams.streaming.store_beginning", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("limbeck.corpus.streams.streamed_corpus.store_beginning", lambda *_: pytest.fail("read again"))
     assert stream(cache, TOKENIZER, source, shuffle_buffer=3).path == first.path
 
 

@@ -134,7 +134,7 @@ def test_masks_change_with_every_pass_and_only_with_it(tmp_path, bert_folder):
         rows = training_rows(corpus, tokenizer, replace_tokens=0.0, mask_tokens=0.4, seed=1)
         for block in blocks[0]:
             row = rows.make(block)
-            found.setdefault((tuple(block.ids), block.number), set()).add(tuple(row["input_ids"]))
+            found.setdefault((tuple(block.ids), block.earlier_passes), set()).add(tuple(row["input_ids"]))
     assert all(len(masked) == 1 for masked in found.values())
     by_text = {}
     for (ids, _), masked in found.items():

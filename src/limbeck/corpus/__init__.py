@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from limbeck.corpus.batches.length_groups import padding_share
     from limbeck.corpus.batches.masking import MaskedTokens, ReplacedTokens, mask_id_of, word_ids
     from limbeck.corpus.batches.mixing import RowMix
-    from limbeck.corpus.building.build import build_corpus, build_labelled_corpus
+    from limbeck.corpus.building.build_labelled import build_labelled_corpus
+    from limbeck.corpus.building.build_text import build_corpus
     from limbeck.corpus.building.corpora import Corpus, LabelledCorpus
+    from limbeck.corpus.progress import Progress
     from limbeck.corpus.settings import (
         Augmentation,
         CorpusSettings,
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
     )
     from limbeck.corpus.source_report import SourceReport
     from limbeck.corpus.sources.named_sources import open_source
-    from limbeck.corpus.stored.store import Progress
-    from limbeck.corpus.streams.stream_source import Lane
-    from limbeck.corpus.streams.streaming import StreamedCorpus, open_stream
+    from limbeck.corpus.streams.source_blocks import Lane
+    from limbeck.corpus.streams.streamed_corpus import StreamedCorpus, open_stream
     from limbeck.corpus.text.documents import Document
     from limbeck.corpus.text.pieces import UNITS
     from limbeck.corpus.text.sentences import split_paragraphs, split_sentences
@@ -42,7 +43,8 @@ __getattr__, __dir__ = import_when_used(
         "batches.grouped_rows": "GroupedRows",
         "batches.length_groups": "padding_share",
         "batches.masking": "MaskedTokens ReplacedTokens mask_id_of word_ids",
-        "building.build": "build_corpus build_labelled_corpus",
+        "building.build_text": "build_corpus",
+        "building.build_labelled": "build_labelled_corpus",
         "building.corpora": "Corpus LabelledCorpus",
         "text.documents": "Document",
         "text.pieces": "UNITS",
@@ -51,9 +53,9 @@ __getattr__, __dir__ = import_when_used(
         "batches.mixing": "RowMix",
         "settings": "Augmentation CorpusSettings LabelledSettings LengthSchedule MixSpec",
         "sources.named_sources": "open_source",
-        "stored.store": "Progress",
-        "streams.stream_source": "Lane",
-        "streams.streaming": "StreamedCorpus open_stream",
+        "progress": "Progress",
+        "streams.source_blocks": "Lane",
+        "streams.streamed_corpus": "StreamedCorpus open_stream",
     },
 )
 

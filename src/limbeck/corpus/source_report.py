@@ -8,7 +8,11 @@ from typing import Any
 
 from limbeck.corpus.messages import safe_name
 
-EXAMPLES_PER_KIND = 5
+EXAMPLES_PER_PROBLEM = 5
+_EXAMPLES_SHOWN = 2
+
+OTHER_COLUMN = "row without the column"
+"""How the problem of a row begins that has no column of the text."""
 
 
 @dataclass
@@ -18,8 +22,8 @@ class SourceReport:
     Bad text never stops a build and never disappears silently: it ends up here, and here in the manifest.
 
     Args:
-        counts: Number of cases of each kind, for example `{"invalid JSON": 3}`.
-        examples: The first few places of each kind, for example `{"invalid JSON": ["a.jsonl:12"]}`.
+        counts: Number of cases of each problem, for example `{"line of invalid JSON": 3}`.
+        examples: The first few places of each problem, for example `{"line of invalid JSON": ["a.jsonl:12"]}`.
         muted: Whether cases are left out for now, because the same text has been read before.
     """
 
@@ -27,40 +31,64 @@ class SourceReport:
     examples: dict[str, list[str]] = field(default_factory=dict)
     muted: bool = False
 
-    def note(self, kind: str, where: str, count: int = 1) -> None:
-        """Count `count` cases of `kind`, and keep `where` as an example if there are few yet."""
+    def note(self, problem: str, where: str, count: int = 1) -> None:
+        """Count cases of a problem, and keep their place as an example if there are few yet.
+
+        Args:
+            problem: What is wrong, as a noun phrase.
+            where: Where it is, such as `file:line`.
+            count: Number of cases; with 0 nothing is noted.
+        """
         if count <= 0 or self.muted:
             return
-        self.counts[kind] = self.counts.get(kind, 0) + count
-        places = self.examples.setdefault(kind, [])
-        if len(places) < EXAMPLES_PER_KIND:
+        self.counts[problem] = self.counts.get(problem, 0) + count
+        places = self.examples.setdefault(problem, [])
+        if len(places) < EXAMPLES_PER_PROBLEM:
             places.append(safe_name(where))
 
     def merge(self, other: SourceReport) -> None:
-        """Add the cases of `other` to this report."""
-        for kind, count in other.counts.items():
-            self.counts[kind] = self.counts.get(kind, 0) + count
-            places = self.examples.setdefault(kind, [])
-            room = EXAMPLES_PER_KIND - len(places)
-            places += other.examples.get(kind, [])[: max(room, 0)]
+        """Add the cases of another report to this one."""
+        for problem, count in other.counts.items():
+            self.counts[problem] = self.counts.get(problem, 0) + count
+            places = self.examples.setdefault(problem, []) + other.examples.get(problem, [])
+            self.examples[problem] = places[:EXAMPLES_PER_PROBLEM]
 
     def lines(self) -> list[str]:
-        """Return one readable line per kind, the most frequent first; empty when all was well."""
+        """Return one readable line per problem, the most frequent first; empty when all was well."""
         lines: list[str] = []
-        for kind in sorted(self.counts, key=lambda kind: (-self.counts[kind], kind)):
-            examples = ", ".join(self.examples.get(kind, ())[:2])
-            lines.append(f"{self.counts[kind]:,} x {kind} (such as {examples})")
+        most_frequent_first = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
+        for problem, count in most_frequent_first:
+            examples = ", ".join(self.examples.get(problem, [])[:_EXAMPLES_SHOWN])
+            lines.append(f"{count:,} x {problem} (such as {examples})")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {"counts": dict(self.counts), "examples": _copied(self.examples)}
+        return {"counts": dict(self.counts), "examples": _copy(self.examples)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
         """Return the report that `to_dict` wrote; empty for an empty mapping."""
-        return cls(dict(values.get("counts", {})), _copied(values.get("examples", {})))
+        return cls(dict(values.get("counts", {})), _copy(values.get("examples", {})))
 
 
-def _copied(examples: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    return {kind: list(places) for kind, places in examples.items()}
+def nothing_in(source: str, content: str, report: SourceReport) -> str:
+    """Return the message for a source that holds nothing, with the problems that were counted.
+
+    Args:
+        source: Its name.
+        content: What it should hold, such as `text`.
+        report: The problems of the source.
+    """
+    message = f"The source '{safe_name(source)}' holds no {content}"
+    problems = report.lines()
+    if problems:
+        message += f": {'; '.join(problems)}"
+    message += "."
+    if any(problem.startswith(OTHER_COLUMN) for problem in report.counts):
+        message += " Set text_column to the column of the text."
+    return message
+
+
+def _copy(examples: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {problem: list(places) for problem, places in examples.items()}

@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
 from limbeck.corpus import Corpus, LabelledCorpus, LengthSchedule, MaskedTokens, ReplacedTokens, RowMix
-from limbeck.corpus.streams import stream_source, streaming
+from limbeck.corpus.streams.source_blocks import Block
+from limbeck.corpus.streams.streamed_corpus import StreamedCorpus
 
 AnyCorpus = Corpus | LabelledCorpus
 _HELD_OUT_ROWS = 512
@@ -25,9 +26,7 @@ class StreamedRows(Dataset[dict[str, Any]]):
         masking: Masks tokens likewise, or None.
     """
 
-    def __init__(
-        self, corpus: streaming.StreamedCorpus, replacing: ReplacedTokens | None, masking: MaskedTokens | None
-    ) -> None:
+    def __init__(self, corpus: StreamedCorpus, replacing: ReplacedTokens | None, masking: MaskedTokens | None) -> None:
         self.corpus = corpus
         self._replacing = replacing
         self._masking = masking
@@ -39,12 +38,12 @@ class StreamedRows(Dataset[dict[str, Any]]):
     def __getitem__(self, key: Any) -> Any:
         return self._beginning[key]
 
-    def make(self, block: stream_source.Block) -> dict[str, Any]:
+    def make(self, block: Block) -> dict[str, Any]:
         """Make the row of a block, its tokens replaced and masked."""
         row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids), **block.columns}
         if self._replacing is not None:
             row = self._replacing.replace(row)
-        return row if self._masking is None else self._masking.mask(row, block.number)
+        return row if self._masking is None else self._masking.mask(row, block.earlier_passes)
 
 
 class RowsByLength(Dataset[dict[str, Any]]):
@@ -91,7 +90,7 @@ def training_rows(
         rows = replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
     if mask_tokens > 0:
         rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
-    if isinstance(corpus, streaming.StreamedCorpus):
+    if isinstance(corpus, StreamedCorpus):
         return StreamedRows(corpus, replacing, masking)
     return rows if documents is None else texts.GroupedRows(rows, corpus.train, documents)
 

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from limbeck.corpus.augmentation.word_vectors import WORD
+from limbeck.corpus.digests import digest_of
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import Augmentation
-from limbeck.corpus.stored import store
 
 
 class MaskedWord(NamedTuple):
@@ -215,5 +215,5 @@ def _cut(text: str) -> list[str]:
 
 def row_generator(seed: int, texts: Sequence[str]) -> np.random.Generator:
     """Return the random generator of a row, which depends on its texts and the seed alone."""
-    key = store.digest_of(texts)
+    key = digest_of(texts)
     return np.random.default_rng([seed, int(key, 16)])

@@ -30,12 +30,22 @@ from limbeck.core.seals import HashedFile
 from limbeck.corpus.augmentation.masked_words import MaskedLanguageModel
 from limbeck.corpus.augmentation.row_copies import augment_rows, propose_nothing
 from limbeck.corpus.augmentation.word_vectors import WORD, ModelVectors, VectorFile, nearest_words
-from limbeck.corpus.building.splitting import TRAINED, Roles
+from limbeck.corpus.building.splitting import TRAINED, Roles, rows_with_roles
+from limbeck.corpus.digests import digest_of
 from limbeck.corpus.messages import safe_name
+from limbeck.corpus.progress import Progress, step_progress, waiting_notice
 from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import Augmentation, LabelledSettings, ModelName
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored.arrow_files import (
+    RowBatch,
+    batch_of_rows,
+    read_batches,
+    read_rows,
+    rows_of,
+    schema_of,
+    write_row_batches,
+)
 from limbeck.corpus.text.documents import Document
 from limbeck.corpus.tokens.token_encoder import TokenEncoder
 from limbeck.errors import CorpusError
@@ -69,7 +79,7 @@ def store_copies(
     cache_dir: Path,
     *,
     workers: int | None = None,
-    progress: store.Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Make the copies of all rows to train on in a cached folder of Arrow files, unless they are there already.
 
@@ -92,29 +102,30 @@ def store_copies(
     """
     augmentation = settings.augment
     assert augmentation is not None
-    has_answers = "answers" in KINDS[settings.task].columns
-    role_hash = store.digest_of(file_roles.tobytes().hex() for file_roles in roles.values())
+    has_answers = KINDS[settings.task].has_answers
+    role_hash = digest_of(file_roles.tobytes().hex() for file_roles in roles.values())
     name = fingerprint([rows.name, role_hash, settings.length, identity(augmentation)])
     folder = cache_dir / "augmented" / name
-    files = [path for path in roles if path.parent == rows]
+    # Roles of development rows, whose files lie elsewhere, are given too.
+    roles_to_copy = {path: file_roles for path, file_roles in roles.items() if path.parent == rows}
 
     def build(aside: Path) -> dict[str, Any]:
         work = _Work(augmentation, settings.length, has_answers, aside)
-        neighbours = _store_neighbours(work, _trained_rows(files, roles), progress)
+        neighbours = _store_neighbours(work, _trained_rows(roles_to_copy), progress)
         report = SourceReport.from_dict(neighbours["report"])
-        pieces = _divide(files, roles)
+        pieces = _divide(roles_to_copy)
         _copy_pieces(work, pieces, workers, progress)
 
         # The copies of all pieces become the files of the folder.
         parts = [aside / f"{piece.name}.arrow" for piece in pieces]
-        schema = pa.ipc.open_stream(files[0]).schema
-        written = store.write_rows(aside, schema, _without_untrained_texts(parts, roles, report))
+        schema = schema_of(next(iter(roles_to_copy)))
+        written = write_row_batches(_without_untrained_texts(parts, roles, report), aside, schema)
         for path in parts:
             path.unlink()
         counts = {"rows": written.items, "characters": written.characters}
         return {"format": AUGMENTED_FORMAT, **counts, "report": report.to_dict()}
 
-    waiting = store.bind_progress(progress, "waiting for another process that augments", 0, None, "")
+    waiting = waiting_notice(progress, "waiting for another process that augments")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
 
 
@@ -185,13 +196,13 @@ class _Piece(NamedTuple):
     is_trained: NDArray[np.bool_]
 
 
-def _divide(files: Sequence[Path], roles: Mapping[Path, Roles]) -> list[_Piece]:
+def _divide(roles: Mapping[Path, Roles]) -> list[_Piece]:
     """Divide the stored rows into pieces, in their order."""
     pieces: list[_Piece] = []
-    for path in files:
+    for path, file_roles in roles.items():
         batch_start = 0
-        for number, batch in enumerate(store.read_batches(path)):
-            batch_roles = roles[path][batch_start : batch_start + len(batch)]
+        for number, batch in enumerate(read_batches(path)):
+            batch_roles = file_roles[batch_start : batch_start + len(batch)]
             batch_start += len(batch)
             for first in range(0, len(batch), _ROWS_A_PIECE):
                 is_trained = batch_roles[first : first + _ROWS_A_PIECE] == TRAINED
@@ -199,9 +210,9 @@ def _divide(files: Sequence[Path], roles: Mapping[Path, Roles]) -> list[_Piece]:
     return pieces
 
 
-def _copy_pieces(work: _Work, pieces: Sequence[_Piece], workers: int | None, progress: store.Progress | None) -> None:
+def _copy_pieces(work: _Work, pieces: Sequence[_Piece], workers: int | None, progress: Progress | None) -> None:
     """Write the copies of all pieces."""
-    report_copies = store.bind_progress(progress, "augmenting")
+    report_copies = step_progress(progress, "augmenting")
     uses_accelerator = work.settings.masked_lm is not None and choose_device("auto").type != "cpu"
     if uses_accelerator:
         workers = 1
@@ -221,8 +232,8 @@ def _copy_piece(work: _Work, piece: _Piece) -> int:
     if finished is not None:
         return int(finished["copies"])
 
-    batch = next(islice(store.read_batches(piece.path), piece.batch, None))
-    rows, keys = store.labelled_of(batch.slice(piece.first, _ROWS_A_PIECE))
+    batch = next(islice(read_batches(piece.path), piece.batch, None))
+    rows, keys = rows_of(batch.slice(piece.first, _ROWS_A_PIECE))
     trained_rows = [row for row, is_trained in zip(rows, piece.is_trained, strict=True) if is_trained]
     copies = _augment(work, trained_rows)
 
@@ -231,7 +242,7 @@ def _copy_piece(work: _Work, piece: _Piece) -> int:
         if copies:
             # A copy keeps the key of its row.
             copy_keys = np.repeat(keys[piece.is_trained], work.settings.copies)
-            writer.write_batch(store.batch_of(copies, copy_keys, batch.schema))
+            writer.write_batch(batch_of_rows(copies, copy_keys, batch.schema).records)
     finish_piece(work.folder, piece.name, [name], {"copies": len(copies)})
     return len(copies)
 
@@ -264,12 +275,12 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _store_neighbours(work: _Work, rows: Iterable[LabelledRow], progress: store.Progress | None) -> dict[str, Any]:
+def _store_neighbours(work: _Work, rows: Iterable[LabelledRow], progress: Progress | None) -> dict[str, Any]:
     """Write the neighbours of every word that no model predicts, unless a killed builder has; return the report."""
     finished = read_piece(work.folder, _NEIGHBOURS)
     if finished is not None:
         return finished
-    report_words = store.bind_progress(progress, "looking for similar words")
+    report_words = step_progress(progress, "looking for similar words")
     if report_words is not None:
         report_words(0, None, "words")
 
@@ -307,32 +318,29 @@ def _read_neighbours(path: Path) -> dict[str, list[str]]:
     return neighbours
 
 
-def _trained_rows(files: Sequence[Path], roles: Mapping[Path, Roles]) -> Iterator[LabelledRow]:
-    for path in files:
-        for (row, _), role in zip(_rows_and_keys(path), roles[path], strict=True):
-            if role == TRAINED:
-                yield row
-
-
-def _rows_and_keys(path: Path) -> Iterator[tuple[LabelledRow, int]]:
-    for rows, keys in store.read_labelled(path):
-        yield from zip(rows, keys.tolist(), strict=True)
+def _trained_rows(roles: Mapping[Path, Roles]) -> Iterator[LabelledRow]:
+    for stored_row in rows_with_roles(roles):
+        if stored_row.role == TRAINED:
+            yield stored_row.row
 
 
 def _without_untrained_texts(
     parts: Sequence[Path], roles: Mapping[Path, Roles], report: SourceReport
-) -> Iterator[tuple[list[LabelledRow], NDArray[np.uint64]]]:
-    """Iterate over the copies of all pieces but those with the text of a row that is not trained on."""
-    untrained_keys: set[int] = set()
-    for path, file_roles in roles.items():
-        for (_, key), role in zip(_rows_and_keys(path), file_roles, strict=True):
-            if role != TRAINED:
-                untrained_keys.add(key)
+) -> Iterator[RowBatch]:
+    """Iterate over the copies in some files but those with the text of a row that is not trained on.
 
+    Args:
+        parts: The files of copies.
+        roles: The roles of the rows that have copies, and of development rows.
+        report: Receives the copies that are left out.
+    """
+    untrained_keys = {stored_row.key for stored_row in rows_with_roles(roles) if stored_row.role != TRAINED}
     for path in parts:
-        for copies, keys in store.read_labelled(path):
-            allowed = [place for place, copy in enumerate(copies) if Document(copy.text).key not in untrained_keys]
-            left_out = len(copies) - len(allowed)
+        for batch in read_rows(path):
+            allowed = [
+                number for number, copy in enumerate(batch.rows) if Document(copy.text).key not in untrained_keys
+            ]
+            left_out = len(batch.rows) - len(allowed)
             report.note("augmented copy with the same text as a held-out row, left out", path.stem, left_out)
             if allowed:
-                yield [copies[place] for place in allowed], keys[allowed]
+                yield RowBatch([batch.rows[number] for number in allowed], batch.keys[allowed])

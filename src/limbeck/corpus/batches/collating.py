@@ -1,18 +1,23 @@
-"""`PadCollator`: batches of token rows, padded to the longest."""
+"""`PadCollator`: a batch of token rows as tensors, padded to the longest row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from limbeck.core import IGNORED_LABEL
 from limbeck.core.kinds import LabelKind
 from limbeck.corpus.batches.batch import GROUPS, LABELS, OF_TEACHER, SKIPPED
+from limbeck.corpus.batches.collated_labels import LABEL_COLLATORS
+from limbeck.corpus.batches.padding import PaddedLayout, lay_out
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS
 from limbeck.errors import CorpusError, suggestion
+
+_SIDES = ("right", "left")
+_TOKEN_TYPE_OF_PADDING = 0
 
 
 @dataclass(frozen=True)
@@ -48,14 +53,14 @@ class PadCollator:
     labels: LabelKind = "none"
 
     def __post_init__(self) -> None:
-        if self.side not in ("right", "left"):
-            raise CorpusError(f"Unknown padding side '{self.side}'.{suggestion(self.side, ('right', 'left'))}")
+        if self.side not in _SIDES:
+            raise CorpusError(f"Unknown padding side '{self.side}'.{suggestion(self.side, _SIDES)}")
         if self.pad_token_id is None:
             raise CorpusError("The tokenizer has no padding token: set one, for example its eos token.")
         if self.multiple_of < 1:
             raise CorpusError(f"multiple_of is {self.multiple_of}: give 1 or more.")
-        if self.labels not in get_args(LabelKind):
-            raise CorpusError(f"Unknown kind of labels '{self.labels}'.{suggestion(self.labels, get_args(LabelKind))}")
+        if self.labels not in LABEL_COLLATORS:
+            raise CorpusError(f"Unknown kind of labels '{self.labels}'.{suggestion(self.labels, LABEL_COLLATORS)}")
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Return the columns of a batch, see `limbeck.corpus.batches.batch.Batch`.
@@ -71,63 +76,57 @@ class PadCollator:
         Raises:
             CorpusError: if labels were announced and a row has none, or not as many as tokens.
         """
-        groups = None
+        batch: dict[str, NDArray[Any]] = {}
+        rows = features
+        group_of_row = None
         if "documents" in features[0]:
-            groups = np.repeat(np.arange(len(features)), [len(feature["documents"]) for feature in features])
-            features = [row for feature in features for row in feature["documents"]]
+            rows = [row for feature in features for row in feature["documents"]]
+            rows_by_group = [len(feature["documents"]) for feature in features]
+            group_of_row = np.repeat(np.arange(len(features)), rows_by_group)
 
-        rows, lengths, valid = self._lay_out(features, "input_ids")
-        batch = {"input_ids": _fill(rows, valid, self.pad_token_id), "attention_mask": valid.astype(np.int64)}
-        prompted = ""  # Prefix of the side that reads the prompts.
-        if TEACHER_IDS in features[0]:
-            prompted = OF_TEACHER
-            teacher_rows, _, teacher_valid = self._lay_out(features, TEACHER_IDS)
-            batch[TEACHER_IDS] = _fill(teacher_rows, teacher_valid, self.pad_token_id)
-            batch[f"{OF_TEACHER}attention_mask"] = teacher_valid.astype(np.int64)
-        if PROMPT in features[0]:
-            batch[prompted + SKIPPED] = np.array([feature[PROMPT] for feature in features], dtype=np.int64)
-        if "token_type_ids" in features[0]:
-            types = [np.asarray(feature["token_type_ids"], dtype=np.int64) for feature in features]
-            batch["token_type_ids"] = _fill(types, valid, 0)
-        if self.labels != "none":
-            batch[LABELS] = self._collate_labels(features, lengths, valid)
-        if groups is not None:
-            batch[GROUPS] = groups
+        layout = self._add_inputs(batch, rows, ids_column="input_ids", prefix="")
+        if TOKEN_TYPES in rows[0]:
+            token_types = _column(rows, TOKEN_TYPES)
+            batch[TOKEN_TYPES] = layout.fill(token_types, _TOKEN_TYPE_OF_PADDING)
+        collate_labels = LABEL_COLLATORS[self.labels]
+        if collate_labels is not None:
+            batch[LABELS] = collate_labels(self._labels_of(rows), layout)
+
+        # Where the teacher reads other tokens than the student, it alone reads the prompts.
+        reader_of_prompts = ""
+        if TEACHER_IDS in rows[0]:
+            self._add_inputs(batch, rows, ids_column=TEACHER_IDS, prefix=OF_TEACHER)
+            reader_of_prompts = OF_TEACHER
+        if PROMPT in rows[0]:
+            batch[f"{reader_of_prompts}{SKIPPED}"] = np.array([row[PROMPT] for row in rows], dtype=np.int64)
+        if group_of_row is not None:
+            batch[GROUPS] = group_of_row
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
-    def _lay_out(
-        self, features: Sequence[Mapping[str, Any]], name: str
-    ) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the ids of each row, their number `[B, 1]`, and the places that they fill `[B, L]`."""
-        rows = [np.asarray(feature[name], dtype=np.int64) for feature in features]
-        lengths = np.array([len(row) for row in rows])[:, None]
-        width = -(-int(lengths.max()) // self.multiple_of) * self.multiple_of
-        columns = np.arange(width)[None, :]
-        return rows, lengths, columns < lengths if self.side == "right" else columns >= width - lengths
+    def _add_inputs(
+        self, batch: dict[str, NDArray[Any]], rows: Sequence[Mapping[str, Any]], *, ids_column: str, prefix: str
+    ) -> PaddedLayout:
+        """Add the ids and the attention mask of one side to a batch, and return where its tokens stand.
 
-    def _collate_labels(
-        self, features: Sequence[Mapping[str, Any]], lengths: NDArray[np.int64], valid: NDArray[np.bool_]
-    ) -> NDArray[Any]:
-        if not all("labels" in feature for feature in features):
-            raise CorpusError(f"A row has no labels, but this batch needs labels of the kind '{self.labels}'.")
-        labels_by_row = [feature["labels"] for feature in features]
-        if self.labels == "token":
-            rows = [np.asarray(labels, dtype=np.int64) for labels in labels_by_row]
-            if [len(row) for row in rows] != lengths[:, 0].tolist():
-                raise CorpusError(
-                    "A row has different numbers of labels and tokens: with labels='token' every token has a label."
-                )
-            return _fill(rows, valid, IGNORED_LABEL)
-        if self.labels in ("value", "classes", "relevance"):
-            return np.asarray(labels_by_row, dtype=np.float32)
-        labels = np.asarray(labels_by_row, dtype=np.int64)
-        if self.labels == "span" and self.side == "left":
-            labels = np.where(labels == IGNORED_LABEL, labels, labels + valid.shape[1] - lengths)
-        return labels
+        Args:
+            batch: The batch.
+            rows: Its rows.
+            ids_column: Column of the ids in the rows.
+            prefix: Beginning of the names in the batch: `OF_TEACHER`, or nothing for what the student reads.
+        """
+        ids = _column(rows, ids_column)
+        layout = lay_out(ids, self.side, self.multiple_of)
+        assert self.pad_token_id is not None
+        batch[f"{prefix}input_ids"] = layout.fill(ids, self.pad_token_id)
+        batch[f"{prefix}attention_mask"] = layout.is_filled.astype(np.int64)
+        return layout
+
+    def _labels_of(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        for row in rows:
+            if LABELS not in row:
+                raise CorpusError(f"A row has no labels, but this batch needs labels of the kind '{self.labels}'.")
+        return [row[LABELS] for row in rows]
 
 
-def _fill(rows: Sequence[NDArray[np.int64]], valid: NDArray[np.bool_], filler: int | None) -> NDArray[np.int64]:
-    """Lay the rows into the places that are valid, `[B, L]`."""
-    filled = np.full(valid.shape, filler, dtype=np.int64)
-    filled[valid] = np.concatenate(rows)
-    return filled
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[NDArray[np.int64]]:
+    return [np.asarray(row[name], dtype=np.int64) for row in rows]

@@ -1,7 +1,6 @@
-"""The rows of a mix: how many an epoch or a piece of a stream has of each source, and which."""
+"""The rows of a mix of sources: how many of each source an epoch or a window of a stream has, and which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,13 @@ def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]
         shares: Share of each source; they add up to 1.
         offset: 0 up to, not including, 1.
     """
+    # Where the rows of each source end: at the sum of the shares so far, all moved by one offset and rounded down.
     ends = np.floor(total * np.cumsum(shares) + offset).astype(np.int64)
     ends = np.minimum(ends, total)
-    ends[-1] = total  # Whatever rounding made of the sum of the shares.
+    ends[-1] = total  # Rounding may have left the sum of the shares below 1.
     return np.diff(ends, prepend=0).tolist()
 
 
-@dataclass
 class RowMix:
     """The rows of an epoch of a built corpus: as many as the corpus has, drawn from the sources by their shares.
 
@@ -36,50 +35,52 @@ class RowMix:
         seed: Decides the draw.
     """
 
-    rows: Sequence[int]
-    shares: Sequence[float]
-    seed: int
-
-    def __post_init__(self) -> None:
-        self._starts = np.cumsum([0, *self.rows])
+    def __init__(self, rows: Sequence[int], shares: Sequence[float], seed: int) -> None:
+        self.rows = rows
+        self.shares = shares
+        self.seed = seed
+        self._first_rows = np.cumsum([0, *rows])  # Of each source, and behind the last the number of all rows.
 
     def counts(self, epoch: int) -> list[int]:
         """Return the number of rows of each source in an epoch."""
+        total = int(self._first_rows[-1])
         offset = np.random.default_rng([self.seed, epoch]).random()
-        return draw_counts(int(self._starts[-1]), self.shares, offset)
+        return draw_counts(total, self.shares, offset)
 
     def draw(self, epoch: int) -> NDArray[np.int64]:
         """Return the rows of an epoch, source by source."""
-        rows_before = np.zeros(len(self.rows), np.int64)
+        rows_of_earlier_epochs = np.zeros(len(self.rows), np.int64)
         for earlier_epoch in range(epoch):
-            rows_before += self.counts(earlier_epoch)
+            rows_of_earlier_epochs += self.counts(earlier_epoch)
+
         parts = []
         for source, count in enumerate(self.counts(epoch)):
-            rows_of_source = self._sequence(source, int(rows_before[source]), count)
-            parts.append(self._starts[source] + rows_of_source)
+            start = int(rows_of_earlier_epochs[source])
+            rows_of_source = self._rows_in_turn(source, start, count)
+            parts.append(self._first_rows[source] + rows_of_source)
         return np.concatenate(parts)
 
     def sources(self, rows: NDArray[np.int64]) -> list[int]:
         """Return how many of some rows are of each source."""
-        source_of_row = np.searchsorted(self._starts, rows, side="right") - 1
+        source_of_row = np.searchsorted(self._first_rows, rows, side="right") - 1
         return np.bincount(source_of_row, minlength=len(self.rows)).tolist()
 
-    def _sequence(self, source: int, start: int, count: int) -> NDArray[np.int64]:
-        """Return part of the endless sequence of random orders of a source's rows.
+    def _rows_in_turn(self, source: int, start: int, count: int) -> NDArray[np.int64]:
+        """Return part of the endless sequence of a source's rows: random orders of all of them, one after the other.
 
         Args:
             source: Index of the source.
             start: Place of the first row in the sequence.
             count: Number of rows.
         """
-        size = self.rows[source]
         if count == 0:
             return np.empty(0, np.int64)
-        first_pass = start // size
-        last_pass = (start + count - 1) // size
+        size = self.rows[source]
+        first_order = start // size
+        last_order = (start + count - 1) // size
         orders = []
-        for number in range(first_pass, last_pass + 1):
+        for number in range(first_order, last_order + 1):
             generator = np.random.default_rng([self.seed, source, number])
             orders.append(generator.permutation(size))
-        first_row = start % size
-        return np.concatenate(orders)[first_row : first_row + count]
+        place_in_first_order = start % size
+        return np.concatenate(orders)[place_in_first_order : place_in_first_order + count]

@@ -1,4 +1,4 @@
-"""`Corpus` and `LabelledCorpus`: built folders of the cache, opened for training."""
+"""`Corpus` and `LabelledCorpus`: a folder of the cache that holds token rows, opened for training."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from limbeck.core.cache import read_manifest
 from limbeck.core.kinds import KindName
 from limbeck.corpus.batches.mixing import RowMix
+from limbeck.corpus.building.block_encoding import UNIT
+from limbeck.corpus.digests import digest_of
 from limbeck.corpus.messages import safe_name
 from limbeck.corpus.settings import Mixing, SourceUse
 from limbeck.corpus.settings.mix import shares_by_size
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored.arrow_files import read_documents
 from limbeck.corpus.text.documents import Document
 from limbeck.corpus.text.pieces import UNITS
-from limbeck.corpus.tokens.blocks import UNIT
 from limbeck.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -53,16 +54,16 @@ class Corpus:
         titles: Sequence[str] | None = None,
         uses: Sequence[SourceUse] = (),
     ) -> None:
-        self.path = Path(path)
-        self.mix = mix
-        self.uses = uses
-        manifest = read_manifest(self.path)
+        manifest = read_manifest(Path(path))
         if manifest is None or "splits" not in manifest:
             raise CorpusError(f"'{path}' is not a complete corpus, or is damaged: build it with build_corpus.")
+        self.path = Path(path)
         self.manifest: dict[str, Any] = manifest
+        self.mix = mix
         self.titles: Sequence[str] = titles or manifest["settings"]["sources"]
-        self.train: datasets.Dataset = self._open("train")
-        self.held_out: datasets.Dataset = self._open("held_out")
+        self.uses = uses
+        self.train = _open_split(self.path, "train")
+        self.held_out = _open_split(self.path, "held_out")
         self.shorter: Sequence[Corpus] = ()
 
     @property
@@ -81,7 +82,7 @@ class Corpus:
     @property
     def identity(self) -> str:
         """A hash of the content of all sources."""
-        return store.digest_of(self.content)
+        return digest_of(self.content)
 
     @property
     def tokens(self) -> int:
@@ -124,44 +125,41 @@ class Corpus:
         """Return the share of each role in what is trained on; empty where no source has one."""
         if not any(use.role for use in self.uses):
             return {}
-        shares: dict[str, int | float] = {}
+        share_of_role: dict[str, int | float] = {}
         for use, share in zip(self.uses, self.shares(), strict=True):
             role = use.role or "no role"
-            shares[role] = shares.get(role, 0.0) + share
-        return shares
+            share_of_role[role] = share_of_role.get(role, 0.0) + share
+        return share_of_role
 
     def rows_by_unit(self) -> dict[str, int | float]:
         """Count the rows to train on by the unit that they are, of a stream at its beginning; empty for one unit."""
         if UNIT not in self.train.column_names:
             return {}
-        counts = np.bincount(self.train.with_format("numpy")[UNIT][:], minlength=len(UNITS))
-        return {name: int(count) for name, count in zip(UNITS, counts, strict=True) if count}
+        units = self.train.with_format("numpy")[UNIT][:]
+        rows_by_unit: dict[str, int | float] = {}
+        for name, rows in zip(UNITS, np.bincount(units, minlength=len(UNITS)), strict=True):
+            if rows > 0:
+                rows_by_unit[name] = int(rows)
+        return rows_by_unit
 
     def describe_rows(self) -> Iterator[str]:
         """Describe the rows to train on: a line by role, and one by unit; none where all are alike."""
-        shares = self.shares_of_roles()
-        if shares:
-            yield "by role: " + ", ".join(f"{role} {share:.1%}" for role, share in shares.items())
+        share_of_role = self.shares_of_roles()
+        if share_of_role:
+            roles = [f"{role} {share:.1%}" for role, share in share_of_role.items()]
+            yield f"by role: {', '.join(roles)}"
         rows_by_unit = self.rows_by_unit()
         if rows_by_unit:
             total = sum(rows_by_unit.values())
-            parts = [f"{unit} {rows:,} ({rows / total:.1%})" for unit, rows in rows_by_unit.items()]
-            yield "by unit: " + ", ".join(parts)
+            units = [f"{unit} {rows:,} ({rows / total:.1%})" for unit, rows in rows_by_unit.items()]
+            yield f"by unit: {', '.join(units)}"
 
     def held_out_documents(self) -> list[Document]:
         """Return the text of the held-out documents, in the order of the sources."""
-        return list(store.read_documents(self.path))
+        return list(read_documents(self.path))
 
     def __repr__(self) -> str:
         return f"Corpus({len(self.train):,} blocks, {self.tokens:,} tokens, {str(self.path)!r})"
-
-    def _open(self, split: str) -> datasets.Dataset:
-        import datasets  # Training on batches of one's own needs no corpus.
-
-        files = sorted(self.path.glob(f"{split}-*.arrow"))
-        # Opening the files themselves keeps the library's own cache out of it.
-        parts = [datasets.Dataset.from_file(str(file)) for file in files]
-        return datasets.concatenate_datasets([part for part in parts if len(part)] or parts[:1])
 
 
 class LabelledCorpus(Corpus):
@@ -192,3 +190,13 @@ class LabelledCorpus(Corpus):
 
     def __repr__(self) -> str:
         return f"LabelledCorpus({self.task}, {len(self.train):,} rows, {self.tokens:,} tokens, {str(self.path)!r})"
+
+
+def _open_split(folder: Path, split: str) -> datasets.Dataset:
+    """Open the token rows of a split, memory-mapped."""
+    import datasets  # Training on batches of one's own needs no corpus.
+
+    # Opening the files themselves keeps the library's own cache out of it.
+    parts = [datasets.Dataset.from_file(str(file)) for file in sorted(folder.glob(f"{split}-*.arrow"))]
+    parts_with_rows = [part for part in parts if len(part)]
+    return datasets.concatenate_datasets(parts_with_rows or parts[:1])

@@ -1,4 +1,4 @@
-"""Groups of texts that share at least half of their sequences of three words."""
+"""Near duplicates: groups of texts that share at least half of their sequences of three words."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from limbeck.corpus.text.words import words_of
 
-_GRAM = 3
-"""Words of a sequence."""
+_SEQUENCE_WORDS = 3
 # Odd constants, one for each word of a sequence: the hash of a sequence is the sum of its words by these.
 _MIXERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+_END_OF_PART = 0  # In place of a word's number.
 
 
 class Groups(NamedTuple):
@@ -29,46 +29,20 @@ class Groups(NamedTuple):
 def near_duplicates(texts: Iterable[Sequence[str]]) -> Groups:
     """Group texts that share at least half of their sequences of three words.
 
-    Each sequence belongs to the longest text that has it. A text joins the text to which at least half of its sequences
-    belong, as a phrase joins its sentence. Sequences that are common in a language therefore do not chain everything
-    together, as they would if one were enough. Time and memory are linear in the words (a sort
-    apart), and the groups depend on the texts alone.
+    Each sequence belongs to the longest text that has it, its owner. A text joins an owner of at least half of its
+    sequences, as a phrase joins its sentence. Sequences that are common in a language therefore do not chain
+    everything together, as they would if one were enough. Time and memory are linear in the words (a sort apart), and
+    the groups depend on the texts alone.
 
     Args:
         texts: The parts of each text, such as those of a pair; sequences do not cross them.
     """
-    occurrences = _find_sequences(texts)
-    count = len(occurrences.lengths)
-
-    # From here on a text is its rank: 0 is the longest text, and of two of equal length the earlier.
-    longest_first = np.lexsort((np.arange(count), -occurrences.lengths))
-    rank_of_text = np.empty(count, np.int64)
-    rank_of_text[longest_first] = np.arange(count)
-
-    # Each sequence of each text once, the texts of a sequence together, its longest text first.
-    hashes, ranks = _distinct_pairs(occurrences.hashes, rank_of_text[occurrences.texts])
-    is_first = np.ones(len(hashes), bool)
-    is_first[1:] = hashes[1:] != hashes[:-1]
-    sequence = np.cumsum(is_first) - 1
-    owner = ranks[is_first][sequence]
-
-    # A text joins another one that owns at least half of its sequences.
-    sizes = np.bincount(ranks, minlength=count)
-    pairs, shared = np.unique(ranks * count + owner, return_counts=True)
-    joining, joined = np.divmod(pairs, max(count, 1))
-    is_link = (joining != joined) & (2 * shared >= sizes[joining])
-    group = _connect(count, joining[is_link], joined[is_link])
-
-    # A sequence is common if texts of two groups have it.
-    lowest_group = np.full(is_first.sum(), count)
-    highest_group = np.full(is_first.sum(), -1)
-    np.minimum.at(lowest_group, sequence, group[ranks])
-    np.maximum.at(highest_group, sequence, group[ranks])
-    is_common = (lowest_group != highest_group)[sequence]
-    common_sequences = np.bincount(ranks, weights=is_common, minlength=count)
-    is_common_text = 2 * common_sequences >= sizes
-
-    return Groups(group[rank_of_text].astype(np.int64), is_common_text[rank_of_text])
+    occurrences = _find_occurrences(texts)
+    rank_of_text = _ranks(occurrences.lengths)
+    pairs = _distinct_pairs(occurrences, rank_of_text)
+    group_of_rank = _join_owners(pairs, len(rank_of_text))
+    is_common_rank = _find_common(pairs, group_of_rank)
+    return Groups(group_of_rank[rank_of_text], is_common_rank[rank_of_text])
 
 
 class _Occurrences(NamedTuple):
@@ -85,52 +59,117 @@ class _Occurrences(NamedTuple):
     lengths: NDArray[np.int64]
 
 
-def _find_sequences(texts: Iterable[Sequence[str]]) -> _Occurrences:
-    # All words in a row, as numbers from 1; a 0 ends each part, so that no sequence crosses it.
+class _Pairs(NamedTuple):
+    """Each sequence with each text that has it, once; texts are told by their ranks, see `_ranks`.
+
+    The texts of a sequence stand together, its owner first.
+
+    Args:
+        sequences: Number of the sequence, `[pairs]`.
+        ranks: Rank of the text, `[pairs]`.
+        owners: Rank of the sequence's owner, `[pairs]`.
+    """
+
+    sequences: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+    owners: NDArray[np.int64]
+
+
+def _find_occurrences(texts: Iterable[Sequence[str]]) -> _Occurrences:
+    # All words in a row, as numbers from 1, and the end of each part, so that no sequence crosses it.
     number_of_word: dict[str, int] = {}
     numbers: list[int] = []
     ends: list[int] = []
     for parts in texts:
         for part in parts:
-            numbers += [number_of_word.setdefault(word, len(number_of_word) + 1) for word in words_of(part)]
-            numbers.append(0)
+            for word in words_of(part):
+                number = number_of_word.setdefault(word, len(number_of_word) + 1)
+                numbers.append(number)
+            numbers.append(_END_OF_PART)
         ends.append(len(numbers))
 
     words = np.array(numbers, np.uint64)
     text_of_word = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
-    lengths = np.bincount(text_of_word[words > 0], minlength=len(ends))
-    if len(words) < _GRAM:
+    lengths = np.bincount(text_of_word[words != _END_OF_PART], minlength=len(ends))
+    if len(words) < _SEQUENCE_WORDS:
         return _Occurrences(np.empty(0, np.uint64), np.empty(0, np.int64), lengths)
 
-    windows = np.lib.stride_tricks.sliding_window_view(words, _GRAM)
-    is_whole: NDArray[np.bool_] = np.asarray((windows > 0).all(-1))
-    hashes = (windows[is_whole] * _MIXERS).sum(-1, dtype=np.uint64)
-    return _Occurrences(hashes, text_of_word[: len(is_whole)][is_whole], lengths)
+    windows = np.lib.stride_tricks.sliding_window_view(words, _SEQUENCE_WORDS)
+    is_within_part = np.all(windows != _END_OF_PART, axis=-1)
+    hashes = (windows[is_within_part] * _MIXERS).sum(-1, dtype=np.uint64)
+    text_of_window = text_of_word[: len(windows)]
+    return _Occurrences(hashes, text_of_window[is_within_part], lengths)
 
 
-def _distinct_pairs(
-    hashes: NDArray[np.uint64], ranks: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the distinct pairs of two arrays, sorted by the first and then by the second."""
-    order = np.lexsort((ranks, hashes))
-    hashes = hashes[order]
+def _ranks(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rank of each text, `[texts]`: 0 is the longest, and of two of equal length the earlier."""
+    count = len(lengths)
+    longest_first = np.lexsort((np.arange(count), -lengths))
+    ranks = np.empty(count, np.int64)
+    ranks[longest_first] = np.arange(count)
+    return ranks
+
+
+def _distinct_pairs(occurrences: _Occurrences, rank_of_text: NDArray[np.int64]) -> _Pairs:
+    # Sorted by sequence, and then by rank.
+    ranks = rank_of_text[occurrences.texts]
+    order = np.lexsort((ranks, occurrences.hashes))
+    hashes = occurrences.hashes[order]
     ranks = ranks[order]
-    is_new = np.ones(len(hashes), bool)
-    is_new[1:] = (hashes[1:] != hashes[:-1]) | (ranks[1:] != ranks[:-1])
-    return hashes[is_new], ranks[is_new]
+
+    is_first_of_pair = _differs_from_previous(hashes) | _differs_from_previous(ranks)
+    hashes = hashes[is_first_of_pair]
+    ranks = ranks[is_first_of_pair]
+
+    is_first_of_sequence = _differs_from_previous(hashes)
+    sequences = np.cumsum(is_first_of_sequence) - 1
+    owner_of_sequence = ranks[is_first_of_sequence]
+    return _Pairs(sequences, ranks, owner_of_sequence[sequences])
 
 
-def _connect(count: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the number of the connected component of each text, `[texts]`.
+def _differs_from_previous(values: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each value is another than the one before it; the first always is."""
+    differs = np.ones(len(values), bool)
+    differs[1:] = values[1:] != values[:-1]
+    return differs
+
+
+def _join_owners(pairs: _Pairs, count: int) -> NDArray[np.int64]:
+    """Return the number of the group of each text, by its rank, `[texts]`.
 
     Args:
+        pairs: Sequences and the texts that have them.
         count: Number of texts.
-        first: One text of each link.
-        second: The other text of each link.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    links = coo_array((np.ones(len(first), np.int8), (first, second)), shape=(count, count))
-    _, components = connected_components(links, directed=False)
-    return np.asarray(components)
+    # How many sequences of a text each owner has. A text and an owner are one number here, so that they are counted.
+    text_and_owner, shared = np.unique(pairs.ranks * count + pairs.owners, return_counts=True)
+    texts, owners = np.divmod(text_and_owner, max(count, 1))
+
+    sequences_of_text = np.bincount(pairs.ranks, minlength=count)
+    is_link = (texts != owners) & (2 * shared >= sequences_of_text[texts])
+    links = coo_array((np.ones(is_link.sum(), np.int8), (texts[is_link], owners[is_link])), shape=(count, count))
+    _, group_of_rank = connected_components(links, directed=False)
+    return np.asarray(group_of_rank, np.int64)
+
+
+def _find_common(pairs: _Pairs, group_of_rank: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether at least half of the sequences of each text are in other groups too, by its rank, `[texts]`."""
+    count = len(group_of_rank)
+    sequence_count = 0
+    if len(pairs.sequences):
+        sequence_count = int(pairs.sequences[-1]) + 1
+
+    # A sequence is in several groups if the lowest and the highest of them differ.
+    groups = group_of_rank[pairs.ranks]
+    lowest_group = np.full(sequence_count, count)
+    highest_group = np.full(sequence_count, -1)
+    np.minimum.at(lowest_group, pairs.sequences, groups)
+    np.maximum.at(highest_group, pairs.sequences, groups)
+    is_common_sequence = lowest_group != highest_group
+
+    sequences_of_text = np.bincount(pairs.ranks, minlength=count)
+    common_of_text = np.bincount(pairs.ranks, weights=is_common_sequence[pairs.sequences], minlength=count)
+    return 2 * common_of_text >= sequences_of_text

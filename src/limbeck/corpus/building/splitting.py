@@ -1,9 +1,9 @@
-"""The parts of a corpus: documents and rows that are trained on, held out, or left out."""
+"""The split of a corpus: which documents and labelled rows are trained on, held out, or left out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from limbeck.corpus.building.near_duplicates import Groups, near_duplicates
 from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored import store
+from limbeck.corpus.stored.arrow_files import RowBatch, read_batches, read_rows
 from limbeck.corpus.text.words import comparable
 
-TRAINED, HELD_OUT, LEFT_OUT = 0, 1, 2
-"""Roles of a row."""
+# Roles of a row.
+TRAINED = 0
+HELD_OUT = 1
+LEFT_OUT = 2
 
 Roles: TypeAlias = NDArray[np.uint8]
 """The role of each row of a file, `[rows]`."""
@@ -30,16 +32,17 @@ _KEYS = 2**64
 """Number of keys that a text may have."""
 _MOST_OVER = 2
 """Rows that may be held out, as a multiple of the rows wanted, so that a large group can be held out as a whole."""
+_SHOWN_CHARACTERS = 40
 
 
-def held_out_threshold(keys: Any, share: float, most: int) -> int:
+def held_out_threshold(keys: NDArray[np.uint64], share: float, most: int) -> int:
     """Return the key below which documents are held out.
 
     A share of a hash's range is that share of the documents whatever else is in the corpus. When that is none
     of a small corpus, its lowest key is held out; when it is too many, the lowest `most` are.
 
     Args:
-        keys: Key of every document, uint64; no two are equal.
+        keys: Key of every document; no two are equal.
         share: Share to hold out, below 1.
         most: Most documents to hold out.
     """
@@ -67,51 +70,59 @@ def hold_out(files: Sequence[Path], share: float | None, report: SourceReport) -
         share: Share of the texts, 0 up to, not including, 1; None takes 500 rows, or a tenth of fewer than 5,000.
         report: Receives rows that are held out although others like them are trained on, for want of better ones.
     """
-    examples, keys = _read(files)
-    if share is not None:
-        texts = np.unique(keys)
-        threshold = held_out_threshold(texts, share, len(texts))
-        return _split_by_file(files, np.where(keys < np.uint64(threshold), HELD_OUT, TRAINED))
-    is_held_out, doubtful = draw_groups([(row.text, row.pair) for row in examples], keys)
-    report.note(NEAR, "short or common texts", doubtful)
-    return _split_by_file(files, np.where(is_held_out, HELD_OUT, TRAINED))
+    rows, keys = _read_all(files)
+    if share is None:
+        drawn = draw_groups([(row.text, row.pair) for row in rows], keys)
+        report.note(NEAR, "short or common texts", drawn.doubtful)
+        is_held_out = drawn.is_held_out
+    else:
+        distinct_keys = np.unique(keys)
+        threshold = held_out_threshold(distinct_keys, share, len(distinct_keys))
+        is_held_out = keys < np.uint64(threshold)
+    return _divide_by_file(np.where(is_held_out, HELD_OUT, TRAINED), files)
 
 
-def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], int]:
-    """Return the rows that are held out by default, see `hold_out`, and how many of them may be like a trained one.
+class DrawnRows(NamedTuple):
+    """Rows that are held out by default.
+
+    Args:
+        is_held_out: Whether each row is, `[rows]`.
+        doubtful: How many of them may be like a row to train on.
+    """
+
+    is_held_out: NDArray[np.bool_]
+    doubtful: int
+
+
+def draw_groups(rows: Sequence[Sequence[str | None]], keys: NDArray[np.uint64]) -> DrawnRows:
+    """Draw the rows that are held out by default, see `hold_out`.
 
     Args:
         rows: Their texts, the first and maybe a second.
         keys: Of the first text of each, `[rows]`.
     """
-    # Distinct texts are numbered in the order in which they come.
-    texts, first_row, sorted_of_row = np.unique(keys, return_index=True, return_inverse=True)
-    in_order = np.argsort(first_row)
-    number_of_sorted = np.empty_like(in_order)
-    number_of_sorted[in_order] = np.arange(len(in_order))
-    text_of_row = number_of_sorted[sorted_of_row]
+    # Distinct first texts are numbered in the order in which they come; `np.unique` has them in the order of keys.
+    sorted_keys, first_rows, place_of_row = np.unique(keys, return_index=True, return_inverse=True)
+    in_order = np.argsort(first_rows)
+    number_of_place = np.empty_like(in_order)
+    number_of_place[in_order] = np.arange(len(in_order))
+    text_of_row = number_of_place[place_of_row]
     rows_of_text = np.bincount(text_of_row)
 
-    # The parts of a text are its own and all second texts that it comes with.
-    parts_of_text: list[list[str]] = [[] for _ in texts]
-    for parts, text in zip(rows, text_of_row.tolist(), strict=True):
-        first = parts_of_text[text][:1]
-        parts_of_text[text] += [part for part in parts if part is not None and part not in first]
+    # A text is compared together with all second texts that it comes with, and is itself there once.
+    parts_of_text: list[list[str]] = [[] for _ in sorted_keys]
+    for row, text in zip(rows, text_of_row.tolist(), strict=True):
+        parts = parts_of_text[text]
+        known_text = parts[0] if parts else None
+        for part in row:
+            if part is not None and part != known_text:
+                parts.append(part)
 
     groups = near_duplicates(parts_of_text)
     wanted = min(MOST_HELD_OUT, math.ceil(len(rows) / 10))
-    is_chosen = _choose_texts(groups, rows_of_text, texts[in_order], wanted)
+    is_chosen = _choose_texts(groups, rows_of_text, sorted_keys[in_order], wanted)
     doubtful = int(rows_of_text[is_chosen & groups.common].sum())
-    return is_chosen[text_of_row], doubtful
-
-
-def all_trained(files: Sequence[Path]) -> dict[Path, Roles]:
-    """Return roles for files whose rows are all trained on."""
-    roles: dict[Path, Roles] = {}
-    for path in files:
-        rows = sum(len(batch) for batch in store.read_batches(path))
-        roles[path] = np.full(rows, TRAINED, np.uint8)
-    return roles
+    return DrawnRows(is_chosen[text_of_row], doubtful)
 
 
 def keep_apart(files: Sequence[Path], development: Sequence[Path], report: SourceReport) -> dict[Path, Roles]:
@@ -122,24 +133,54 @@ def keep_apart(files: Sequence[Path], development: Sequence[Path], report: Sourc
         development: The stored development rows.
         report: Receives the rows that are left out, and development rows like one to train on.
     """
-    train, _ = _read(files)
-    scored, _ = _read(development)
+    train_rows = _read_all(files).rows
+    development_rows = _read_all(development).rows
 
     # Rows to train on that differ from a development row in case, punctuation and white space alone are left out.
-    scored_texts = {_comparable_texts(example) for example in scored}
-    is_repeated = np.array([_comparable_texts(example) in scored_texts for example in train])
-    for row in np.flatnonzero(is_repeated):
-        report.note(REPEATED, _beginning(train[row]))
+    development_texts = {_comparable_texts(row) for row in development_rows}
+    is_repeated = np.array([_comparable_texts(row) in development_texts for row in train_rows])
+    for number in np.flatnonzero(is_repeated):
+        report.note(REPEATED, _beginning(train_rows[number]))
 
     # Development rows that are near duplicates of one to train on stay, and are counted.
-    groups = near_duplicates([_texts_of(example) for example in (*train, *scored)])
-    trained_groups = np.unique(groups.of_text[: len(train)])
-    is_near = np.isin(groups.of_text[len(train) :], trained_groups)
-    for row in np.flatnonzero(is_near):
-        report.note(LEAKED, _beginning(scored[row]))
+    groups = near_duplicates([_texts_of(row) for row in (*train_rows, *development_rows)])
+    groups_of_train = groups.of_text[: len(train_rows)]
+    groups_of_development = groups.of_text[len(train_rows) :]
+    for number in np.flatnonzero(np.isin(groups_of_development, groups_of_train)):
+        report.note(LEAKED, _beginning(development_rows[number]))
 
-    roles = _split_by_file(files, np.where(is_repeated, LEFT_OUT, TRAINED))
-    return roles | _split_by_file(development, np.full(len(scored), HELD_OUT))
+    roles = _divide_by_file(np.where(is_repeated, LEFT_OUT, TRAINED), files)
+    return roles | _divide_by_file(np.full(len(development_rows), HELD_OUT), development)
+
+
+def all_trained(files: Sequence[Path]) -> dict[Path, Roles]:
+    """Return roles for files whose rows are all trained on."""
+    return {path: np.full(_count_rows(path), TRAINED, np.uint8) for path in files}
+
+
+class RowWithRole(NamedTuple):
+    """A stored row.
+
+    Args:
+        row: The row.
+        key: Key of its text.
+        role: What becomes of it.
+    """
+
+    row: LabelledRow
+    key: int
+    role: int
+
+
+def rows_with_roles(roles: Mapping[Path, Roles]) -> Iterator[RowWithRole]:
+    """Iterate over the rows of all files that have roles."""
+    for path, roles_of_file in roles.items():
+        first_row = 0
+        for batch in read_rows(path):
+            roles_of_batch = roles_of_file[first_row : first_row + len(batch.rows)]
+            first_row += len(batch.rows)
+            for row, key, role in zip(batch.rows, batch.keys.tolist(), roles_of_batch.tolist(), strict=True):
+                yield RowWithRole(row, key, role)
 
 
 def _choose_texts(
@@ -154,15 +195,18 @@ def _choose_texts(
         wanted: Rows to hold out.
     """
     texts_of_group: dict[int, list[int]] = {}
-    for text in np.flatnonzero(~groups.common).tolist():
-        texts_of_group.setdefault(int(groups.of_text[text]), []).append(text)
-    common_texts = [[text] for text in np.flatnonzero(groups.common).tolist()]
+    common_texts: list[list[int]] = []
+    for text, group in enumerate(groups.of_text.tolist()):
+        if groups.common[text]:
+            common_texts.append([text])
+        else:
+            texts_of_group.setdefault(group, []).append(text)
 
     # A group is drawn by the hash of its first text: by its lowest, large groups would be drawn more often.
-    def draw(texts: list[int]) -> int:
+    def key_of_first(texts: list[int]) -> int:
         return int(keys[texts[0]])
 
-    candidates = sorted(texts_of_group.values(), key=draw) + sorted(common_texts, key=draw)
+    candidates = sorted(texts_of_group.values(), key=key_of_first) + sorted(common_texts, key=key_of_first)
     most = min(_MOST_OVER * wanted, int(rows_of_text.sum()) // 2)
     is_chosen = np.zeros(len(rows_of_text), bool)
     held_out = 0
@@ -174,22 +218,30 @@ def _choose_texts(
     return is_chosen
 
 
-def _read(files: Sequence[Path]) -> tuple[list[LabelledRow], NDArray[np.uint64]]:
-    """Return all rows of some files, and the keys of their texts."""
-    examples: list[LabelledRow] = []
+def _read_all(files: Sequence[Path]) -> RowBatch:
+    """Return all rows of some files, with the keys of their texts."""
+    rows: list[LabelledRow] = []
     keys: list[NDArray[np.uint64]] = []
     for path in files:
-        for batch, batch_keys in store.read_labelled(path):
-            examples += batch
-            keys.append(batch_keys)
-    return examples, np.concatenate(keys)
+        for batch in read_rows(path):
+            rows += batch.rows
+            keys.append(batch.keys)
+    return RowBatch(rows, np.concatenate(keys))
 
 
-def _split_by_file(files: Sequence[Path], roles: NDArray[Any]) -> dict[Path, Roles]:
-    """Divide the roles of all rows among their files."""
-    counts = [sum(len(batch) for batch, _ in store.read_labelled(path)) for path in files]
-    ends = np.cumsum(counts)[:-1]
-    return dict(zip(files, np.split(roles.astype(np.uint8), ends), strict=True))
+def _divide_by_file(roles: NDArray[Any], files: Sequence[Path]) -> dict[Path, Roles]:
+    """Divide the roles of all rows among the files that the rows are in."""
+    roles_by_file: dict[Path, Roles] = {}
+    start = 0
+    for path in files:
+        end = start + _count_rows(path)
+        roles_by_file[path] = roles[start:end].astype(np.uint8)
+        start = end
+    return roles_by_file
+
+
+def _count_rows(path: Path) -> int:
+    return sum(len(batch) for batch in read_batches(path))
 
 
 def _texts_of(row: LabelledRow) -> list[str]:
@@ -201,6 +253,6 @@ def _comparable_texts(row: LabelledRow) -> tuple[str, ...]:
     return tuple(comparable(text) for text in _texts_of(row))
 
 
-def _beginning(example: LabelledRow) -> str:
+def _beginning(row: LabelledRow) -> str:
     """Return the beginning of a row's text, for a message."""
-    return repr(example.text[:40].replace(WORD_GAP, " "))
+    return repr(row.text[:_SHOWN_CHARACTERS].replace(WORD_GAP, " "))

@@ -1,85 +1,83 @@
-"""Stored documents and rows made token rows, by several processes."""
+"""Tokenising: stored documents or rows written as files of token rows, by several processes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from limbeck.core.cache import NothingToBuildError, finish_piece, read_piece
 from limbeck.core.process_pools import map_parallel
 from limbeck.core.seals import HashedFile
-from limbeck.corpus.batches.grouped_rows import QUERY
-from limbeck.corpus.building import splitting
-from limbeck.corpus.rows.row_kind import RowEncoder
+from limbeck.corpus.building.token_columns import SPLITS, SplitBatch
+from limbeck.corpus.digests import DIGEST_BYTES, digest_of
+from limbeck.corpus.progress import Progress, step_progress
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.stored import store
-from limbeck.corpus.stored.store import Progress
-from limbeck.corpus.tokens.blocks import SPLITS, BlockEncoding
 from limbeck.corpus.tokens.packing import PackingCounts
 
-_WAITING = "waiting for another process that tokenises"
+WAITING = "waiting for another process that tokenises"
+"""The step of a process that waits for the token rows of another one."""
 
 
-@dataclass(frozen=True)
-class RowEncoding:
-    """Labelled rows to token rows.
+class Encoding(Protocol):
+    """Makes token rows of stored documents or rows: `BlockEncoding` or `RowEncoding`."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the token rows."""
+
+    def batches(self, path: Path, counts: dict[str, PackingCounts], report: SourceReport) -> Iterator[SplitBatch]:
+        """Iterate over the token rows of a stored file; see `BlockEncoding.batches`."""
+
+
+class Amount(NamedTuple):
+    """The size of all files together, for progress.
 
     Args:
-        encoder: Makes tokens of rows.
-        schema: Columns of the result.
-        roles: Of each stored file what becomes of its rows.
+        total: The size.
+        unit: Its unit.
     """
 
-    encoder: RowEncoder
-    schema: pa.Schema
-    roles: Mapping[Path, splitting.Roles] = field(default_factory=dict)
+    total: int = 0
+    unit: str = ""
 
-    def batches(
-        self, path: Path, counts: dict[str, PackingCounts], report: SourceReport
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Encode the rows of each split; see `BlockEncoding.batches`."""
-        first_row = 0
-        for examples, keys in store.read_labelled(path):
-            roles = self.roles[path][first_row : first_row + len(examples)]
-            first_row += len(examples)
-            for split, role in zip(SPLITS, (splitting.TRAINED, splitting.HELD_OUT), strict=True):
-                indices = np.flatnonzero(roles == role)
-                if not len(indices):
-                    continue
-                rows = self.encoder.encode([examples[index] for index in indices], report)
-                if not rows.input_ids:
-                    continue
-                lengths = [len(ids) for ids in rows.input_ids]
-                columns: list[Any] = [rows.input_ids, lengths, rows.labels]
-                if rows.token_type_ids is not None:
-                    columns.append(rows.token_type_ids)
-                if QUERY in self.schema.names:
-                    # The key of its text numbers the query, and Arrow's column is signed.
-                    columns.append(keys[indices].view(np.int64))
-                counts[split].blocks += len(lengths)
-                counts[split].tokens += sum(lengths)
-                yield split, pa.record_batch(columns, schema=self.schema)
+
+_UNKNOWN_AMOUNT = Amount()
+
+
+class TokenRows(NamedTuple):
+    """What was made of some files.
+
+    Args:
+        splits: Counts of each split; see `PackingCounts`.
+        rows_by_file: Rows to train on of each file.
+        digests: A hash of all token rows of each file.
+        report: Everything that was cut or left out.
+    """
+
+    splits: dict[str, dict[str, int]]
+    rows_by_file: list[int]
+    digests: list[str]
+    report: SourceReport
 
 
 def tokenise(
     files: Sequence[Path],
     folder: Path,
-    encoding: BlockEncoding | RowEncoding,
+    encoding: Encoding,
     nothing: str,
     *,
     workers: int | None = 1,
     progress: Progress | None = None,
-    amount: tuple[int, str] = (0, ""),
-) -> tuple[dict[str, dict[str, int]], list[int], list[str], SourceReport]:
+    amount: Amount = _UNKNOWN_AMOUNT,
+) -> TokenRows:
     """Write the token rows of stored files: of each a file a split, named after its number.
 
     Args:
@@ -89,70 +87,91 @@ def tokenise(
         nothing: The message where there is no row to train on.
         workers: Processes; `None` is one per CPU core.
         progress: Called as files are finished.
-        amount: Size of all files together, for `progress`, and its unit.
-
-    Returns:
-        The counts of each split; of each file the rows to train on, and a hash of all rows; everything that was cut or
-        left out.
+        amount: Size of all files together, for `progress`.
 
     Raises:
         CorpusError: if there is no row to train on.
     """
-    total, unit = amount
-    step = store.bind_progress(progress, "tokenising")
+    step = step_progress(progress, "tokenising")
+    if step is not None:
+        step(0, amount.total, amount.unit)
+
     counts_by_split = {split: Counter(asdict(PackingCounts())) for split in SPLITS}
-    rows: list[int] = []
+    rows_by_file: list[int] = []
     digests: list[str] = []
     report = SourceReport()
-    if step is not None:
-        step(0, total, unit)
-    work = partial(_tokenise_file, folder, encoding)
-    for piece in map_parallel(work, list(enumerate(files)), workers):
+    tokenise_file = partial(_tokenise_file, folder, encoding)
+    for piece in map_parallel(tokenise_file, list(enumerate(files)), workers):
         for split in SPLITS:
             counts_by_split[split].update(piece["counts"][split])
-        rows.append(piece["counts"]["train"]["blocks"])
+        rows_by_file.append(piece["counts"]["train"]["blocks"])
         digests.append(piece["content"])
         report.merge(SourceReport.from_dict(piece["report"]))
         if step is not None:
-            finished_files = len(rows)
-            step(total * finished_files // len(files), total, unit)
-    if sum(rows) == 0:
+            finished_files = len(rows_by_file)
+            step(amount.total * finished_files // len(files), amount.total, amount.unit)
+
+    if sum(rows_by_file) == 0:
         raise NothingToBuildError(nothing)
     splits = {split: dict(counts) for split, counts in counts_by_split.items()}
-    return splits, rows, digests, report
+    return TokenRows(splits, rows_by_file, digests, report)
 
 
-def _tokenise_file(folder: Path, encoding: BlockEncoding | RowEncoding, numbered: tuple[int, Path]) -> dict[str, Any]:
-    """Write the token rows of one file, unless a killed builder has; return counts, hash and report as JSON values."""
+def _tokenise_file(folder: Path, encoding: Encoding, numbered: tuple[int, Path]) -> dict[str, Any]:
+    """Write the token rows of one file, unless a killed builder has.
+
+    Args:
+        folder: Where the files go.
+        encoding: Makes the token rows.
+        numbered: Number of the stored file, and the file.
+
+    Returns:
+        Counts, hash and report as JSON values.
+    """
     number, path = numbered
     name = f"tokens-{number:05d}"
-    piece = read_piece(folder, name)
-    if piece is not None and "content" in piece:  # Pieces of an older version have no hash of their content.
-        return piece
+    finished = read_piece(folder, name)
+    if finished is not None and "content" in finished:  # Pieces of an older version have no hash of their content.
+        return finished
 
     counts = {split: PackingCounts() for split in SPLITS}
     report = SourceReport()
+    digests = {split: _ColumnDigests(encoding.schema) for split in SPLITS}
     file_names = {split: f"{split}-{number:05d}.arrow" for split in SPLITS}
-    # A hash of the values of each column, so that it does not depend on how they are stored.
-    digests = {
-        (split, column_name): hashlib.blake2b(digest_size=12)
-        for split in SPLITS
-        for column_name in encoding.schema.names
-    }
-    with ExitStack() as stack:
+    with ExitStack() as open_files:
         writers = {}
         for split, file_name in file_names.items():
-            file = stack.enter_context(HashedFile(folder / file_name))
-            writers[split] = stack.enter_context(pa.ipc.new_stream(file, encoding.schema))
-        for split, batch in encoding.batches(path, counts, report):
-            writers[split].write_batch(batch)
-            for column_name, column in zip(encoding.schema.names, batch.columns, strict=True):
-                values = column if pa.types.is_primitive(column.type) else column.flatten()
-                digests[split, column_name].update(values.to_numpy(zero_copy_only=False).tobytes())
+            file = open_files.enter_context(HashedFile(folder / file_name))
+            writers[split] = open_files.enter_context(pa.ipc.new_stream(file, encoding.schema))
+        for split, records in encoding.batches(path, counts, report):
+            writers[split].write_batch(records)
+            digests[split].update(records)
+
     piece = {
         "counts": {split: asdict(counts[split]) for split in SPLITS},
-        "content": store.digest_of(digest.hexdigest() for digest in digests.values()),
+        "content": digest_of(digest for split in SPLITS for digest in digests[split].of_columns()),
         "report": report.to_dict(),
     }
-    finish_piece(folder, name, [*file_names.values()], piece)
+    finish_piece(folder, name, list(file_names.values()), piece)
     return piece
+
+
+class _ColumnDigests:
+    """A hash of the values of each column, which does not depend on how they are stored.
+
+    Args:
+        schema: The columns.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._digests = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in schema]
+
+    def update(self, records: pa.RecordBatch) -> None:
+        """Take in further rows."""
+        for digest, column in zip(self._digests, records.columns, strict=True):
+            values = column if pa.types.is_primitive(column.type) else column.flatten()
+            digest.update(values.to_numpy(zero_copy_only=False).tobytes())
+
+    def of_columns(self) -> list[str]:
+        """Return the hash of each column so far."""
+        return [digest.hexdigest() for digest in self._digests]

@@ -11,9 +11,9 @@ from limbeck.corpus.files import opening
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow
 from limbeck.corpus.files.lines import read_lines
 from limbeck.corpus.messages import list_columns
+from limbeck.corpus.source_report import OTHER_COLUMN
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import FoundText
-from limbeck.corpus.text.documents import OTHER_COLUMN
 from limbeck.errors import CorpusError
 
 

@@ -9,10 +9,9 @@ from limbeck.corpus.files import guarded_stream, limits, opening
 from limbeck.corpus.files.addresses import is_compressed
 from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow
 from limbeck.corpus.messages import list_columns, safe_name
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import OTHER_COLUMN, SourceReport
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import FoundText
-from limbeck.corpus.text.documents import OTHER_COLUMN
 
 if TYPE_CHECKING:
     import datasets

@@ -12,9 +12,8 @@ from limbeck.corpus.files.file_readers import read_rows
 from limbeck.corpus.rows.classes import ClassCounts, count_classes
 from limbeck.corpus.rows.row_kind import RowKind
 from limbeck.corpus.settings import LabelledSettings
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import local_files
-from limbeck.corpus.stored.store import no_text_in
 from limbeck.errors import CorpusError
 
 _PROBED_ROWS = 100_000
@@ -71,7 +70,7 @@ def read_first_rows(
                 if has_one_of_source and seen.is_enough:
                     break
         if files and seen.rows == rows_before:
-            raise CorpusError(no_text_in(name, "labelled row", report))
+            raise CorpusError(nothing_in(name, "labelled row", report))
 
     if not is_whole or seen.rows >= _PROBED_ROWS:
         return FirstRows()

@@ -28,11 +28,12 @@ from limbeck.corpus.files.file_kinds import PlacedRow, suffix_of
 from limbeck.corpus.files.file_readers import FILE_KINDS
 from limbeck.corpus.files.listing import list_files, match_pattern, supported_types
 from limbeck.corpus.messages import safe_name
+from limbeck.corpus.progress import ITEMS_BETWEEN_REPORTS, StepProgress
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.hub_datasets import HUB_NAME, HUB_PREFIX
-from limbeck.corpus.sources.source_kinds import STEP_EVERY, source_forms
+from limbeck.corpus.sources.source_kinds import source_forms
 from limbeck.corpus.text.cursor import Cursor
-from limbeck.corpus.text.documents import Document, Step
+from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
 # Files by which the size of the text in all files is estimated.
@@ -92,7 +93,7 @@ class Files:
         return stored * sampled_text // max(sampled_stored, 1)
 
     def documents(
-        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+        self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over the documents of all files.
 
@@ -109,14 +110,14 @@ class Files:
         report_bytes()
         while cursor.shard < len(self.files):
             for number, document in enumerate(self.read(cursor.shard, cursor, report), start=1):
-                if number % STEP_EVERY == 0:
+                if number % ITEMS_BETWEEN_REPORTS == 0:
                     report_bytes()
                 yield document
             cursor.move(cursor.shard + 1)
             report_bytes()
 
     def rows(
-        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+        self, report: SourceReport, progress: StepProgress | None = None, *, of_words: bool = False
     ) -> Iterator[PlacedRow]:
         """Iterate over the rows of all files.
 
@@ -137,7 +138,7 @@ class Files:
         for path in self.ignored:
             report.note("file of another kind, skipped", str(path))
 
-    def _byte_reporter(self, progress: Step | None, cursor: Cursor) -> Callable[[], None]:
+    def _byte_reporter(self, progress: StepProgress | None, cursor: Cursor) -> Callable[[], None]:
         """Return a function that reports the stored bytes before the cursor."""
         if progress is None:
             return lambda: None

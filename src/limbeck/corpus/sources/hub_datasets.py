@@ -11,11 +11,11 @@ from limbeck.corpus import messages
 from limbeck.corpus.files import file_readers, parquet_files
 from limbeck.corpus.files.addresses import GLOB_CHARACTERS, reaching
 from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.progress import StepProgress, count_items
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources.source_kinds import report_progress
 from limbeck.corpus.text import documents
 from limbeck.corpus.text.cursor import Cursor, FoundText
-from limbeck.corpus.text.documents import Document, Step
+from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -98,14 +98,14 @@ class HubDataset:
                 yield from documents.split_documents(text, where, cursor, report)
 
     def documents(
-        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+        self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over the documents of all shards, counted for `progress`; see `read`."""
         documents_of_shards = self._documents(report, cursor or Cursor())
-        yield from report_progress(documents_of_shards, progress, "documents")
+        yield from count_items(documents_of_shards, progress, "documents")
 
     def rows(
-        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+        self, report: SourceReport, progress: StepProgress | None = None, *, of_words: bool = False
     ) -> Iterator[PlacedRow]:
         """Iterate over the rows, counted for `progress`.
 
@@ -114,7 +114,7 @@ class HubDataset:
         """
         rows = self._open()
         names = parquet_files.class_names(rows.features)
-        counted_rows = report_progress(self._reached(rows), progress, "rows")
+        counted_rows = count_items(self._reached(rows), progress, "rows")
         for number, row in enumerate(counted_rows, start=1):
             yield PlacedRow(f"{self.name}:{number}", row, names)
 

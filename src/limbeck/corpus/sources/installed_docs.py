@@ -18,11 +18,12 @@ from typing import Any
 
 from limbeck.core.collecting import without_collecting
 from limbeck.core.process_pools import map_parallel
+from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources.docstrings import FileProse, python_files, read_docstrings
 from limbeck.corpus.sources.installed_pages import page_files, page_roots, read_page
 from limbeck.corpus.text.cursor import Cursor
-from limbeck.corpus.text.documents import Document, Step
+from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
 
 # Files that a worker reads in one go.
@@ -68,7 +69,7 @@ class InstalledDocs:
         return [self.name, roots, sys.version, sorted(releases)]
 
     def documents(
-        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+        self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over one document per docstring or page, in the order of the file names.
 
@@ -90,7 +91,7 @@ class InstalledDocs:
             report.muted = number < before
         cursor.move(cursor.shard + 1)
 
-    def _read(self, report: SourceReport, progress: Step | None) -> Iterator[Document]:
+    def _read(self, report: SourceReport, progress: StepProgress | None) -> Iterator[Document]:
         paths = self.paths()
         chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
         if progress is not None:

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from limbeck.core.registry import Registry
 from limbeck.corpus.files.file_kinds import PlacedRow
+from limbeck.corpus.progress import StepProgress
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.cursor import Cursor
-from limbeck.corpus.text.documents import Document, Step
+from limbeck.corpus.text.documents import Document
 from limbeck.errors import CorpusError
-
-Item = TypeVar("Item")
-
-STEP_EVERY = 1000
-"""Items between two reports of progress."""
 
 
 class Source(Protocol):
@@ -29,7 +25,7 @@ class Source(Protocol):
         """Return plain values that change when the documents may have changed."""
 
     def documents(
-        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+        self, report: SourceReport, progress: StepProgress | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over the documents of all shards, from `cursor` on, which is moved behind each before it is given."""
 
@@ -55,7 +51,7 @@ class RowSource(Protocol):
         """Return plain values that change when the rows may have changed."""
 
     def rows(
-        self, report: SourceReport, progress: Step | None = None, *, of_words: bool = False
+        self, report: SourceReport, progress: StepProgress | None = None, *, of_words: bool = False
     ) -> Iterator[PlacedRow]:
         """Iterate over the rows; `of_words`: over sentences of tagged words, where a layout may be taken for either."""
 
@@ -87,15 +83,3 @@ SOURCES: Registry[SourceKind] = Registry("kind of source", CorpusError)
 def source_forms() -> list[str]:
     """Return the forms of the strings of all sources, for messages."""
     return [kind.form for _, kind in SOURCES.items() if kind.form]
-
-
-def report_progress(items: Iterator[Item], progress: Step | None, unit: str) -> Iterator[Item]:
-    """Iterate over items, and report their number now and then."""
-    if progress is None:
-        yield from items
-        return
-    progress(0, None, unit)
-    for number, item in enumerate(items, start=1):
-        if number % STEP_EVERY == 0:
-            progress(number, None, unit)
-        yield item

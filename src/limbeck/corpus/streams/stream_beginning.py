@@ -14,27 +14,29 @@ from typing import Any
 import numpy as np
 
 from limbeck.core.blocks import counted
-from limbeck.corpus.building import splitting
+from limbeck.corpus.building.block_encoding import BlockEncoding
+from limbeck.corpus.building.splitting import held_out_threshold
 from limbeck.corpus.building.tokenising import tokenise
+from limbeck.corpus.digests import DIGEST_BYTES, digest_of
+from limbeck.corpus.progress import Progress, step_progress
 from limbeck.corpus.settings import CorpusSettings
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import shards_of
-from limbeck.corpus.stored import store
-from limbeck.corpus.stored.store import Progress
-from limbeck.corpus.streams.stream_source import NamedSource
+from limbeck.corpus.stored.arrow_files import document_files, lowest_keys, read_documents, write_documents
+from limbeck.corpus.streams.source_blocks import StreamSource
 from limbeck.corpus.text.documents import Document
-from limbeck.corpus.tokens.blocks import BlockEncoding
 from limbeck.errors import CorpusError
 
-# Documents read to find those to hold out, all sources together, and how many others are kept.
+# Documents and characters that are read to find those to hold out, all sources together.
 _BEGINNING_DOCUMENTS = 50_000
 _BEGINNING_CHARACTERS = 50_000_000
-_KEPT_DOCUMENTS = 1000
+_DOCUMENTS_TO_SEE = 1000
+"""Documents of each part that are tokenised, so that its first rows can be seen before training."""
 
 
 def store_beginning(
     settings: CorpusSettings,
-    sources: Sequence[NamedSource],
+    sources: Sequence[StreamSource],
     encoding: BlockEncoding,
     folder: Path,
     progress: Progress | None,
@@ -53,80 +55,136 @@ def store_beginning(
     """
     aside = folder / "beginning"
     aside.mkdir(parents=True)
-    report = SourceReport()
-    per_source: dict[str, int] = {}
-    content = [hashlib.blake2b(digest_size=12) for _ in sources]
-    read = store.write_documents(_beginnings(sources, per_source, content, report, progress), aside)
-    # One more than may be held out, and repeats of them.
-    lowest = np.unique(store.lowest_keys(aside, min(read.items, 2 * settings.held_out_documents + 1)))
-    held_below = splitting.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-    documents, of_file = store.read_documents(aside), dict[Path, int]()
-    parts = [aside / f"chosen-{source}" for source in range(len(sources) if encoding.uses else 1)]
-    for source, (part, count) in enumerate(zip(parts, per_source.values() if encoding.uses else [None], strict=True)):
-        part.mkdir()
-        store.write_documents(_choose(islice(documents, count), held_below), part)
-        of_file |= dict.fromkeys(store.stored_files(part), source)
-    splits, _, _, _ = tokenise(
-        list(of_file),
+    beginning = _Beginning(sources)
+    read = write_documents(beginning.documents(progress), aside)
+
+    # The threshold lies among the lowest keys that may be held out and the one above them; a text may come twice.
+    most = settings.held_out_documents
+    lowest = lowest_keys(aside, min(read.items, 2 * most + 1))
+    held_below = held_out_threshold(np.unique(lowest), settings.held_out, most)
+
+    source_of_file = _choose_documents(aside, beginning.documents_by_place, held_below, by_source=bool(encoding.uses))
+    blocks = tokenise(
+        list(source_of_file),
         folder,
-        replace(encoding, held_below=held_below, sources=of_file),
+        replace(encoding, held_below=held_below, sources=source_of_file),
         f"The beginning of the stream, {counted(read.items, 'document')}, gives no block of text to train on: give "
         f"more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
         f"(now {settings.held_out}).",
     )
-    held_out = chain.from_iterable(store.read_documents(part, held_below) for part in parts)
-    held = store.write_documents(held_out, folder)
+    parts = dict.fromkeys(path.parent for path in source_of_file)
+    held_out_documents = chain.from_iterable(read_documents(part, below=held_below) for part in parts)
+    held_out = write_documents(held_out_documents, folder)
     shutil.rmtree(aside)
     return {
         "settings": settings.content(),
         "tokenizer": {"fingerprint": encoding.encoder.fingerprint()},
         "documents": read.items,
-        "held_out_documents": held.items,
+        "held_out_documents": held_out.items,
         "held_below": held_below,
         "characters": read.characters,
-        "sources": per_source,
-        "content": [
-            store.digest_of([json.dumps(shards_of(named.source)), digest.hexdigest()])
-            for named, digest in zip(sources, content, strict=True)
-        ],
-        "report": report.to_dict(),
-        "splits": splits,
+        "sources": beginning.documents_by_name(),
+        "content": beginning.content(),
+        "report": beginning.report.to_dict(),
+        "splits": blocks.splits,
     }
 
 
-def _beginnings(
-    sources: Sequence[NamedSource],
-    per_source: dict[str, int],
-    content: Sequence[hashlib.blake2b],
-    report: SourceReport,
-    progress: Progress | None,
-) -> Iterator[Document]:
-    """Iterate over the first documents of each source."""
-    for (name, source, _), digest in zip(sources, content, strict=True):
-        source_report = SourceReport()
-        read = characters = 0
-        for document in source.documents(source_report, store.bind_progress(progress, f"looking into {name}")):
-            yield document
-            digest.update(document.key.to_bytes(8, "little"))
-            read += 1
-            characters += len(document.text)
-            if read >= _BEGINNING_DOCUMENTS // len(sources) or characters >= _BEGINNING_CHARACTERS // len(sources):
-                break
-        report.merge(source_report)
-        per_source[name] = per_source.get(name, 0) + read
-        if read == 0:
-            raise CorpusError(store.no_text_in(name, "text", source_report))
+class _Beginning:
+    """Reads the first documents of each source, and counts them.
+
+    Args:
+        sources: The sources.
+
+    Attributes:
+        documents_by_place: Documents read of each source, in the order of the sources.
+        report: What was skipped or repaired.
+    """
+
+    def __init__(self, sources: Sequence[StreamSource]) -> None:
+        self._sources = sources
+        self._digests = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in sources]
+        self.documents_by_place = [0] * len(sources)
+        self.report = SourceReport()
+
+    def documents(self, progress: Progress | None) -> Iterator[Document]:
+        """Iterate over the documents, source by source.
+
+        Raises:
+            CorpusError: if a source gives no document.
+        """
+        most_documents = _BEGINNING_DOCUMENTS // len(self._sources)
+        most_characters = _BEGINNING_CHARACTERS // len(self._sources)
+        for place, (name, source, _) in enumerate(self._sources):
+            report = SourceReport()
+            documents = 0
+            characters = 0
+            for document in source.documents(report, step_progress(progress, f"looking into {name}")):
+                yield document
+                self._digests[place].update(document.key.to_bytes(8, "little"))
+                documents += 1
+                characters += len(document.text)
+                if documents >= most_documents or characters >= most_characters:
+                    break
+            self.report.merge(report)
+            self.documents_by_place[place] = documents
+            if documents == 0:
+                raise CorpusError(nothing_in(name, "text", report))
+
+    def documents_by_name(self) -> dict[str, int]:
+        """Return the number of documents read, by the name of their source."""
+        documents_by_name: dict[str, int] = {}
+        for source, documents in zip(self._sources, self.documents_by_place, strict=True):
+            documents_by_name[source.name] = documents_by_name.get(source.name, 0) + documents
+        return documents_by_name
+
+    def content(self) -> list[str]:
+        """Return a hash of each source: of its shards, and of the documents that were read."""
+        content: list[str] = []
+        for source, digest in zip(self._sources, self._digests, strict=True):
+            content.append(digest_of([json.dumps(shards_of(source.source)), digest.hexdigest()]))
+        return content
+
+
+def _choose_documents(
+    folder: Path, documents_by_place: Sequence[int], held_below: int, *, by_source: bool
+) -> dict[Path, int]:
+    """Write the documents to hold out and the first others to folders of their own; return their files.
+
+    Args:
+        folder: The folder of all documents, those of a source together; the new folders are below it.
+        documents_by_place: Documents of each source.
+        held_below: Documents with a key below this are held out.
+        by_source: Make a folder for each source, as they are not read alike; otherwise one for all.
+
+    Returns:
+        The files, each with the index of its source.
+    """
+    sizes: Sequence[int] = [sum(documents_by_place)]
+    if by_source:
+        sizes = documents_by_place
+    documents = read_documents(folder)
+    source_of_file: dict[Path, int] = {}
+    for source, size in enumerate(sizes):
+        part = folder / f"chosen-{source}"
+        part.mkdir()
+        documents_of_part = islice(documents, size)
+        write_documents(_choose(documents_of_part, held_below), part)
+        for path in document_files(part):
+            source_of_file[path] = source
+    return source_of_file
 
 
 def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:
-    """Keep the documents that are held out, each once, and the first of the others."""
-    held: set[int] = set()
+    """Iterate over the documents to hold out, each once, and the first of the others."""
+    held_out_keys: set[int] = set()
     others = 0
     for document in documents:
         key = document.key
-        if key < held_below and key not in held:
-            held.add(key)
-            yield document
-        elif key >= held_below and others < _KEPT_DOCUMENTS:
+        if key < held_below:
+            if key not in held_out_keys:
+                held_out_keys.add(key)
+                yield document
+        elif others < _DOCUMENTS_TO_SEE:
             others += 1
             yield document

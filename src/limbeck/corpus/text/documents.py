@@ -5,18 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from limbeck.corpus.files import limits
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.cursor import Cursor, FoundText
 
 Item = TypeVar("Item")
-Step: TypeAlias = Callable[[int, int | None, str], None]
-"""Called with the amount done, the total or `None` if it is not known, and the unit of both."""
-
-OTHER_COLUMN = "row without the column"
-"""How the problem of a row begins that has no column of the text."""
 CUT_DOCUMENT = f"document longer than {limits.LONGEST_DOCUMENT:,} characters, cut"
 
 # C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.

@@ -1,0 +1,306 @@
+"""`BlockEncoding`: how the documents of each source become blocks of tokens, with their prompts and kinds of pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SPLITS, SplitBatch
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
+from limbeck.corpus.settings import CorpusSettings, SourceUse
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.stored.arrow_files import documents_of, read_batches
+from limbeck.corpus.text.documents import Document, next_batch
+from limbeck.corpus.text.pieces import UNITS, Piece, split_pieces
+from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
+from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, Reading
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
+
+UNIT = "unit"
+"""Column of the kind of a block's piece, by its number among `UNITS`; where pieces have kinds."""
+_NUMBER_OF_UNIT = {name: number for number, name in enumerate(UNITS)}
+# Pieces that are tokenised together: few enough for the tokenizer's memory, and enough for its threads.
+_PIECES_AT_ONCE = 1000
+_CHARACTERS_AT_ONCE = 1_000_000
+# Tokens of a record batch: opening a corpus touches every batch of it, so there should not be many.
+_BATCH_TOKENS = 2**22
+_PLAIN_TEXT = SourceUse()
+
+
+class CutBlock(NamedTuple):
+    """A block as it comes from a text.
+
+    Args:
+        ids: Its tokens, as the student reads them.
+        columns: Further columns of its row: a number each, or an array.
+    """
+
+    ids: NDArray[np.int32]
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BlockEncoding:
+    """Documents to token blocks; like `RowEncoding` it can be sent to another process.
+
+    Args:
+        readings: How both sides read a text, or the student and behind it the teacher, which then cuts the blocks.
+        unit: Name of the unit that a block never crosses.
+        packing: Keyword arguments of `BlockPacker`; plain JSON values.
+        held_below: Documents with a key below this are held out.
+        uses: How each source is read; none: all alike, without prompts and kinds of pieces.
+        sources: Of each stored file the index of its source, where they are not alike.
+    """
+
+    readings: tuple[Reading, ...]
+    unit: str
+    packing: dict[str, Any]
+    held_below: int = 0
+    uses: tuple[SourceUse, ...] = ()
+    sources: Mapping[Path, int] = field(default_factory=dict)
+
+    @property
+    def encoder(self) -> TokenEncoder:
+        """The tokenizer by which blocks are cut."""
+        return self.readings[-1].encoder
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Columns of the blocks."""
+        columns = [*BLOCK_COLUMNS]
+        if self._makes_pairs:
+            columns.append(SEGMENTS)
+        if self._has_units:
+            columns.append(pa.field(UNIT, pa.int8()))
+        if self._has_prompts:
+            columns.append(pa.field(PROMPT, pa.int32()))
+        if self._reads_apart:
+            columns.append(pa.field(TEACHER_IDS, pa.list_(pa.int32())))
+        return pa.schema(columns)
+
+    def packer(self, source: int) -> BlockPacker:
+        """Return a packer for documents of a source."""
+        (prompt,) = self.encoder.encode([self._use(source).prompt])
+        return BlockPacker(**self.packing, prompt=prompt.tolist())
+
+    def split(self, document: Document, source: int) -> list[Piece]:
+        """Cut a document of a source into the pieces that blocks are made of."""
+        units = self._use(source).units
+        if units:
+            return split_pieces(document, units)
+        return [Piece(text, self.unit) for text in UNITS[self.unit](document.text)]
+
+    def blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
+        """Iterate over the blocks that are complete after some pieces of a source.
+
+        Args:
+            pieces: As `split` gives them.
+            packer: That of the source.
+            source: Its index.
+        """
+        texts = [piece.text for piece in pieces]
+        if self._makes_pairs:
+            separator = self.packing["separator"]
+            for ids in packer.pack(self.encoder.encode_sentences(texts)):
+                yield CutBlock(ids, {TOKEN_TYPES: segments_of(ids, separator)})
+        elif self._has_units or self._has_prompts:
+            yield from self._described_blocks(pieces, packer, source)
+        else:
+            for ids in packer.pack(self.encoder.encode(texts)):
+                yield CutBlock(ids, {})
+
+    def batches(self, path: Path, counts: dict[str, PackingCounts], report: SourceReport) -> Iterator[SplitBatch]:
+        """Iterate over the record batches of one stored file.
+
+        Args:
+            path: The Arrow file of documents.
+            counts: Receives the counts of each split.
+            report: Receives everything that is cut or left out; of documents nothing is.
+        """
+        source = self.sources.get(path, 0)
+        packers = {split: self.packer(source) for split in SPLITS}
+        waiting = {split: _WaitingBlocks(self.schema) for split in SPLITS}
+        for records in read_batches(path):
+            pieces_by_split = self._pieces_by_split(records, source)
+            for split in SPLITS:
+                pieces = iter(pieces_by_split[split])
+                while some := next_batch(pieces, _PIECES_AT_ONCE, _CHARACTERS_AT_ONCE, _characters_of):
+                    for block in self.blocks(some, packers[split], source):
+                        waiting[split].add(block)
+                        if waiting[split].tokens >= _BATCH_TOKENS:
+                            yield SplitBatch(split, waiting[split].take())
+
+        for split in SPLITS:
+            packers[split].finish()
+            counts[split] = packers[split].counts
+            if waiting[split].tokens > 0:
+                yield SplitBatch(split, waiting[split].take())
+
+    def _pieces_by_split(self, records: pa.RecordBatch, source: int) -> dict[str, list[Piece]]:
+        """Cut the documents of a stored batch into pieces, those of each split together."""
+        is_held_out = records.column("key").to_numpy() < np.uint64(self.held_below)
+        pieces: dict[str, list[Piece]] = {split: [] for split in SPLITS}
+        for document, is_held in zip(documents_of(records), is_held_out.tolist(), strict=True):
+            split = "held_out" if is_held else "train"
+            pieces[split] += self.split(document, source)
+        return pieces
+
+    def _described_blocks(self, pieces: Sequence[Piece], packer: BlockPacker, source: int) -> Iterator[CutBlock]:
+        """Iterate over the blocks of pieces that have kinds or prompts, each with columns that tell of them."""
+        texts = [piece.text for piece in pieces]
+        prompt = self._use(source).prompt
+        ids_of_pieces = self.readings[-1].encode(texts, prompt)
+        student_ids_of_pieces = ids_of_pieces
+        if self._reads_apart and prompt:
+            student_ids_of_pieces = self.readings[0].encode(texts, prompt, ids_of_pieces)
+
+        columns: dict[str, Any] = {}
+        if self._has_prompts:
+            columns[PROMPT] = _tokens_left_out(packer) if prompt else 0
+        for piece, ids, student_ids in zip(pieces, ids_of_pieces, student_ids_of_pieces, strict=True):
+            if self._has_units:
+                columns[UNIT] = _NUMBER_OF_UNIT[piece.kind]
+            if self._reads_apart:
+                blocks = _blocks_read_apart(ids, student_ids, packer)
+            else:
+                blocks = (CutBlock(block, {}) for block in packer.pack([ids]))
+            for block in blocks:
+                yield CutBlock(block.ids, {**columns, **block.columns})
+
+    def _use(self, source: int) -> SourceUse:
+        return self.uses[source] if self.uses else _PLAIN_TEXT
+
+    @property
+    def _makes_pairs(self) -> bool:
+        return "pairs" in self.packing
+
+    @property
+    def _reads_apart(self) -> bool:
+        """Whether student and teacher read different tokens."""
+        return len(self.readings) > 1
+
+    @cached_property
+    def _has_units(self) -> bool:
+        return any(use.units for use in self.uses)
+
+    @cached_property
+    def _has_prompts(self) -> bool:
+        return any(use.prompt for use in self.uses)
+
+
+def block_encoding(settings: CorpusSettings, tokenizer: Any) -> BlockEncoding:
+    """Return how documents become blocks under these settings.
+
+    Raises:
+        CorpusError: if text cannot be packed so with this tokenizer.
+    """
+    encoder = TokenEncoder(tokenizer)
+    packing: dict[str, Any] = {
+        "length": settings.length,
+        "prefix": encoder.prefix,
+        "suffix": encoder.suffix,
+        "minimum": settings.minimum_tokens,
+        "join": settings.join,
+        "separator": encoder.separator,
+    }
+    if settings.pairs:
+        packing["pairs"] = True  # Only then, so that fingerprints without it are as they were.
+    uses = settings.uses if settings.has_pieces else ()
+    readings = [Reading(encoder)]
+    if not settings.student_reads_prompts and any(use.prompt for use in uses):
+        readings = [Reading(encoder, reads_prompts=False), Reading(encoder)]
+    encoding = BlockEncoding(tuple(readings), settings.unit, packing, uses=uses)
+
+    # Each packer refuses a prompt that leaves no room for text.
+    for source in range(max(len(uses), 1)):
+        encoding.packer(source)
+    return encoding
+
+
+def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[Any]:
+    """Return plain JSON values that decide the blocks of given documents."""
+    split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
+    identity: list[Any] = [encoding.encoder.fingerprint(), encoding.packing, split]
+    if settings.cutting:
+        identity.append(settings.cutting)
+    return identity
+
+
+class _WaitingBlocks:
+    """Blocks that wait to become a record batch.
+
+    Args:
+        schema: Columns of the batch.
+
+    Attributes:
+        tokens: Tokens of all blocks that wait.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._blocks: list[CutBlock] = []
+        self.tokens = 0
+
+    def add(self, block: CutBlock) -> None:
+        """Add a block."""
+        self._blocks.append(block)
+        self.tokens += len(block.ids)
+
+    def take(self) -> pa.RecordBatch:
+        """Return all blocks as a record batch, and wait for others."""
+        rows = [{"input_ids": block.ids, "length": len(block.ids), **block.columns} for block in self._blocks]
+        self._blocks = []
+        self.tokens = 0
+        columns = [_column([row[field.name] for row in rows], field.type) for field in self._schema]
+        return pa.record_batch(columns, schema=self._schema)
+
+
+def _blocks_read_apart(
+    ids: NDArray[np.int32], student_ids: NDArray[np.int32], packer: BlockPacker
+) -> Iterator[CutBlock]:
+    """Iterate over the blocks of a piece as the student reads them, each with the ids that the teacher reads.
+
+    Args:
+        ids: Ids of the piece with its prompt, as the teacher reads it; by them it is cut.
+        student_ids: Ids of the piece, as the student reads it.
+        packer: Cuts the blocks.
+    """
+    behind_first_block = 0  # Ids of the piece that its first block does not hold.
+    for number, teacher_block in enumerate(packer.pack([ids])):
+        content = teacher_block[len(packer.prefix) : len(teacher_block) - len(packer.suffix)]
+        if number == 0:
+            # A tokenizer may join prompt and text, so the first block of the student is found from its end.
+            behind_first_block = len(ids) - len(content)
+            content = student_ids[: max(len(student_ids) - behind_first_block, 0)]
+        else:
+            content = content[len(packer.prompt) :]
+        student_block = np.asarray([*packer.prefix, *content, *packer.suffix], dtype=np.int32)
+        yield CutBlock(student_block, {TEACHER_IDS: teacher_block})
+
+
+def _tokens_left_out(packer: BlockPacker) -> int:
+    """Return how many first tokens of a block with a prompt are not pooled.
+
+    They are those of the prompt alone, encoded with its special tokens, but for the last of these.
+    """
+    return len(packer.prefix) + len(packer.prompt) + max(len(packer.suffix) - 1, 0)
+
+
+def _column(values: list[Any], column_type: pa.DataType) -> pa.Array:
+    """Return the values of a column; lists are joined by NumPy, which is faster than by Arrow."""
+    if not pa.types.is_list(column_type):
+        return pa.array(values, column_type)
+    lengths = np.fromiter(map(len, values), np.int32, len(values))
+    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))
+
+
+def _characters_of(piece: Piece) -> int:
+    return len(piece.text)

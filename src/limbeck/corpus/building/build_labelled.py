@@ -1,0 +1,204 @@
+"""`build_labelled_corpus`: a corpus of labelled rows, from its sources to token rows in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.blocks import counted
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.building.cache_root import cache_root
+from limbeck.corpus.building.corpora import LabelledCorpus
+from limbeck.corpus.building.row_encoding import row_encoding
+from limbeck.corpus.building.splitting import HELD_OUT, Roles, all_trained, hold_out, keep_apart, rows_with_roles
+from limbeck.corpus.building.tokenising import WAITING, Amount, tokenise
+from limbeck.corpus.digests import digest_of
+from limbeck.corpus.progress import Progress, waiting_notice
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.rows.row_kind import RowKind
+from limbeck.corpus.settings import LabelledSettings
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.stored.arrow_files import row_files, write_documents
+from limbeck.corpus.stored.stored_rows import store_rows
+from limbeck.corpus.text.documents import Document, clean_text
+from limbeck.corpus.tokens.token_encoder import TokenEncoder
+
+LABELLED_FORMAT = 3
+"""Raise it when the same rows would give other tokens: older caches are then built anew."""
+
+
+def build_labelled_corpus(
+    settings: LabelledSettings,
+    tokenizer: Any,
+    kind: RowKind,
+    *,
+    cache_dir: str | Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> LabelledCorpus:
+    """Read labelled rows, tokenise them, and open the result, memory-mapped.
+
+    Two things are cached: the rows of the sources, and the tokens made of them with this tokenizer and length; of an
+    augmentation the copies too.
+
+    Args:
+        settings: The sources, and how to make tokens of their rows.
+        tokenizer: A `transformers` tokenizer, a fast one for question answering and tagged words; it is not changed.
+        kind: The kind of the task, `limbeck.kinds.KINDS[settings.task]`.
+        cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
+        workers: Processes; the default is one per CPU core.
+        progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
+
+    Raises:
+        CorpusError: if a source is missing, unreadable or empty, a row lacks a column or a label, class names are
+            missing, or the tokenizer or the length does not suit the task.
+        ModelError: if a model that augments cannot be loaded.
+    """
+    cache = cache_root(cache_dir)
+    encoding = row_encoding(settings, tokenizer, kind)  # Refuses a tokenizer that does not suit before rows are read.
+    rows, stored = store_rows(settings, kind, cache, progress=progress)
+    development = _store_development(settings, kind, cache, progress)
+    tokenizer_fingerprint = TokenEncoder(tokenizer).fingerprint()
+    tokenizer_identity = [
+        tokenizer_fingerprint,
+        list(tokenizer.model_input_names),
+        tokenizer.padding_side,
+        tokenizer.truncation_side,
+    ]
+    cut_identity = _cut_identity(settings, kind, development)
+    folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, tokenizer_identity, cut_identity])
+
+    def build(aside: Path) -> dict[str, Any]:
+        report = SourceReport.from_dict(stored["report"])
+        split_report = SourceReport()
+        roles = _split_rows(settings, row_files(rows), development, split_report)
+
+        # The copies of an augmentation are trained on beside the rows.
+        total_rows = stored["rows"]
+        copies_in_manifest: dict[str, int] = {}
+        if settings.augment is not None:
+            from limbeck.corpus.augmentation import stored_copies  # It imports models, which take seconds.
+
+            copies, copied = stored_copies.store_copies(
+                settings, rows, roles, cache, workers=workers, progress=progress
+            )
+            total_rows += copied["rows"]
+            copies_in_manifest["augmented"] = copied["rows"]
+            roles = roles | all_trained(row_files(copies))
+            report.merge(SourceReport.from_dict(copied["report"]))
+
+        tokens = tokenise(
+            list(roles),
+            aside,
+            replace(encoding, roles=roles),
+            _nothing_to_train_on(settings, stored["rows"]),
+            workers=workers,
+            progress=progress,
+            amount=Amount(total_rows, "rows"),
+        )
+        report.merge(split_report)
+        report.merge(tokens.report)
+
+        held_out_rows = [stored_row.row for stored_row in rows_with_roles(roles) if stored_row.role == HELD_OUT]
+        held_out_documents = write_documents(_documents_of(held_out_rows, kind), aside)
+        return {
+            "format": LABELLED_FORMAT,
+            "task": settings.task,
+            "settings": settings.content(),
+            "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": tokenizer_fingerprint},
+            "documents": stored["rows"],
+            **copies_in_manifest,
+            "held_out_documents": len(held_out_rows),
+            "texts": stored["texts"],
+            "held_out_texts": held_out_documents.items,
+            "characters": stored["characters"],
+            "sources": stored["sources"],
+            "content": [*stored["content"], *development.content, digest_of(tokens.digests)],
+            "report": report.to_dict(),
+            "splits": tokens.splits,
+        }
+
+    build_once(folder, build, goes_on=True, waiting=waiting_notice(progress, WAITING))
+    return LabelledCorpus(folder)
+
+
+@dataclass(frozen=True)
+class _DevelopmentRows:
+    """The stored development rows of a labelled corpus, if it has any.
+
+    Args:
+        folder: Where they are stored; None without development rows.
+        content: Hashes of their content.
+    """
+
+    folder: Path | None = None
+    content: Sequence[str] = ()
+
+
+def _store_development(
+    settings: LabelledSettings, kind: RowKind, cache: Path, progress: Progress | None
+) -> _DevelopmentRows:
+    """Store the development rows, read as the rows to train on are."""
+    if settings.development is None:
+        return _DevelopmentRows()
+    changes = {"sources": ["development rows"], "rows": settings.development, "development": None, "max_rows": None}
+    folder, manifest = store_rows(settings.model_copy(update=changes), kind, cache, progress=progress)
+    return _DevelopmentRows(folder, manifest["content"])
+
+
+def _cut_identity(settings: LabelledSettings, kind: RowKind, development: _DevelopmentRows) -> list[Any]:
+    """Return what decides how rows are cut and split, for the name of the cache folder.
+
+    A value that only some corpora have is added for these alone, so that the names of all others stay as they were.
+    """
+    identity: list[Any] = [settings.length, settings.stride if kind.has_windows else None, settings.held_out]
+    if settings.rows is not None and settings.pair_column is not None:
+        identity.append("pairs")
+    if development.folder is not None:
+        identity.append(development.folder.name)
+    if settings.augment is not None:
+        from limbeck.corpus.augmentation import stored_copies  # It imports models, which take seconds.
+
+        identity.append(stored_copies.identity(settings.augment))
+    return identity
+
+
+def _split_rows(
+    settings: LabelledSettings, files: Sequence[Path], development: _DevelopmentRows, report: SourceReport
+) -> dict[Path, Roles]:
+    """Return what becomes of the rows of each file: trained on, held out, or left out as development rows are.
+
+    Args:
+        settings: The share of rows to hold out where there are no development rows.
+        files: Files of the rows.
+        development: Development rows, which take the place of held-out ones.
+        report: Receives the rows that are left out.
+    """
+    if development.folder is None:
+        return hold_out(files, settings.held_out, report)
+    return keep_apart(files, row_files(development.folder), report)
+
+
+def _nothing_to_train_on(settings: LabelledSettings, rows: int) -> str:
+    """Return the message for a corpus whose rows are all held out or left out."""
+    if settings.development is not None:
+        advice = "the development rows repeat all of them; give other development rows."
+    elif settings.held_out is None:
+        advice = "give more rows."
+    else:
+        advice = f"give more rows, or a smaller held_out (now {settings.held_out})."
+    return f"The corpus has {counted(rows, 'row')}, but none to train on: {advice}"
+
+
+def _documents_of(rows: Sequence[LabelledRow], kind: RowKind) -> Iterator[Document]:
+    """Iterate over a document for each distinct text of some rows, with its second texts behind it, a line each."""
+    pairs_of_text: dict[str, list[str]] = {}
+    for row in rows:
+        pairs = pairs_of_text.setdefault(kind.plain_text(row.text), [])
+        if row.pair is not None and row.pair not in pairs:
+            pairs.append(row.pair)
+    for text, pairs in pairs_of_text.items():
+        yield Document(clean_text("\n".join([text, *pairs])))

@@ -1,0 +1,108 @@
+"""`build_corpus`: a corpus of text, from its sources to blocks of tokens in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from limbeck.core.blocks import counted
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.building.block_encoding import block_encoding, block_identity
+from limbeck.corpus.building.cache_root import cache_root
+from limbeck.corpus.building.corpora import Corpus
+from limbeck.corpus.building.splitting import held_out_threshold
+from limbeck.corpus.building.tokenising import WAITING, Amount, TokenRows, tokenise
+from limbeck.corpus.digests import digest_of
+from limbeck.corpus.progress import Progress, waiting_notice
+from limbeck.corpus.settings import CorpusSettings
+from limbeck.corpus.stored.arrow_files import document_files, lowest_keys, read_documents, write_documents
+from limbeck.corpus.stored.stored_documents import store_documents
+
+BLOCK_FORMAT = 3
+"""Raise it when the same documents would give other blocks: older caches are then built anew."""
+
+
+def build_corpus(
+    settings: CorpusSettings,
+    tokenizer: Any,
+    *,
+    cache_dir: str | Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Read the sources, tokenise and pack them, and open the result, memory-mapped.
+
+    Two things are cached: the documents of the sources, and the blocks made of them with this tokenizer and
+    these settings. Stages that cut the same text differently read it once. A build that was killed goes on where it
+    was, to the same result. Memory does not grow with the corpus.
+
+    Args:
+        settings: The sources, and how to cut them.
+        tokenizer: A `transformers` tokenizer; it is not changed.
+        cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
+        workers: Processes; the default is one per CPU core.
+        progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
+
+    Raises:
+        CorpusError: if a source is missing, unreadable or empty, or nothing is left after packing.
+    """
+    cache = cache_root(cache_dir)
+    encoding = block_encoding(settings, tokenizer)  # Refuses what cannot be packed before any text is read.
+    documents, stored = store_documents(settings, cache, workers=workers, progress=progress)
+    folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
+
+    def build(aside: Path) -> dict[str, Any]:
+        # Whatever the share, the threshold lies among the lowest keys that may be held out.
+        lowest = lowest_keys(documents, settings.held_out_documents + 1)
+        held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+        files = document_files(documents)
+        source_of_file = dict(zip(files, stored["shards"], strict=True))
+        blocks = tokenise(
+            files,
+            aside,
+            replace(encoding, held_below=held_below, sources=source_of_file if encoding.uses else {}),
+            f"The corpus has {counted(stored['documents'], 'document')}, but no block of text to train on: give more "
+            f"text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out "
+            f"(now {settings.held_out}).",
+            workers=workers,
+            progress=progress,
+            amount=Amount(stored["characters"], "characters"),
+        )
+        held_out = write_documents(read_documents(documents, held_below), aside)
+        return {
+            "format": BLOCK_FORMAT,
+            "settings": settings.content(),
+            "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": encoding.encoder.fingerprint()},
+            "documents": stored["documents"],
+            "characters": stored["characters"],
+            "sources": stored["sources"],
+            "report": stored["report"],
+            "held_out_documents": held_out.items,
+            **_by_source(blocks, stored["shards"], len(settings.places)),
+            "splits": blocks.splits,
+        }
+
+    build_once(folder, build, goes_on=True, waiting=waiting_notice(progress, WAITING))
+    return Corpus(folder, settings.mixing, settings.titles, settings.uses)
+
+
+def _by_source(blocks: TokenRows, source_of_file: list[int], sources: int) -> Mapping[str, Any]:
+    """Return the rows to train on and a hash of the blocks of each source, for the manifest.
+
+    Args:
+        blocks: Counts and hashes of the blocks, file by file; the files of a source stand together.
+        source_of_file: Index of the source of each file.
+        sources: Number of sources.
+    """
+    rows_by_source = [0] * sources
+    digests_by_source: list[list[str]] = [[] for _ in range(sources)]
+    for source, rows, digest in zip(source_of_file, blocks.rows_by_file, blocks.digests, strict=True):
+        rows_by_source[source] += rows
+        digests_by_source[source].append(digest)
+    return {
+        "source_rows": rows_by_source,
+        "content": [digest_of(digests) for digests in digests_by_source],
+    }

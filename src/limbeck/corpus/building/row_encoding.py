@@ -1,0 +1,89 @@
+"""`RowEncoding`: how labelled rows become token rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from limbeck.corpus.batches.grouped_rows import QUERY
+from limbeck.corpus.building.splitting import HELD_OUT, TRAINED, Roles
+from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SplitBatch
+from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
+from limbeck.corpus.rows.row_kind import RowEncoder, RowKind
+from limbeck.corpus.settings import LabelledSettings
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.stored.arrow_files import RowBatch, read_rows
+from limbeck.corpus.tokens.packing import PackingCounts
+
+_ROLE_OF_SPLIT = {"train": TRAINED, "held_out": HELD_OUT}
+
+
+@dataclass(frozen=True)
+class RowEncoding:
+    """Labelled rows to token rows; like `BlockEncoding` it can be sent to another process.
+
+    Args:
+        encoder: Makes tokens of rows.
+        schema: Columns of the result.
+        roles: Of each stored file what becomes of its rows.
+    """
+
+    encoder: RowEncoder
+    schema: pa.Schema
+    roles: Mapping[Path, Roles] = field(default_factory=dict)
+
+    def batches(self, path: Path, counts: dict[str, PackingCounts], report: SourceReport) -> Iterator[SplitBatch]:
+        """Iterate over the record batches of one stored file.
+
+        Args:
+            path: The Arrow file of labelled rows.
+            counts: Receives the counts of each split.
+            report: Receives everything that is cut or left out.
+        """
+        first_row = 0
+        for batch in read_rows(path):
+            roles = self.roles[path][first_row : first_row + len(batch.rows)]
+            first_row += len(batch.rows)
+            for split, role in _ROLE_OF_SPLIT.items():
+                numbers = np.flatnonzero(roles == role)
+                rows_of_split = RowBatch([batch.rows[number] for number in numbers], batch.keys[numbers])
+                records = self._encode(rows_of_split, report)
+                if len(records):
+                    counts[split].blocks += len(records)
+                    counts[split].tokens += int(records.column("length").to_numpy().sum())
+                    yield SplitBatch(split, records)
+
+    def _encode(self, batch: RowBatch, report: SourceReport) -> pa.RecordBatch:
+        """Return the token rows of some rows; none for no row, or where all are left out."""
+        if not batch.rows:
+            return pa.RecordBatch.from_pylist([], schema=self.schema)
+        encoded = self.encoder.encode(batch.rows, report)
+        lengths = [len(ids) for ids in encoded.input_ids]
+        columns: list[Any] = [encoded.input_ids, lengths, encoded.labels]
+        if encoded.token_type_ids is not None:
+            columns.append(encoded.token_type_ids)
+        if QUERY in self.schema.names:
+            # The key of its text numbers the query, and Arrow's column is signed.
+            columns.append(batch.keys.view(np.int64))
+        return pa.record_batch(columns, schema=self.schema)
+
+
+def row_encoding(settings: LabelledSettings, tokenizer: Any, kind: RowKind) -> RowEncoding:
+    """Return how rows become token rows under these settings; the columns depend on the kind and on the tokenizer.
+
+    Raises:
+        CorpusError: if the tokenizer or the length does not suit the kind.
+    """
+    are_pairs = kind.has_queries or settings.pair_column is not None
+    encoder = kind.encoder(tokenizer, settings.length, settings.stride, paired=are_pairs)
+    columns = [*BLOCK_COLUMNS, pa.field("labels", kind.label_type)]
+    if TOKEN_TYPES in tokenizer.model_input_names:
+        columns.append(SEGMENTS)
+    if kind.has_queries:
+        columns.append(pa.field(QUERY, pa.int64()))
+    return RowEncoding(encoder, pa.schema(columns))

@@ -1,0 +1,257 @@
+"""Documents of sources, read once into the cache and shared by every tokenizer and length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from limbeck.core.cache import NothingToBuildError, build_once, finish_piece, read_piece
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.progress import Progress, step_progress, waiting_notice
+from limbeck.corpus.settings import CorpusSettings
+from limbeck.corpus.source_report import SourceReport, nothing_in
+from limbeck.corpus.sources.named_sources import open_source
+from limbeck.corpus.sources.source_kinds import Source
+from limbeck.corpus.stored import arrow_files
+from limbeck.corpus.stored.arrow_files import (
+    StoredBatch,
+    batch_of_documents,
+    document_files,
+    read_batches,
+    write_shards,
+)
+from limbeck.corpus.stored.seen_keys import AddKeys, seen_keys
+from limbeck.corpus.text.cursor import Cursor
+from limbeck.corpus.text.documents import Document, next_batch
+
+DOCUMENT_FORMAT = 2
+"""Raise it when the same sources would give other documents: older caches are then built anew."""
+_BATCH_CHARACTERS = 4_000_000
+# 2**64 divided by the golden ratio, the usual constant that spreads 64-bit keys.
+_SALT = 0x9E3779B97F4A7C15
+
+
+class ListedSource(NamedTuple):
+    """A source at its place in a corpus.
+
+    Args:
+        name: Its name.
+        source: The source.
+        times_before: How often the corpus lists it before this place, to read it in another way.
+    """
+
+    name: str
+    source: Source
+    times_before: int
+
+
+def store_documents(
+    settings: CorpusSettings, cache_dir: Path, *, workers: int | None = None, progress: Progress | None = None
+) -> tuple[Path, dict[str, Any]]:
+    """Read all documents of some sources into a cached folder of Arrow files, unless it is there already.
+
+    A document whose text has appeared before is left out and counted. No file holds documents of two sources. A build
+    that was killed goes on behind its last finished file.
+
+    Args:
+        settings: Sources, column of the text, and most documents to keep.
+        cache_dir: Root of the cache.
+        workers: Processes for sources that are read in parallel.
+        progress: Called as reading advances.
+
+    Returns:
+        The folder and its manifest.
+
+    Raises:
+        CorpusError: if a source cannot be read, or gives no document.
+    """
+    sources = _open_sources(settings, workers)
+    identity: list[Any] = [
+        DOCUMENT_FORMAT,
+        settings.max_documents,
+        [listed.source.fingerprint() for listed in sources],
+    ]
+    times_before = [listed.times_before for listed in sources]
+    if any(times_before):
+        identity.append(times_before)
+    folder = cache_dir / "documents" / fingerprint(identity)
+
+    def build(aside: Path) -> dict[str, Any]:
+        reader = SourceReader(sources, settings.max_documents, _last_state(aside))
+        with seen_keys(aside / "seen.sqlite") as add_keys:
+            # The keys of the files that a killed build has finished.
+            for place, path in zip(reader.shards, document_files(aside), strict=False):
+                add_keys_of_source = _keys_apart(add_keys, sources[place].times_before)
+                for records in read_batches(path):
+                    add_keys_of_source(records.column("key").to_pylist())
+
+            for place in reader.sources():
+                batches = reader.batches(_keys_apart(add_keys, sources[place].times_before), progress)
+                files = write_shards(
+                    batches, aside, "documents", arrow_files.SHARD_CHARACTERS, first=len(reader.shards)
+                )
+                for path in files:
+                    reader.shards.append(place)
+                    finish_piece(aside, path.stem, [path.name], reader.state())
+        return {"format": DOCUMENT_FORMAT, **reader.manifest()}
+
+    waiting = waiting_notice(progress, "waiting for another process that reads this text")
+    return folder, build_once(folder, build, goes_on=True, waiting=waiting)
+
+
+class SourceReader:
+    """Reads sources one after the other, in batches without repeats, from any batch on.
+
+    Args:
+        sources: The sources.
+        max_documents: Most documents to keep.
+        state: The result of `state` at the position to go on from; `None` begins.
+
+    Attributes:
+        shards: For each file that was written, the place of its source; whoever writes the files keeps it.
+    """
+
+    def __init__(
+        self, sources: Sequence[ListedSource], max_documents: int | None, state: dict[str, Any] | None = None
+    ) -> None:
+        self._sources = sources
+        self._max_documents = max_documents
+        if state is None:
+            state = {}
+        self._place: int = state.get("source", 0)  # Of the source that is being read.
+        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
+        self._documents_by_place: list[int] = state.get("read", [0] * len(sources))  # Repeats included.
+        self._documents: int = state.get("documents", 0)
+        self._characters: int = state.get("characters", 0)
+        self._report_of_ended = SourceReport.from_dict(state.get("report", {}))
+        self._report_of_source = SourceReport.from_dict(state.get("own", {}))
+        self.shards: list[int] = state.get("shards", [])
+
+    def state(self) -> dict[str, Any]:
+        """Return the position behind the last batch that was given, as plain JSON values."""
+        return {
+            "source": self._place,
+            "cursor": self._cursor.to_json(),
+            "read": self._documents_by_place,
+            "own": self._report_of_source.to_dict(),
+            **self._counts(),
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the counts of everything that was read, by source and in all."""
+        documents_by_source: dict[str, int] = {}
+        # A name may be listed more than once.
+        for listed, documents in zip(self._sources, self._documents_by_place, strict=True):
+            documents_by_source[listed.name] = documents_by_source.get(listed.name, 0) + documents
+        return {"sources": documents_by_source, **self._counts()}
+
+    def sources(self) -> Iterator[int]:
+        """Iterate over the places of the sources that are left; read `batches` to their end for each.
+
+        Raises:
+            CorpusError: if a source gives no document.
+        """
+        while self._place < len(self._sources) and not self._is_full():
+            yield self._place
+            self._report_of_ended.merge(self._report_of_source)
+            if self._documents_by_place[self._place] == 0:
+                name = self._sources[self._place].name
+                raise NothingToBuildError(nothing_in(name, "text", self._report_of_source))
+            self._place += 1
+            self._cursor = Cursor()
+            self._report_of_source = SourceReport()
+
+    def batches(self, add_keys: AddKeys, progress: Progress | None) -> Iterator[StoredBatch]:
+        """Iterate over the documents of the rest of the current source that are new.
+
+        Args:
+            add_keys: Adds the keys of documents to those so far.
+            progress: Called as reading advances.
+
+        Raises:
+            CorpusError: if the source cannot be read.
+        """
+        listed = self._sources[self._place]
+        step = step_progress(progress, f"reading {listed.name}")
+        documents = listed.source.documents(self._report_of_source, step, self._cursor)
+        while not self._is_full():
+            batch = next_batch(documents, arrow_files.BATCH_ITEMS, _BATCH_CHARACTERS, _characters_of)
+            if not batch:
+                return
+            self._documents_by_place[self._place] += len(batch)
+            document_by_key = self._new_documents(batch, add_keys)
+            if not document_by_key:
+                continue
+            stored = batch_of_documents(list(document_by_key.values()), list(document_by_key))
+            self._documents += len(document_by_key)
+            self._characters += stored.characters
+            yield stored
+
+    def _new_documents(self, batch: Sequence[Document], add_keys: AddKeys) -> dict[int, Document]:
+        """Return the documents of a batch that were not there before, by key, as many as may still be kept."""
+        document_by_key: dict[int, Document] = {}
+        keys = [document.key for document in batch]
+        for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
+            if self._documents + len(document_by_key) == self._max_documents:
+                break
+            if is_new:
+                document_by_key[key] = document
+            else:
+                self._report_of_source.note("document that repeats another", repr(document.text[:40]))
+        return document_by_key
+
+    def _is_full(self) -> bool:
+        return self._documents == self._max_documents
+
+    def _counts(self) -> dict[str, Any]:
+        return {
+            "documents": self._documents,
+            "characters": self._characters,
+            "shards": self.shards,
+            "report": self._report_of_ended.to_dict(),
+        }
+
+
+def _open_sources(settings: CorpusSettings, workers: int | None) -> list[ListedSource]:
+    sources: list[ListedSource] = []
+    for place, name in enumerate(settings.places):
+        times_before = 0
+        # Without uses all places of a source are read alike, and its documents are repeats.
+        if settings.uses:
+            times_before = settings.places[:place].count(name)
+        sources.append(ListedSource(name, open_source(name, settings.text_column, workers), times_before))
+    return sources
+
+
+def _last_state(folder: Path) -> dict[str, Any] | None:
+    """Return the state of `SourceReader` behind the last finished file of a folder; None where no file is finished."""
+    state = None
+    finished_files = 0
+    while (piece := read_piece(folder, f"documents-{finished_files:05d}")) is not None:
+        state = piece
+        finished_files += 1
+    return state
+
+
+def _keys_apart(add_keys: AddKeys, times_before: int) -> AddKeys:
+    """Return a function that adds the keys of a source apart from those that it gave at its places before.
+
+    A source that is listed again is read in another way: its documents are no repeats of its own.
+
+    Args:
+        add_keys: Adds keys of documents, 64 bits each.
+        times_before: How often the source was listed before.
+    """
+    if times_before == 0:
+        return add_keys
+    salt = times_before * _SALT % 2**64
+
+    def add_salted_keys(keys: Sequence[int]) -> list[bool]:
+        return add_keys([key ^ salt for key in keys])
+
+    return add_salted_keys
+
+
+def _characters_of(document: Document) -> int:
+    return len(document.text)

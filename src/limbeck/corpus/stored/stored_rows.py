@@ -1,0 +1,167 @@
+"""Labelled rows of sources, read once into the cache and shared by every tokenizer and length."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from limbeck.core.cache import build_once
+from limbeck.core.hashing import fingerprint
+from limbeck.corpus.digests import DIGEST_BYTES
+from limbeck.corpus.progress import Progress, StepProgress, step_progress
+from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.rows.row_kind import RowKind, RowReader
+from limbeck.corpus.settings import LabelledRows, LabelledSettings
+from limbeck.corpus.source_report import SourceReport, nothing_in
+from limbeck.corpus.sources.named_sources import open_rows
+from limbeck.corpus.sources.source_kinds import RowSource
+from limbeck.corpus.stored.arrow_files import row_schema, write_rows
+from limbeck.errors import CorpusError
+
+ROW_FORMAT = 1
+"""Raise it when the same sources would give other rows: older caches are then built anew."""
+
+
+def store_rows(
+    settings: LabelledSettings, kind: RowKind, cache_dir: Path, *, progress: Progress | None = None
+) -> tuple[Path, dict[str, Any]]:
+    """Read all labelled rows of some sources into a cached folder of Arrow files, unless it is there already.
+
+    Args:
+        settings: Sources, columns and class names.
+        kind: The kind of their task.
+        cache_dir: Root of the cache.
+        progress: Called as reading advances.
+
+    Returns:
+        The folder and its manifest.
+
+    Raises:
+        CorpusError: if a source cannot be read or gives no row, or a row has no label of the task.
+    """
+    sources = _open_sources(settings, kind, progress)
+    folder = cache_dir / "rows" / fingerprint(_identity(settings, kind, sources))
+
+    def build(aside: Path) -> dict[str, Any]:
+        reader = _AllRows(sources)
+        # Closed at max_rows, so that the report of a source that was left in the middle is there.
+        with closing(reader.read()) as all_rows:
+            written = write_rows(islice(all_rows, settings.max_rows), aside, row_schema(kind.label_type))
+        return {
+            "format": ROW_FORMAT,
+            "sources": reader.rows_by_source,
+            "content": [digest.hexdigest() for digest in reader.digests],
+            "rows": written.items,
+            "characters": written.characters,
+            "texts": written.texts,
+            "report": reader.report.to_dict(),
+        }
+
+    return folder, build_once(folder, build)
+
+
+class _NamedRows(NamedTuple):
+    """The labelled rows of a source.
+
+    Args:
+        name: Name of the source.
+        rows: Its rows.
+    """
+
+    name: str
+    rows: LabelledRows
+
+
+class _AllRows:
+    """Reads the rows of sources, one after the other, and counts them.
+
+    Args:
+        sources: The sources.
+
+    Attributes:
+        rows_by_source: Rows that were read, by the name of their source.
+        digests: A hash of the rows of each source.
+        report: What was skipped or repaired.
+    """
+
+    def __init__(self, sources: Sequence[_NamedRows]) -> None:
+        self._sources = sources
+        self.rows_by_source: dict[str, int] = {}
+        self.digests = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in sources]
+        self.report = SourceReport()
+
+    def read(self) -> Generator[LabelledRow, None, None]:
+        """Iterate over all rows.
+
+        Raises:
+            CorpusError: if a source gives no row.
+        """
+        for (name, rows), digest in zip(self._sources, self.digests, strict=True):
+            self.rows_by_source[name] = 0
+            report = SourceReport()
+            try:
+                for row in rows.read(report):
+                    self.rows_by_source[name] += 1
+                    digest.update(f"{(row.text, row.pair, row.label)!r}\n".encode())
+                    yield row
+            finally:
+                self.report.merge(report)
+            if self.rows_by_source[name] == 0:
+                raise CorpusError(nothing_in(name, "labelled row", report))
+
+
+@dataclass(frozen=True)
+class _RowsOfSource:
+    """The labelled rows of a source, as `LabelledRows`.
+
+    Args:
+        source: The source.
+        reader: Reads the labelled rows of one row of the source.
+        progress: Called as reading advances, or None.
+        of_words: Whether a row is a sentence of words.
+    """
+
+    source: RowSource
+    reader: RowReader
+    progress: StepProgress | None
+    of_words: bool
+
+    def fingerprint(self) -> Any:
+        """Return that of the source."""
+        return self.source.fingerprint()
+
+    def read(self, report: SourceReport) -> Iterator[LabelledRow]:
+        """Iterate over the labelled rows; the report receives rows that are skipped."""
+        for row in self.source.rows(report, self.progress, of_words=self.of_words):
+            yield from self.reader(row, report)
+
+
+def _open_sources(settings: LabelledSettings, kind: RowKind, progress: Progress | None) -> list[_NamedRows]:
+    if settings.rows is not None:
+        return [_NamedRows(", ".join(settings.sources), settings.rows)]
+    reader = kind.reader(settings)  # Refuses settings that cannot be met before anything is read.
+    sources: list[_NamedRows] = []
+    for name in settings.sources:
+        step = step_progress(progress, f"reading {name}")
+        rows = _RowsOfSource(open_rows(name, settings.header), reader, step, of_words=kind.rows_of_words)
+        sources.append(_NamedRows(name, rows))
+    return sources
+
+
+def _identity(settings: LabelledSettings, kind: RowKind, sources: Sequence[_NamedRows]) -> list[Any]:
+    """Return what decides the stored rows, for the name of their folder.
+
+    A value that only some corpora have is added for these alone, so that the names of all others stay as they were.
+    """
+    choices: list[Any] = [settings.task, settings.named_columns, settings.labels, settings.max_rows]
+    if kind.has_queries:
+        # Rows may lack the label; of several columns of documents the first holds the relevant ones.
+        choices += [settings.label_column, settings.document_columns]
+    if settings.label_columns:
+        choices.append(settings.label_columns)  # Classes without names are numbered in their order.
+    return [ROW_FORMAT, choices, [source.rows.fingerprint() for source in sources]]

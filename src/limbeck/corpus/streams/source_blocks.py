@@ -1,0 +1,209 @@
+"""The blocks of one source of a stream, from any known position on."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.corpus.building.block_encoding import BlockEncoding, CutBlock
+from limbeck.corpus.messages import safe_name
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.sources.source_kinds import ShardedSource
+from limbeck.corpus.text.cursor import Cursor
+from limbeck.corpus.text.documents import Document
+from limbeck.errors import CorpusError
+
+# Documents that are tokenised at once; after a checkpoint as many are tokenised again.
+_CHUNK_DOCUMENTS = 32
+_CHUNK_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One of the processes that read a stream side by side, each another part.
+
+    Args:
+        index: Its number, from 0.
+        count: Number of all lanes.
+    """
+
+    index: int
+    count: int
+
+
+class StreamSource(NamedTuple):
+    """A source and how it takes part in a stream.
+
+    Args:
+        name: What records and messages call it.
+        source: The source.
+        share: Its share of the blocks.
+    """
+
+    name: str
+    source: ShardedSource
+    share: float = 1.0
+
+
+class Block(NamedTuple):
+    """A block of a stream.
+
+    Args:
+        ids: Its tokens.
+        source: Index of its source.
+        earlier_passes: How often the source had been read to its end before.
+        columns: Further columns of its row.
+    """
+
+    ids: NDArray[np.int32]
+    source: int
+    earlier_passes: int
+    columns: Mapping[str, Any] = MappingProxyType({})
+
+
+class SourceBlocks(Iterator[Block]):
+    """Blocks of one lane's part of a source, pass after pass, in an order that the seed decides.
+
+    A *pass* reads all shards of the source. Shards are dealt out to the lanes, in another order in every pass, if their
+    number is a multiple of that of the lanes; otherwise every lane reads all of them and keeps the documents whose key
+    falls to it. Documents are tokenised a *chunk* at a time, whose beginning is the position that `state` returns.
+
+    Args:
+        source: The source.
+        index: Its index.
+        encoding: How documents become blocks, and which are held out.
+        lane: The lane.
+        seed: Decides the order of the shards.
+        state: The result of `state` at the block to go on from; `None` begins.
+    """
+
+    def __init__(
+        self,
+        source: StreamSource,
+        index: int,
+        encoding: BlockEncoding,
+        lane: Lane,
+        seed: int,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._source = source
+        self._index = index
+        self._encoding = encoding
+        self._lane = lane
+        self._seed = seed
+        self._shards = source.source.shards()
+        self._deals_shards = self._shards % lane.count == 0
+
+        # The position in the source.
+        if state is None:
+            state = {}
+        self._pass: int = state.get("pass", 0)
+        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
+        self._pass_has_blocks: bool = state.get("fruitful", False)
+        self.report = SourceReport.from_dict(state.get("report", {}))
+        self._packer = encoding.packer(index)
+        if "packer" in state:
+            self._packer.restore(state["packer"])
+        self._shard_order = self._draw_shard_order()
+        self._documents: Iterator[Document] | None = None  # Of the shard that is being read.
+
+        # The chunk, and how many of its blocks have been given. After a resumption it has to be tokenised again.
+        self._chunk_state = self._position()
+        self._chunk_pass = self._pass
+        self._chunk_blocks: list[CutBlock] = []
+        self._given_of_chunk: int = state.get("taken", 0)
+        self._is_chunk_missing = self._given_of_chunk > 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the position behind the last block, as plain JSON values: its chunk, and the blocks given of it."""
+        return {**self._chunk_state, "taken": self._given_of_chunk}
+
+    def close(self) -> None:
+        """Close the file that is being read."""
+        if isinstance(self._documents, Generator):
+            self._documents.close()
+
+    def __next__(self) -> Block:
+        if self._is_chunk_missing:
+            self._read_chunk()
+            self._is_chunk_missing = False
+        while self._given_of_chunk >= len(self._chunk_blocks):
+            self._read_chunk()
+            self._given_of_chunk = 0
+        block = self._chunk_blocks[self._given_of_chunk]
+        self._given_of_chunk += 1
+        return Block(block.ids, self._index, self._chunk_pass, block.columns)
+
+    def _position(self) -> dict[str, Any]:
+        return {
+            "pass": self._pass,
+            "cursor": self._cursor.to_json(),
+            "fruitful": self._pass_has_blocks,
+            "report": self.report.to_dict(),
+            "packer": self._packer.state(),
+        }
+
+    def _read_chunk(self) -> None:
+        """Tokenise the next documents."""
+        self._chunk_state = self._position()
+        documents = self._next_documents()
+        pieces = [piece for document in documents for piece in self._encoding.split(document, self._index)]
+        self._chunk_blocks = list(self._encoding.blocks(pieces, self._packer, self._index))
+        self._pass_has_blocks = self._pass_has_blocks or bool(self._chunk_blocks)
+        self._chunk_pass = self._pass
+
+    def _next_documents(self) -> list[Document]:
+        """Read documents for a chunk, all of one shard; shards without any are passed over."""
+        documents: list[Document] = []
+        characters = 0
+        while not documents:
+            if self._documents is None:
+                self._documents = self._open_shard()
+            for document in self._documents:
+                if not self._is_of_lane(document):
+                    continue
+                documents.append(document)
+                characters += len(document.text)
+                if len(documents) == _CHUNK_DOCUMENTS or characters >= _CHUNK_CHARACTERS:
+                    return documents
+            # The shard has ended.
+            self._documents = None
+            self._cursor.move(self._cursor.shard + 1)
+        return documents
+
+    def _open_shard(self) -> Iterator[Document]:
+        """Open the shard that it is the turn of, after the last one the first of the next pass."""
+        is_pass_over = self._cursor.shard >= len(self._shard_order)
+        if is_pass_over:
+            if not self._pass_has_blocks:
+                raise CorpusError(
+                    f"The source '{safe_name(self._source.name)}' has no block of text for process "
+                    f"{self._lane.index + 1} of the {self._lane.count} that read it: use fewer processes, build the "
+                    "corpus, or leave the source out."
+                )
+            self._pass += 1
+            self._pass_has_blocks = False
+            self._cursor = Cursor()
+            self._shard_order = self._draw_shard_order()
+        shard = self._shard_order[self._cursor.shard]
+        return self._source.source.read(shard, self._cursor, self.report)
+
+    def _draw_shard_order(self) -> list[int]:
+        """Draw the order in which this lane reads the shards in a pass."""
+        generator = np.random.default_rng([self._seed, self._index, self._pass])
+        order: list[int] = generator.permutation(self._shards).tolist()
+        if self._deals_shards:
+            return order[self._lane.index :: self._lane.count]
+        return order
+
+    def _is_of_lane(self, document: Document) -> bool:
+        """Whether this lane trains on a document: it is not held out, and no other lane has it."""
+        key = document.key
+        if key < self._encoding.held_below:
+            return False
+        return self._deals_shards or key % self._lane.count == self._lane.index

@@ -1,0 +1,102 @@
+"""`StreamBatches`: the blocks of all sources of a stream in shuffled batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from limbeck.corpus.batches.length_groups import group_by_length
+from limbeck.corpus.batches.mixing import draw_counts
+from limbeck.corpus.building.block_encoding import BlockEncoding
+from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.streams.source_blocks import Block, Lane, SourceBlocks, StreamSource
+
+
+class StreamBatches:
+    """Reads blocks window by window: a window is filled, shuffled, cut into batches of similar length, and given.
+
+    A window takes the place of a sliding shuffle buffer, for it begins at a known position of every source: a resumed
+    run fills the window that it was in anew, and goes on behind the batches that it had. The state is that position, a
+    few hundred bytes, where a sliding buffer would have to be saved as a whole.
+
+    Args:
+        sources: The sources, with their shares.
+        encoding: How documents become blocks, and which are held out.
+        window: Blocks of a window, which are rounded down to whole batches, but one at least.
+        lane: The lane.
+        batch_size: Blocks of a batch.
+        seed: Decides all orders.
+        state: The state that came with the batch to go on behind; `None` begins.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[StreamSource],
+        encoding: BlockEncoding,
+        *,
+        window: int,
+        lane: Lane,
+        batch_size: int,
+        seed: int,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._shares = [source.share for source in sources]
+        self._window_size = max(window // batch_size, 1) * batch_size
+        self._batch_size = batch_size
+        self._lane = lane
+        self._seed = seed
+
+        if state is None:
+            state = {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
+        self._window_number: int = state["window"]
+        self._given_of_window: int = state["taken"]  # Batches.
+        self._blocks_by_source: list[int] = list(state["drawn"])  # Given so far.
+        self._blocks = []
+        for index, (source, source_state) in enumerate(zip(sources, state["sources"], strict=True)):
+            self._blocks.append(SourceBlocks(source, index, encoding, lane, seed, source_state))
+
+    def __iter__(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
+        """Iterate over batches, each with the state behind it."""
+        try:
+            while True:
+                yield from self._read_window()
+                self._window_number += 1
+                self._given_of_window = 0
+        finally:
+            for blocks in self._blocks:
+                blocks.close()
+
+    def _read_window(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
+        start = {"window": self._window_number, "sources": [blocks.state() for blocks in self._blocks]}
+        generator = np.random.default_rng([self._seed, self._lane.index, self._window_number])
+        window = self._fill_window(generator)
+        report = self._report().to_dict()
+
+        lengths = np.array([len(block.ids) for block in window])
+        order = generator.permutation(len(window))
+        batches = group_by_length(order, lengths, self._batch_size, generator)
+        # A resumed run passes over the batches that it had.
+        first = self._given_of_window
+        for number, rows in enumerate(batches[first:], start=first + 1):
+            batch = [window[row] for row in rows]
+            for block in batch:
+                self._blocks_by_source[block.source] += 1
+            yield batch, {**start, "taken": number, "drawn": list(self._blocks_by_source), "report": report}
+
+    def _fill_window(self, generator: np.random.Generator) -> list[Block]:
+        """Take the blocks of a window, of each source by its share."""
+        counts = draw_counts(self._window_size, self._shares, generator.random())
+        window: list[Block] = []
+        for blocks, count in zip(self._blocks, counts, strict=True):
+            window += islice(blocks, count)
+        return window
+
+    def _report(self) -> SourceReport:
+        """Join the reports of all sources so far."""
+        report = SourceReport()
+        for blocks in self._blocks:
+            report.merge(blocks.report)
+        return report
