@@ -5,23 +5,38 @@ from typing import TYPE_CHECKING
 from limbeck.core import import_when_used
 
 if TYPE_CHECKING:
-    from limbeck.inspection.attention_divergence import AttentionDivergence, measure_divergence
-    from limbeck.inspection.attention_maps import MEAN_HEAD, AttentionMap, AttentionMaps, draw_maps
+    from limbeck.core.studies import MEAN_HEAD
+    from limbeck.inspection.attention_divergence import measure_divergence
+    from limbeck.inspection.attention_maps import draw_maps
     from limbeck.inspection.chunked_text import ChunkedText, Span, read_chunks
-    from limbeck.inspection.layer_cosines import Contribution, measure_contribution
-    from limbeck.inspection.layer_similarity import LayerSimilarity, measure_similarity
-    from limbeck.inspection.phrases import LayerScores, PhraseClustering, SpanSample, cluster_phrases
+    from limbeck.inspection.layer_cosines import measure_contribution
+    from limbeck.inspection.layer_similarity import measure_similarity
+    from limbeck.inspection.phrases import cluster_phrases
+    from limbeck.inspection.results import (
+        AttentionDivergence,
+        AttentionMap,
+        AttentionMaps,
+        Contribution,
+        LayerScores,
+        LayerSimilarity,
+        PhraseClustering,
+        SpanSample,
+    )
     from limbeck.inspection.subject import SENTENCES, Subject, load_subject, read_texts
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "attention_divergence": "AttentionDivergence measure_divergence",
-        "attention_maps": "MEAN_HEAD AttentionMap AttentionMaps draw_maps",
+        "attention_divergence": "measure_divergence",
+        "attention_maps": "MEAN_HEAD draw_maps",
         "chunked_text": "ChunkedText Span read_chunks",
-        "layer_cosines": "Contribution measure_contribution",
-        "layer_similarity": "LayerSimilarity measure_similarity",
-        "phrases": "LayerScores PhraseClustering SpanSample cluster_phrases",
+        "layer_cosines": "measure_contribution",
+        "layer_similarity": "measure_similarity",
+        "phrases": "cluster_phrases",
+        "results": (
+            "AttentionDivergence AttentionMap AttentionMaps Contribution LayerScores LayerSimilarity PhraseClustering "
+            "SpanSample"
+        ),
         "subject": "SENTENCES Subject load_subject read_texts",
     },
 )

@@ -7,55 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress
-from limbeck.core.studies import MEAN_HEAD as MEAN_HEAD
 from limbeck.inspection.attention_rule import attention_rules, check_rebuilt, read_attention
+from limbeck.inspection.results import AttentionDivergence
 from limbeck.inspection.subject import Subject, check_comparable, tokenise
 from limbeck.models.families import shape_of
 from limbeck.models.inference import Batch, batches
 
 _ENTRIES = 2**18
 """Entries of a map, over the rows of a batch."""
-
-
-@dataclass(frozen=True)
-class AttentionDivergence:
-    """Every layer of the student beside every layer of the teacher.
-
-    Attributes:
-        student: The student's name.
-        teacher: The teacher's name.
-        by_head: Whether heads are compared one by one; else it is the maps' mean over heads, since the models differ in
-            their number.
-        values: `values[s][t][a]` is the mean of KL(teacher || student) over the tokens, in nats, for student layer
-            s + 1, teacher layer t + 1 and head a + 1 (one entry unless `by_head`). NaN where the student's layer cannot
-            see a token that the teacher's sees.
-        tokens: Tokens that the means are over.
-        cut: Texts that were cut to the longest length.
-    """
-
-    student: str
-    teacher: str
-    by_head: bool
-    values: tuple[tuple[tuple[float, ...], ...], ...]
-    tokens: int
-    cut: int
-
-    @property
-    def means(self) -> tuple[tuple[float, ...], ...]:
-        """The mean over heads for every pair of layers, `[S, T]`."""
-        return tuple(tuple(math.fsum(pair) / len(pair) for pair in row) for row in self.values)
-
-    @property
-    def nearest(self) -> tuple[int, ...]:
-        """For every layer of the student, from 1, the teacher layer with the lowest mean, from 1."""
-        known = [[math.inf if math.isnan(mean) else mean for mean in row] for row in self.means]
-        return tuple(row.index(min(row)) + 1 for row in known)
 
 
 @torch.no_grad()

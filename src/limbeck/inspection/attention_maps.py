@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -11,44 +10,11 @@ import torch
 from limbeck.core.studies import MEAN_HEAD as MEAN_HEAD
 from limbeck.errors import ModelError, RecipeError
 from limbeck.inspection.attention_rule import check_rebuilt, read_attention
+from limbeck.inspection.results import AttentionMap, AttentionMaps
 from limbeck.inspection.subject import Subject, check_comparable
 from limbeck.models import tokenizers
 from limbeck.models.families import shape_of
 from limbeck.models.inference import batches
-
-
-@dataclass(frozen=True)
-class AttentionMap:
-    """One map.
-
-    Attributes:
-        role: `"student"` or `"teacher"`; `"model"` for one alone.
-        layer: From 1.
-        head: From 1, or `MEAN_HEAD`.
-        values: `values[i][j]` is how much token i looks at token j; each row sums to 1.
-    """
-
-    role: str
-    layer: int
-    head: int
-    values: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class AttentionMaps:
-    """The maps of a sentence.
-
-    Attributes:
-        student: The model's name.
-        teacher: The teacher's name, or None without one.
-        tokens: The sentence as the models read it.
-        pairs: For each layer pair and head the student's map and, with a teacher, the teacher's.
-    """
-
-    student: str
-    teacher: str | None
-    tokens: tuple[str, ...]
-    pairs: tuple[tuple[AttentionMap, AttentionMap | None], ...]
 
 
 def draw_maps(

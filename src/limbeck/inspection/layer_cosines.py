@@ -4,7 +4,6 @@ Axis letters: B batch, L tokens.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from limbeck.core import devices
 from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import CorpusError
+from limbeck.inspection.results import Contribution
 from limbeck.inspection.subject import Subject, layer_keys, tokenise, valid_vectors
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.inference import batches
@@ -22,29 +22,6 @@ from limbeck.models.taps import StreamTap
 
 _ROWS = 1024
 _BATCH = 32
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """The layers of one model.
-
-    Attributes:
-        name: The model.
-        cosines: For layers 1 to N the mean cosine between input and output, -1 to 1; the lower, the more the layer
-            changes.
-        tokens: Tokens that the means are over.
-        cut: Texts that were cut to the longest length.
-    """
-
-    name: str
-    cosines: tuple[float, ...]
-    tokens: int
-    cut: int
-
-    @property
-    def ranking(self) -> tuple[int, ...]:
-        """The layers, by falling change of their input."""
-        return tuple(sorted(range(1, len(self.cosines) + 1), key=lambda layer: (self.cosines[layer - 1], layer)))
 
 
 @torch.no_grad()

@@ -3,14 +3,13 @@
 Axis letters: n tokens, S/T number of student and teacher layers, H width.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.inspection.results import LayerSimilarity
 from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise, valid_vectors
 from limbeck.models.evaluation_mode import evaluation_mode
 from limbeck.models.families import shape_of
@@ -20,8 +19,6 @@ from limbeck.models.taps import StreamTap
 # Bytes that the cross-products of all pairs of layers may take at once.
 _MEMORY = 2**30
 _BYTES_OF_FLOAT64 = 8
-# With fewer, the plain estimate of CKA comes out too high.
-_TOKENS_PER_FEATURE = 10
 
 
 class CrossProducts:
@@ -105,42 +102,6 @@ class _SelfProducts:
         """Return the Frobenius norm of each layer's centred products, `[layers]`."""
         product_of_means = self.sums[:, :, None] * self.sums[:, None, :] / tokens
         return (self._products - product_of_means).flatten(1).norm(dim=1)
-
-
-@dataclass(frozen=True)
-class LayerSimilarity:
-    """Every layer of the student beside every layer of the teacher, 0 (the embedding output) to S and T.
-
-    Attributes:
-        student: The student's name.
-        teacher: The teacher's name.
-        values: `values[s][t]` is the CKA of student layer s and teacher layer t, 0 to 1; NaN for a layer that never
-            varies.
-        tokens: Tokens that it is over, special ones included.
-        width: Of the wider model. The plain estimate is too high unless there are many tokens for each feature.
-        cut: Texts that were cut to the longest length.
-    """
-
-    student: str
-    teacher: str
-    values: tuple[tuple[float, ...], ...]
-    tokens: int
-    width: int
-    cut: int
-
-    @property
-    def nearest(self) -> tuple[int, ...]:
-        """For every layer of the student, from 0, the teacher layer that is most like it, from 0."""
-        nearest = []
-        for row in self.values:
-            comparable = [-math.inf if math.isnan(value) else value for value in row]
-            nearest.append(comparable.index(max(comparable)))
-        return tuple(nearest)
-
-    @property
-    def reliable(self) -> bool:
-        """Whether there were ten tokens or more for each feature; with fewer the values come out too high."""
-        return self.tokens >= _TOKENS_PER_FEATURE * self.width
 
 
 @torch.no_grad()

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean, pstdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,76 +9,12 @@ from numpy.typing import NDArray
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.errors import CorpusError
 from limbeck.inspection.chunked_text import OUTSIDE, ChunkedText, Span
+from limbeck.inspection.results import LayerScores, PhraseClustering, SpanSample
 from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
 from limbeck.inspection.subject import Subject
 
 _STARTS = 10  # What scikit-learn did by default when the figures of Jawahar et al. were made
 _READING = 0.4  # Of the time, roughly; the rest is clustering.
-
-
-@dataclass(frozen=True)
-class SpanSample:
-    """Which spans are clustered, and how.
-
-    Args:
-        labelled: Chunks to draw.
-        unlabelled: Spans between chunks to draw, with the label `O`.
-        clusters: k; None for as many as there are labels among the spans that are drawn.
-        held_out: Spans that are scored but not clustered; 0 scores those that are clustered.
-        seed: Of the draw.
-        seeds: Of k-means, one run each.
-    """
-
-    labelled: int = 3000
-    unlabelled: int = 500
-    clusters: int | None = None
-    held_out: int = 0
-    seed: int = 0
-    seeds: tuple[int, ...] = (0, 1, 2)
-
-
-@dataclass(frozen=True)
-class LayerScores:
-    """One model.
-
-    Attributes:
-        name: The model.
-        scores: For layers 0 to N the normalised mutual information of each run of k-means, 0 to 1.
-    """
-
-    name: str
-    scores: tuple[tuple[float, ...], ...]
-
-    @property
-    def means(self) -> tuple[float, ...]:
-        """The mean over the runs, for layers 0 to N."""
-        return tuple(fmean(runs) for runs in self.scores)
-
-    @property
-    def deviations(self) -> tuple[float, ...]:
-        """The standard deviation over the runs (of them, not of a population they are drawn from)."""
-        return tuple(pstdev(runs) for runs in self.scores)
-
-
-@dataclass(frozen=True)
-class PhraseClustering:
-    """The scores of models on the same spans.
-
-    Attributes:
-        models: The models, in the order they were given in.
-        labels: Number of spans of each label, the most frequent first.
-        clusters: k.
-        scored: Spans that the scores are over.
-        left_out: Spans of the file that a model could not place, in sentences too long for it or words without a token.
-        sample: The request.
-    """
-
-    models: tuple[LayerScores, ...]
-    labels: dict[str, int]
-    clusters: int
-    scored: int
-    left_out: int
-    sample: SpanSample
 
 
 def cluster_phrases(
