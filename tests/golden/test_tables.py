@@ -6,12 +6,10 @@ import io
 import shutil
 
 import pytest
-from pydantic import TypeAdapter
 from rich.console import Console
 
 import limbeck
-from limbeck.core.blocks import console
-from limbeck.inspection import AttentionDivergence, Contribution, LayerSimilarity, PhraseClustering
+from limbeck.inspection.results import read_result
 from limbeck.report import comparison, evaluation, export_text, inspection, quality, search, write_model_card
 from tests.golden.committed import FOLDERS, read
 from tests.golden.snapshot import check
@@ -46,16 +44,15 @@ def of_inspections(attention):
     results = {
         name: read("inspections", f"{name}.json")["result"] for name in ("phrases", "similarity", "contribution")
     }
-    results["divergence"] = attention["result"]["divergence"]
-    tables = {
-        "phrases": (PhraseClustering, inspection.phrase_blocks),
-        "divergence": (AttentionDivergence, inspection.divergence_blocks),
-        "similarity": (LayerSimilarity, inspection.similarity_blocks),
-        "contribution": (list[Contribution], inspection.contribution_blocks),
-    }
+    results["attention"] = attention["result"]
     shown = {}
-    for name, (cls, blocks_of) in tables.items():
-        shown[name] = console(*blocks_of(TypeAdapter(cls).validate_python(results[name])))
+    for title, name in (
+        ("phrases", "phrases"),
+        ("divergence", "attention"),
+        ("similarity", "similarity"),
+        ("contribution", "contribution"),
+    ):
+        shown[title] = inspection.inspection_table(name, read_result(name, results[name]))
     return shown, {}
 
 

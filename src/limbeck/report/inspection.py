@@ -1,16 +1,22 @@
 """Inspections: tables for the terminal, and the files that they leave."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
-from limbeck import inspection
 from limbeck.core import files, records
 from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Table, console, counted
+from limbeck.inspection.results import (
+    AttentionDivergence,
+    AttentionMaps,
+    Contribution,
+    LayerSimilarity,
+    PhraseClustering,
+)
 from limbeck.report.names import name_roles, short_name
 from limbeck.report.output_files import DATA_SUFFIX, FILE_SUFFIXES, check_output
 
@@ -23,20 +29,109 @@ def inspection_blocks(name: str, result: Any) -> list[Block]:
         result: As `limbeck.inspection` gives it; of attention a mapping with `maps` and `divergence`.
     """
     if name == "similarity":
-        return similarity_blocks(result)
+        return _similarity_blocks(result)
     if name == "contribution":
-        return contribution_blocks(result)
+        return _contribution_blocks(result)
     if name == "phrases":
-        return phrase_blocks(result)
+        return _phrase_blocks(result)
     # The last inspection is of attention: without a teacher there is nothing to diverge from.
     if result["divergence"] is None:
-        return [Notes((maps_line(result["maps"]),))]
-    return divergence_blocks(result["divergence"])
+        return [Notes((_describe_maps(result["maps"]),))]
+    return _divergence_blocks(result["divergence"])
 
 
 def inspection_table(name: str, result: Any) -> RenderableType:
     """Return the table of an inspection for the terminal."""
     return console(*inspection_blocks(name, result))
+
+
+def _similarity_blocks(result: LayerSimilarity) -> list[Block]:
+    """Return the teacher layer that is most like each layer of the student; layer 0 is the embedding output."""
+    rows: list[tuple[AnyCell, ...]] = []
+    for layer, nearest in enumerate(result.nearest):
+        similarities = result.values[layer]
+        rows.append((str(layer), str(nearest), _number(similarities[nearest]), _number(similarities[-1])))
+    notes = [f"{result.tokens:,} tokens{_describe_cut(result.cut)}."]
+    if not result.reliable:
+        notes.append(
+            f"Too few tokens for models of width {result.width}, so all values are biased upwards; read "
+            f"{result.least_tokens:,} or more."
+        )
+    headings = ("Student layer", "Most similar teacher layer", "CKA", "CKA with last teacher layer")
+    return _table_and_notes("Similarity of layers (linear CKA)", headings, rows, notes)
+
+
+def _contribution_blocks(result: Sequence[Contribution]) -> list[Block]:
+    """Return the mean cosine of each layer's input and output."""
+    names = name_roles([model.name for model in result])
+    notes = []
+    for name, model in zip(names, result, strict=True):
+        most_changing = ", ".join(map(str, model.ranking[:3]))
+        notes.append(f"{name}: layers {most_changing} change most; {model.tokens:,} tokens{_describe_cut(model.cut)}.")
+
+    # The models may differ in depth.
+    rows: list[tuple[AnyCell, ...]] = []
+    for layer, cosines in enumerate(zip_longest(*(model.cosines for model in result)), start=1):
+        rows.append((str(layer), *map(_number, cosines)))
+    title = "Cosine between a layer's input and output (lower: the layer changes more)"
+    return _table_and_notes(title, ("Layer", *names), rows, notes)
+
+
+def _phrase_blocks(result: PhraseClustering) -> list[Block]:
+    """Return the scores by layer, mean and deviation over the seeds of k-means; layer 0 is the embedding output."""
+    columns = []
+    for model in result.models:
+        cells = []
+        for layer_mean, deviation in zip(model.means, model.deviations, strict=True):
+            spread = f" ± {deviation:.3f}" if len(result.sample.seeds) > 1 else ""
+            cells.append(f"{layer_mean:.3f}{spread}")
+        columns.append(cells)
+    rows: list[tuple[AnyCell, ...]] = []
+    for layer, layer_cells in enumerate(zip_longest(*columns, fillvalue=Cell(None))):
+        rows.append((str(layer), *layer_cells))
+
+    spans = sum(result.labels.values())
+    counts = ", ".join(f"{label} {count:,}" for label, count in result.labels.items())
+    runs = len(result.sample.seeds)
+    notes = [f"{spans:,} spans ({counts}), k = {result.clusters}, {result.scored:,} scored; runs of k-means: {runs}."]
+    if result.left_out:
+        notes.append(f"Left out: {result.left_out:,} spans in sentences that are too long, or of words without tokens.")
+    title = "Phrase clustering: normalised mutual information by layer"
+    names = name_roles([model.name for model in result.models])
+    return _table_and_notes(title, ("Layer", *names), rows, notes)
+
+
+def _divergence_blocks(result: AttentionDivergence) -> list[Block]:
+    """Return the nearest teacher layer of each layer of the student, and its nearest and farthest head."""
+    headings = ["Student layer", "Nearest teacher layer", "Mean", "From last teacher layer"]
+    compared_maps = "of maps averaged over heads, since the numbers of heads differ"
+    if result.by_head:
+        headings.append("Nearest and farthest head")
+        compared_maps = "head by head"
+    rows = []
+    # Layers of both models are counted from 1; lists begin at 0.
+    for index, nearest in enumerate(result.nearest):
+        means = result.means[index]
+        cells: list[AnyCell] = [str(index + 1), str(nearest), _number(means[nearest - 1]), _number(means[-1])]
+        if result.by_head:
+            heads = result.values[index][nearest - 1]
+            least = min(heads)
+            greatest = max(heads)
+            cells.append(
+                f"{heads.index(least) + 1} ({_number(least)}), {heads.index(greatest) + 1} ({_number(greatest)})"
+            )
+        rows.append(tuple(cells))
+    note = f"{result.tokens:,} tokens{_describe_cut(result.cut)}; {compared_maps}."
+    return _table_and_notes("Divergence of attention, KL(teacher ‖ student) in nats", headings, rows, [note])
+
+
+def _describe_maps(maps: AttentionMaps) -> str:
+    """Return the number of attention maps, the model, the length of the sentence and the layers in a line."""
+    layers = sorted({student.layer for student, _ in maps.pairs})
+    return (
+        f"{counted(len(maps.pairs), 'attention map')} of {short_name(maps.student)}, {len(maps.tokens)} tokens, "
+        f"layers {', '.join(map(str, layers))}."
+    )
 
 
 def _table_and_notes(
@@ -47,113 +142,16 @@ def _table_and_notes(
 
 def _number(value: float | None) -> Cell:
     """Return a cell with three decimals; a dash for a value that is missing, infinite or NaN."""
-    if value is not None and not math.isfinite(value):
-        value = None
+    if value is None or not math.isfinite(value):
+        return Cell(None)
     return Cell(value, "{:.3f}")
 
 
-def _cut_note(cut_texts: int) -> str:
+def _describe_cut(cut_texts: int) -> str:
     """Return the end of a note on the texts that were longer than the models read; empty for none."""
     if not cut_texts:
         return ""
     return f", {counted(cut_texts, 'text')} cut to the maximum length"
-
-
-def phrase_blocks(result: inspection.PhraseClustering) -> list[Block]:
-    """Return the scores by layer, mean and deviation over the seeds."""
-    names = name_roles([model.name for model in result.models])
-    columns = [list(_score_cells(model)) for model in result.models]
-    rows: list[tuple[AnyCell, ...]] = []
-    for layer, cells in enumerate(zip_longest(*columns, fillvalue=Cell(None))):
-        rows.append((str(layer), *cells))
-    spans = sum(result.labels.values())
-    counts = ", ".join(f"{label} {count:,}" for label, count in result.labels.items())
-    runs = len(result.sample.seeds)
-    notes = [f"{spans:,} spans ({counts}), k = {result.clusters}, {result.scored:,} scored; runs of k-means: {runs}."]
-    if result.left_out:
-        notes.append(f"Left out: {result.left_out:,} spans in sentences that are too long, or of words without tokens.")
-    title = "Phrase clustering: normalised mutual information by layer"
-    return _table_and_notes(title, ("Layer", *names), rows, notes)
-
-
-def _score_cells(model: inspection.LayerScores) -> Iterator[Cell]:
-    """Yield the means of the layers, with their deviations where there are several runs."""
-    for runs, mean, deviation in zip(model.scores, model.means, model.deviations, strict=True):
-        form = "{:.3f}"
-        if len(runs) > 1:
-            form += f" ± {deviation:.3f}"
-        yield Cell(mean, form)
-
-
-def contribution_blocks(result: Sequence[inspection.Contribution]) -> list[Block]:
-    """Return the mean cosine of each layer's input and output."""
-    names = name_roles([model.name for model in result])
-    notes = []
-    columns = []
-    for name, model in zip(names, result, strict=True):
-        columns.append(model.cosines)
-        layers = ", ".join(map(str, model.ranking[:3]))
-        notes.append(f"{name}: layers {layers} change most; {model.tokens:,} tokens{_cut_note(model.cut)}.")
-
-    # The models may differ in depth.
-    rows: list[tuple[AnyCell, ...]] = []
-    for layer, cosines in enumerate(zip_longest(*columns), start=1):
-        cells = [_number(cosine) for cosine in cosines]
-        rows.append((str(layer), *cells))
-    title = "Cosine between a layer's input and output (lower: the layer changes more)"
-    return _table_and_notes(title, ("Layer", *names), rows, notes)
-
-
-def similarity_blocks(result: inspection.LayerSimilarity) -> list[Block]:
-    """Return the teacher layer that is most like each layer of the student."""
-    rows: list[tuple[AnyCell, ...]] = []
-    for layer, (nearest, values) in enumerate(zip(result.nearest, result.values, strict=True)):
-        rows.append((str(layer), str(nearest), _number(values[nearest]), _number(values[-1])))
-    notes = [f"{result.tokens:,} tokens{_cut_note(result.cut)}."]
-    if not result.reliable:
-        notes.append(
-            f"Too few tokens for models of width {result.width}, so all values are biased upwards; read "
-            f"{10 * result.width:,} or more."
-        )
-    headings = ("Student layer", "Most similar teacher layer", "CKA", "CKA with last teacher layer")
-    return _table_and_notes("Similarity of layers (linear CKA)", headings, rows, notes)
-
-
-def divergence_blocks(result: inspection.AttentionDivergence) -> list[Block]:
-    """Return the nearest teacher layer of each layer of the student, and its best and worst head."""
-    headings = ["Student layer", "Nearest teacher layer", "Mean", "From last teacher layer"]
-    if result.by_head:
-        headings.append("Nearest and farthest head")
-    rows = []
-    # Layers of both models are counted from 1; lists begin at 0.
-    for index, nearest in enumerate(result.nearest):
-        means = result.means[index]
-        cells: list[AnyCell] = [str(index + 1), str(nearest), _number(means[nearest - 1]), _number(means[-1])]
-        if result.by_head:
-            cells.append(_head_range(result.values[index][nearest - 1]))
-        rows.append(tuple(cells))
-    compared_maps = "of maps averaged over heads, since the numbers of heads differ"
-    if result.by_head:
-        compared_maps = "head by head"
-    note = f"{result.tokens:,} tokens{_cut_note(result.cut)}; {compared_maps}."
-    return _table_and_notes("Divergence of attention, KL(teacher ‖ student) in nats", headings, rows, [note])
-
-
-def _head_range(heads: Sequence[float]) -> str:
-    """Return the heads of the least and the greatest divergence, with the value of each."""
-    numbered = [(value, head) for head, value in enumerate(heads, start=1)]
-    least, nearest_head = min(numbered)
-    greatest, farthest_head = max(numbered)
-    return f"{nearest_head} ({_number(least)}), {farthest_head} ({_number(greatest)})"
-
-
-def maps_line(maps: inspection.AttentionMaps) -> str:
-    """Return the number of attention maps, the model, the length of the sentence and the layers in a line."""
-    layers = sorted({student.layer for student, _ in maps.pairs})
-    return (
-        f"{counted(len(maps.pairs), 'attention map')} of {short_name(maps.student)}, {len(maps.tokens)} tokens, "
-        f"layers {', '.join(map(str, layers))}."
-    )
 
 
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:

@@ -2,20 +2,14 @@
 
 from collections.abc import Iterator
 
-from limbeck.core.blocks import Block, Notes, Paragraph, counted
-from limbeck.report.inspection_figures import (
-    contribution_figure,
-    divergence_figure,
-    map_figures,
-    phrases_figure,
-    similarity_figure,
-)
+from limbeck.core.blocks import Block, Notes
+from limbeck.inspection.results import read_result
+from limbeck.report.inspection_figures import inspection_pictures
 from limbeck.report.sections import Summary, section, summary
 from limbeck.report.subjects import InspectionFolder
 
-_MOST_CELLS = 16_000
+_MOST_CELLS = 50_000
 """Of all attention maps of a page; more would make it slow."""
-_MOST_TOKENS = 100
 
 
 @summary(InspectionFolder)
@@ -32,44 +26,39 @@ def damaged_files(inspections: InspectionFolder) -> Iterator[Block]:
 
 @section(InspectionFolder, "Attention")
 def attention(inspections: InspectionFolder) -> Iterator[Block]:
-    """Draw the divergence of attention, then the maps of a sentence as far as a page can hold them."""
-    result = inspections.results.get("attention")
-    if result is None:
+    """Draw the maps of a sentence, unless they are too large, and the divergence of attention."""
+    if "attention" not in inspections.results:
         return
-    if result["divergence"] is not None:
-        yield divergence_figure(result["divergence"])
-    maps = result["maps"]
-    tokens = [str(token) for token in maps["tokens"]]
-    if len(tokens) > _MOST_TOKENS:
-        line = f"The maps of {len(tokens)} tokens are too large for a page; `limbeck inspect --output` draws them."
-        yield Notes((line,))
-        return
-
-    yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
-    figures = map_figures(maps)
-    most = max(2, _MOST_CELLS // max(1, len(tokens) ** 2))
-    yield from figures[:most]
-    if len(figures) > most:
-        left_out = counted(len(figures) - most, "more map")
-        yield Notes((f"{left_out} not shown; `limbeck inspect --output` draws all.",))
+    result = read_result("attention", inspections.results["attention"])
+    pictures = inspection_pictures("attention", result)
+    token_count = len(result["maps"].tokens)
+    map_count = sum(1 if teacher_map is None else 2 for _, teacher_map in result["maps"].pairs)
+    if map_count * token_count**2 > _MOST_CELLS:
+        del pictures[""]
+        sizes = f"{map_count} maps of {token_count} tokens"
+        yield Notes((f"{sizes} are too large for a page; `limbeck inspect --output` draws them.",))
+    yield from pictures.values()
 
 
 @section(InspectionFolder, "Similarity of layers")
 def similarity(inspections: InspectionFolder) -> Iterator[Block]:
     """Draw the similarity of layers."""
-    if "similarity" in inspections.results:
-        yield similarity_figure(inspections.results["similarity"])
+    yield from _single_figure(inspections, "similarity")
 
 
 @section(InspectionFolder, "Contribution of layers")
 def contribution(inspections: InspectionFolder) -> Iterator[Block]:
     """Draw how much each layer keeps of its input."""
-    if "contribution" in inspections.results:
-        yield contribution_figure(inspections.results["contribution"])
+    yield from _single_figure(inspections, "contribution")
 
 
 @section(InspectionFolder, "Phrases")
 def phrases(inspections: InspectionFolder) -> Iterator[Block]:
     """Draw what each layer knows about phrases."""
-    if "phrases" in inspections.results:
-        yield phrases_figure(inspections.results["phrases"])
+    yield from _single_figure(inspections, "phrases")
+
+
+def _single_figure(inspections: InspectionFolder, name: str) -> Iterator[Block]:
+    """Yield the figure of an inspection that has only one, if it was made."""
+    if name in inspections.results:
+        yield from inspection_pictures(name, read_result(name, inspections.results[name])).values()
