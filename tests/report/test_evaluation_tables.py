@@ -113,7 +113,7 @@ def test_a_score_below_zero_keeps_nothing(monkeypatch):
     summary = make_summary(tasks=("cola", "rte"))
     assert "cola" not in summary["models"][1]["retention"]
     rows = scores_table(Evaluation.read(summary)).rows
-    assert [str(row[1]) for row in rows if str(row[0]).startswith("  % of")] == ["–"]
+    assert [str(row[1]) for row in rows if str(row[0]).startswith("↳ % of")] == ["–"]
 
 
 def test_the_grid_point_and_its_runs_are_told():
@@ -131,12 +131,12 @@ def test_the_grid_point_and_its_runs_are_told():
     assert "3 epochs, batch" in of_teacher and "1 epoch, batch" in of_student and of_student.endswith("of 1 grid point")
 
 
-def test_a_published_row_stands_only_in_the_blocks_where_it_has_a_figure():
+def test_published_rows_with_the_most_figures_stand_first():
     summary = make_summary()
     only_cola = {**summary["published"][0], "model": "Elsewhere", "columns": {"cola": 41.8}}
     only_cola |= {"average": None, "without_cola": None, "computed": []}
-    text = shown({**summary, "published": [only_cola]}, 80)
-    assert sum("Elsewhere" in line for line in text.splitlines()) == 1
+    text = shown({**summary, "published": [only_cola, *summary["published"][:2]]}, 200)
+    assert text.index("BERT-base") < text.index("Elsewhere")
 
 
 SMALL, LARGE = "bert 2x192, 3 heads, FFN 768", "bert 6x384, 12 heads, FFN 1536"

@@ -19,7 +19,6 @@ from limbeck.report.plots import (
     Bar,
     BarGroup,
     Bars,
-    Boxes,
     Heat,
     Lines,
     Panels,
@@ -58,13 +57,12 @@ PLOTS = {
         "step", "mean over the steps since the last log, without padding and so on", y_is_log=True,
     ),
     "front": Lines(FRONT, "latency", "loss", x_from_zero=True, y_from_zero=True, limit=0.5),
-    "boxes": Boxes([(1, [80, 81, 84, 85.5]), (2, [82])], "generation", "sst2"),
     "bars": Bars([BarGroup("SST-2 (accuracy)", BARS), BarGroup("CoLA " * 30, BARS[:1])], "percent"),
     "small heat": heat(1, 1),
     "heat": heat(13, 25, upwards=True),
     "large heat": heat(64, 64),
 }  # fmt: skip
-PLOTS["panels"] = Panels([("fitness", PLOTS["boxes"]), ("a map", heat(5, 5)), ("a line", PLOTS["band"])], 2)
+PLOTS["panels"] = Panels([("fitness", PLOTS["front"]), ("a map", heat(5, 5)), ("a line", PLOTS["band"])], 2)
 HOSTILE = "</svg></title><script>alert('x')</script>\u202e\x00$x_1$ {{ 7*7 }} &amp; 中文"
 every_plot = pytest.mark.parametrize("name", PLOTS)
 
@@ -199,7 +197,6 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
 def test_text_stays_text_in_every_plot(tmp_path):
     drawings = (
         Lines([Series(HOSTILE, [(0, 1), (1, 2)]), Series("b", [(0, 1)])], HOSTILE, HOSTILE),
-        Boxes([(1, [1.0, 2.0])], HOSTILE, HOSTILE),
         Bars([BarGroup(HOSTILE, [Bar(HOSTILE, 1.0, HOSTILE)])], HOSTILE),
         Heat([[0.5]], [HOSTILE], [HOSTILE], HOSTILE, HOSTILE, 0, 1, HOSTILE),
     )

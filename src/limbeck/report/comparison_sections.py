@@ -1,6 +1,7 @@
 """Sections of a comparison: tables, the main figure as bars and against latency, costs, layers, training, runs."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import yaml
 
@@ -11,7 +12,6 @@ from limbeck.report.comparison import comparison_tables
 from limbeck.report.comparison_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
-from limbeck.report.evaluation_sections import page_table, published_table
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
@@ -107,12 +107,17 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
     """Show the tables, published rows apart, then draw the main figure as bars and against latency."""
     record = comparison.record.summary
     for table in comparison_tables(record):
-        names = {}
+        rows: list[tuple[AnyCell, ...]] = []
+        published = []
         for index, row in enumerate(table.rows):
-            if index not in table.published:
-                names[index] = without_path(str(row[0]))
-        yield page_table(table, names)
-        yield from published_table(table, "Published results for models of the same shape")
+            if index in table.published:
+                published.append(row)
+            else:
+                rows.append((without_path(str(row[0])), *row[1:]))
+        yield replace(table, rows=tuple(rows), words=(), published=())
+        if published:
+            caption = "Published results for models of the same shape"
+            yield Table(caption, table.headings, tuple(published), folded=True)
     if record.main is None:
         return
     yield from _main_bars(record, record.main)

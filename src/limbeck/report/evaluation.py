@@ -46,11 +46,13 @@ Summary: TypeAlias = Mapping[str, Any] | studies.Evaluation
 """The tables of an evaluation, typed or as plain values."""
 STEM = "evaluation_table"
 _MOST_PUBLISHED_ON_CONSOLE = 6
+_LAYOUT = Layout(cut=30, narrowest=11)
+"""Of tables with many tasks: their columns are shown in blocks that fit the width of a console."""
 _CSV_COLUMNS = ("source", "model", "column", "metric", "mean", "deviation", "runs", "low", "high", "retention")
 
 
-def scores_table(summary: studies.Evaluation) -> Table:
-    """Lay out the main table: tasks as columns, models as rows, averages last, then published rows."""
+def scores_table(summary: studies.Evaluation, caption: str = "") -> Table:
+    """Lay out the main table: tasks as columns, models as rows, averages last."""
     headings = score_headings(summary.columns, summary.models)
     rows: list[tuple[AnyCell, ...]] = []
     strong = []
@@ -62,25 +64,37 @@ def scores_table(summary: studies.Evaluation) -> Table:
         intervals = [interval_of(key, model) for key in headings]
         if any(ends is not None for ends in intervals):
             faint.append(len(rows))
-            rows.append((Cell("  95 %", mark="italic"), *map(interval, intervals)))
+            rows.append((Cell("↳ 95 %", mark="italic"), *map(interval, intervals)))
         if model.retention:
             faint.append(len(rows))
             first = summary.models[0]
             shares = [Cell(share_kept(key, model, first), "{:.1f} %") for key in headings]
-            rows.append((Cell(f"  % of {name_of(first)}", mark="italic"), *shares))
-
-    # Published rows come last, with the same columns.
-    published = tuple(range(len(rows), len(rows) + len(summary.published)))
-    rows += [tuple(published_cells(headings, row)) for row in summary.published]
+            rows.append((Cell(f"↳ % of {name_of(first)}", mark="italic"), *shares))
     return Table(
-        caption="",
+        caption=caption,
         headings=("", *headings.values()),
         rows=tuple(rows),
         words=(0,),
         strong=tuple(strong),
         faint=tuple(faint),
-        published=published,
-        layout=Layout(cut=30, narrowest=11, apart=True),
+        layout=_LAYOUT,
+    )
+
+
+def published_table(summary: studies.Evaluation) -> Table | None:
+    """Lay out the rows that papers published, those with the most figures first; None where there are none."""
+    if not summary.published:
+        return None
+    headings = score_headings(summary.columns, summary.models)
+    rows = [tuple(published_cells(headings, row)) for row in summary.published]
+    rows.sort(key=lambda cells: sum(str(cell) == NOTHING for cell in cells))
+    return Table(
+        caption="Published results for models of the same shapes",
+        headings=("", *headings.values()),
+        rows=tuple(rows),
+        words=(0,),
+        folded=True,
+        layout=_LAYOUT,
     )
 
 
@@ -146,37 +160,31 @@ def _describe_choice(choice: studies.ChosenPoint) -> str:
 def evaluation_blocks(summary: Summary, costs: Mapping[str, Any] | studies.Costs | None = None) -> list[Block]:
     """Return the main table, its notes in short, and the tables of costs as blocks.
 
-    Of the published rows those with the most columns are shown; the files have them all, and every note.
+    Of the published rows those with the most figures are shown; the files have them all, and every note.
     """
     record = studies.Evaluation.read(summary)
-    parts: list[Block] = []
+    blocks: list[Block] = []
     if record.columns:
-        parts += _score_blocks(record)
+        blocks += _score_blocks(record)
     if costs is not None:
-        parts += cost_tables(studies.Costs.read(costs))
-    return parts
+        blocks += cost_tables(studies.Costs.read(costs))
+    return blocks
 
 
 def _score_blocks(record: studies.Evaluation) -> list[Block]:
-    table = scores_table(record)
-
-    def missing_cells(index: int) -> int:
-        return sum(str(cell) == NOTHING for cell in table.rows[index])
-
-    # The console has room for few published rows: those with the most of the columns.
-    fullest = sorted(table.published, key=missing_cells)
-    hidden = fullest[_MOST_PUBLISHED_ON_CONSOLE:]
-    rows = tuple(row for index, row in enumerate(table.rows) if index not in hidden)
-    published = tuple(range(len(table.rows) - len(table.published), len(rows)))
-
+    blocks: list[Block] = [scores_table(record, _title(record))]
     notes = []
-    if hidden:
-        notes.append(f"The saved table has {counted(len(hidden), 'more published row')}.")
+    published = published_table(record)
+    if published is not None:
+        blocks.append(replace(published, rows=published.rows[:_MOST_PUBLISHED_ON_CONSOLE]))
+        hidden = len(published.rows) - _MOST_PUBLISHED_ON_CONSOLE
+        if hidden > 0:
+            notes.append(f"The saved table has {counted(hidden, 'more published row')}.")
     notes += reading_notes(record)
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
         notes.append(f"All {len(record.notes)} notes are in the saved table.")
-    return [replace(table, caption=_title(record), rows=rows, published=published), Notes(tuple(notes))]
+    return [*blocks, Notes(tuple(notes))]
 
 
 def evaluation_table(summary: Summary) -> RenderableType:
@@ -199,14 +207,15 @@ def evaluation_markdown(summary: Summary, costs: Mapping[str, Any] | studies.Cos
     record = studies.Evaluation.read(summary)
     sections = []
     if record.columns:
-        sections = [
-            Section("", (Paragraph(f"# {_title(record)}"), scores_table(record))),
-            Section("All metrics", (metrics_table(record),)),
-            Section("Grid points", (Notes(tuple(chosen_lines(record))),)),
-        ]
+        sections.append(Section("", (Paragraph(f"# {_title(record)}"), scores_table(record))))
+        published = published_table(record)
+        if published is not None:
+            sections.append(Section(published.caption, (published,)))
+        sections.append(Section("All metrics", (metrics_table(record),)))
+        sections.append(Section("Grid points", (Notes(tuple(chosen_lines(record))),)))
     if costs is not None:
-        for table in cost_tables(studies.Costs.read(costs)):
-            sections.append(Section(table.caption, (table,)))
+        tables = cost_tables(studies.Costs.read(costs))
+        sections += [Section(table.caption, (table,)) for table in tables]
     notes = (*reading_notes(record), *record.notes)
     return markdown.markdown_file("", [*sections, Section("Notes", (Notes(notes),))])
 

@@ -1,10 +1,13 @@
-"""Sections of an evaluation: tables, a bar for every model and task, costs, failed cells."""
+"""Sections of an evaluation: tables, quality against latency, costs, failed cells.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+A *cell* is one model on one task with one seed.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Facts, Figure, Notes, Table, counted, interval
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Facts, Notes, Table, counted, interval
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.report.costs import conditions_of, cost_blocks
@@ -13,12 +16,12 @@ from limbeck.report.evaluation import (
     has_several_runs,
     is_untrained,
     metrics_table,
+    published_table,
     reading_notes,
     scores_table,
 )
-from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
+from limbeck.report.figures import measured, quality_figures
 from limbeck.report.names import metric_name
-from limbeck.report.plots import BarGroup
 from limbeck.report.provenance import facts_block, made_by
 from limbeck.report.scores import ONE_ANSWER, ONE_RUN, interval_of, is_meaningless, main_figure, name_of, share_kept
 from limbeck.report.sections import Summary, facts, section, summary
@@ -39,7 +42,7 @@ def evaluation_summary(evaluation: EvaluationFolder) -> Summary:
 
 @facts(EvaluationFolder)
 def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
-    """Yield the main figure, its values with their shares of the first model's and speeds, and cautions."""
+    """Yield the main figure, its values with their shares of the first model's, and cautions."""
     record = evaluation.summary
     if not record.models or not record.columns:
         return
@@ -47,7 +50,7 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
     yield f"Main figure: {title}, in percent."
     scored_models = [model for model in record.models if model.figures.get(key) is not None]
     for model in scored_models[:_MOST_FACTS]:
-        yield f"{name_of(model)}: {_score_words(record, model, key)}."
+        yield f"{name_of(model)}: {_describe_score(record, model, key)}."
     left_out = len(scored_models) - _MOST_FACTS
     if left_out > 0:
         yield f"{counted(left_out, 'more model')} in the table."
@@ -59,8 +62,8 @@ def evaluation_facts(evaluation: EvaluationFolder) -> Iterator[str]:
         yield f"{ONE_RUN.capitalize()} the order of models may be due to chance."
 
 
-def _score_words(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> str:
-    """Return a score with its interval, its share of the first model's, and the model's speed."""
+def _describe_score(record: studies.Evaluation, model: studies.EvaluatedModel, key: str) -> str:
+    """Return the score of a model with its interval and its share of the first model's."""
     figure = model.figures[key]
     assert figure is not None
     if is_meaningless(key, model):
@@ -69,15 +72,10 @@ def _score_words(record: studies.Evaluation, model: studies.EvaluatedModel, key:
     ends = interval_of(key, model)
     if ends is not None:
         words += f" (95 %: {interval(ends)})"
-    if model is record.models[0]:
-        return words
-    share = share_kept(key, model, record.models[0])
-    if share is not None:
-        words += f", {share:.1f} % of {name_of(record.models[0])}"
-    timings = record.costs.timings if record.costs else []
-    speedups = [row.speedup for row in timings if row.model == model.name and row.speedup is not None]
-    if speedups:
-        words += f", {speedups[0]:.1f} times as fast"
+    first = record.models[0]
+    share = share_kept(key, model, first)
+    if model is not first and share is not None:
+        words += f", {share:.1f} % of {name_of(first)}"
     return words
 
 
@@ -92,12 +90,12 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
     protocol = [request.preset or "", *request.overrides]
     if request.as_is or is_untrained(evaluation.summary):
         protocol.append("models as they are")
-    steps = {
+    subjects = {
         "Models": ", ".join(models) or "none",
         "Tasks": ", ".join(tasks) or "none",
         "Protocol": ", ".join(filter(None, protocol)) or "not recorded",
     }
-    yield Facts(tuple(steps.items()))
+    yield Facts(tuple(subjects.items()))
 
     warnings = list(evaluation.problems)
     if evaluation.summary.is_empty:
@@ -111,63 +109,25 @@ def overview(evaluation: EvaluationFolder) -> Iterator[Block]:
 
 @section(EvaluationFolder, "Scores")
 def scores(evaluation: EvaluationFolder) -> Iterator[Block]:
-    """Show the main table, a bar for every model and task, and quality against latency."""
+    """Show the main table, quality against latency, and published rows."""
     record = evaluation.summary
     if not record.columns:
         if not record.is_empty:
             yield Notes(("No task was evaluated.",))
         return
-    # On a page published rows are folded below everything else.
-    table = scores_table(record)
-    names = {index: str(table.rows[index][0]) for index in table.strong}
-    for index in table.faint:
-        names[index] = f"↳ {str(table.rows[index][0]).strip()}"
     if has_several_runs(record):
         certainty = "± is the standard deviation over seeds"
     elif is_untrained(record):
         certainty = "models as they are"
     else:
         certainty = f"{ONE_RUN} differences may be due to chance"
-    yield page_table(replace(table, caption=f"Scores in percent; {certainty}"), names)
+    yield scores_table(record, f"Scores in percent; {certainty}")
     yield Notes(tuple(reading_notes(record)))
-    yield from task_bars(record.columns, [(name_of(model), model) for model in record.models])
     if record.costs is not None and record.costs.timings:
         yield from _quality(record, record.costs)
-    yield from published_table(table, "Published results for models of the same shapes")
-
-
-def page_table(table: Table, names: Mapping[int, str]) -> Table:
-    """Return a table for a page, without published rows.
-
-    Args:
-        table: As it stands in files.
-        names: The first cells of the rows that are shown, by number.
-    """
-    rows: list[tuple[AnyCell, ...]] = []
-    for index, row in enumerate(table.rows):
-        if index in names:
-            rows.append((names[index], *row[1:]))
-    return replace(table, rows=tuple(rows), words=(), published=())
-
-
-def published_table(table: Table, caption: str) -> Iterator[Table]:
-    """Yield the published rows of a table, folded, if there are any."""
-    if table.published:
-        rows = tuple(table.rows[index] for index in table.published)
-        yield Table(caption, table.headings, rows, folded=True)
-
-
-def task_bars(columns: Sequence[studies.Column], models: Sequence[tuple[str, studies.Scores]]) -> Iterator[Figure]:
-    """Draw a bar for every model, by its name, and task, with its deviation."""
-    groups = []
-    for column in columns:
-        # Parts of another column are in the table of all metrics alone.
-        if column.detail:
-            continue
-        bars = bars_of([(name, model.columns.get(column.key)) for name, model in models])
-        if bars:
-            groups.append(BarGroup(f"{column.title} ({metric_name(column.metric)})", bars))
-    yield from bars_figure("Scores by task", groups, "percent")
+    published = published_table(record)
+    if published is not None:
+        yield published
 
 
 def _quality(record: studies.Evaluation, costs: studies.Costs) -> Iterator[Block]:
@@ -205,21 +165,16 @@ def cells(evaluation: EvaluationFolder) -> Iterator[Block]:
         return
     rows: list[tuple[AnyCell, ...]] = []
     for cell in evaluation.cells[:_MOST_CELLS]:
-        result = _cell_scores(cell) or cell.error or NOTHING
-        names = [name or NOTHING for name in (cell.model, cell.task, str(cell.seed), cell.status)]
-        rows.append((*names, result, Cell(cell.seconds, "{:,.0f}")))
-    headings = ("Model", "Task", "Seed", "Status", "Scores, percent", "Seconds")
+        figures = []
+        for metrics in cell.scores.values():
+            for metric, value in metrics.items():
+                if value is not None:
+                    figures.append(f"{metric_name(metric)} {100 * value:.1f}")
+        texts = (cell.model, cell.task, str(cell.seed), cell.status, "; ".join(figures))
+        rows.append(tuple(text or NOTHING for text in texts))
+    headings = ("Model", "Task", "Seed", "Status", "Scores, percent")
     left_out = max(0, len(evaluation.cells) - _MOST_CELLS)
     yield Table("Cells", headings, tuple(rows), words=(1, 3, 4), left_out=left_out)
-
-
-def _cell_scores(cell: studies.EvaluationCell) -> str:
-    parts = []
-    for metrics in cell.scores.values():
-        for metric, value in metrics.items():
-            if value is not None:
-                parts.append(f"{metric_name(metric)} {100 * value:.1f}")
-    return "; ".join(parts)
 
 
 @section(EvaluationFolder, "Notes")
@@ -230,7 +185,7 @@ def notes(evaluation: EvaluationFolder) -> Iterator[Block]:
 
 @section(EvaluationFolder, "Provenance")
 def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
-    """Describe the machine of the last cell, and the models and data of all."""
+    """Describe the machine of the last cell."""
     cell = evaluation.cells[-1] if evaluation.cells else studies.EvaluationCell()
     record = records.Made(
         versions=cell.versions,
@@ -239,13 +194,3 @@ def provenance(evaluation: EvaluationFolder) -> Iterator[Block]:
         updated=cell.created,
     )
     yield facts_block(made_by(record, evaluation.folder))
-    # Each model and each task once, models first.
-    fingerprints: dict[tuple[str, str, str], None] = {}
-    for cell in evaluation.cells:
-        if cell.model_fingerprint:
-            fingerprints["model", cell.model, cell.model_fingerprint] = None
-    for cell in evaluation.cells:
-        if cell.data_fingerprint:
-            fingerprints["task", cell.task, cell.data_fingerprint] = None
-    if fingerprints:
-        yield Table("Fingerprints", ("", "Name", "Fingerprint"), tuple(fingerprints), words=(1, 2))

@@ -170,32 +170,6 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Boxes:
-    """The distribution of values at each place of the horizontal axis, as box plots with whiskers to the extremes.
-
-    Args:
-        groups: A whole number of the horizontal axis each, and the values there.
-        x: The quantity of the horizontal axis.
-        y: The quantity of the values, with its unit.
-    """
-
-    groups: Sequence[tuple[int, Sequence[float]]]
-    x: str
-    y: str
-    size: tuple[float, float] = (WIDTH, 3.0)
-
-    def draw(self, sheet: FigureBase) -> None:
-        """Draw a box a group."""
-        axes = sheet.subplots()
-        places = [place for place, _ in self.groups]
-        values = [list(numbers) for _, numbers in self.groups]
-        axes.boxplot(values, positions=places, whis=(0, 100), widths=0.5, manage_ticks=False)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(_NUMBERS)
-        _name_axes(axes, self.x, self.y)
-
-
-@dataclass(frozen=True)
 class Bar:
     """A bar.
 
