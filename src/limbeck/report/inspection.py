@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from limbeck.core import files, records
-from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Table, console, counted
+from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, console, counted
 from limbeck.inspection.results import (
     AttentionDivergence,
     AttentionMaps,
@@ -87,7 +87,7 @@ def _phrase_blocks(result: PhraseClustering) -> list[Block]:
             cells.append(f"{layer_mean:.3f}{spread}")
         columns.append(cells)
     rows: list[tuple[AnyCell, ...]] = []
-    for layer, layer_cells in enumerate(zip_longest(*columns, fillvalue=Cell(None))):
+    for layer, layer_cells in enumerate(zip_longest(*columns, fillvalue=NOTHING)):
         rows.append((str(layer), *layer_cells))
 
     spans = sum(result.labels.values())

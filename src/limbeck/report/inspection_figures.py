@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from limbeck.core.blocks import AnyCell, Figure, Table
+from limbeck.core.blocks import AnyCell, Drawing, Figure, Table
 from limbeck.core.studies import MEAN_HEAD
 from limbeck.inspection.results import (
     AttentionDivergence,
@@ -17,7 +17,7 @@ from limbeck.inspection.results import (
 )
 from limbeck.report.figures import heat_figure, lines_figure
 from limbeck.report.names import name_roles, short_name
-from limbeck.report.plots import Drawing, Heat, Lines, Panels, Series
+from limbeck.report.plots import Heat, Lines, Panels, Series
 
 
 def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
