@@ -15,7 +15,7 @@ from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.loading import load_model
 from limbeck.models.tokenizers import load_tokenizer
 from limbeck.recipe import load_recipe, plan_run
-from limbeck.report.quality import comparison_notes
+from limbeck.report.quality_notes import comparison_notes
 from limbeck.training.corpora import build_corpora
 from limbeck.training.task_scores import measure_tasks
 from tests.support.models import make_teacher

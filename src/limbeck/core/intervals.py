@@ -81,6 +81,16 @@ def of_mean(values: Sequence[float]) -> Interval | None:
     return _around_mean(values, t)
 
 
+def ends_of(interval: Sequence[float | None] | None) -> Interval | None:
+    """Return the two ends of a recorded interval; None where one of them is not known."""
+    if interval is None or len(interval) != 2:
+        return None
+    low, high = interval
+    if low is None or high is None:
+        return None
+    return low, high
+
+
 def of_many(values: Sequence[float]) -> Interval:
     """Return the interval of a mean over many rows, by the normal approximation."""
     if len(values) == 1:

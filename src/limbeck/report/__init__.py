@@ -10,20 +10,19 @@ if TYPE_CHECKING:
         Row,
         comparison_csv,
         comparison_markdown,
-        comparison_notes,
         comparison_rows,
         comparison_table,
         write_tables,
     )
+    from limbeck.report.quality_notes import comparison_notes
     from limbeck.report.student_card import model_card, write_model_card
     from limbeck.report.writing import WrittenReport, write_report
 
 __getattr__, __dir__ = import_when_used(
     __name__,
     {
-        "quality": (
-            "Row comparison_csv comparison_markdown comparison_notes comparison_rows comparison_table write_tables"
-        ),
+        "quality": ("Row comparison_csv comparison_markdown comparison_rows comparison_table write_tables"),
+        "quality_notes": "comparison_notes",
         "student_card": "model_card write_model_card",
         "writing": "WrittenReport write_report",
     },

@@ -34,7 +34,7 @@ from limbeck.core.studies import (
 )
 from limbeck.report.comparison_notes import digits_of, has_one_seed, methods_notes, setting_lines
 from limbeck.report.costs import cost_tables
-from limbeck.report.quality import write_forms
+from limbeck.report.output_files import write_forms
 from limbeck.report.scores import csv_rows, numbers, published_cells, score_cells, score_headings, share_kept
 
 ComparisonRecord: TypeAlias = Mapping[str, Any] | Comparison

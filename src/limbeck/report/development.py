@@ -8,7 +8,7 @@ from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Table, coun
 from limbeck.core.escaping import one_line
 from limbeck.report.figures import heat_figure
 from limbeck.report.plots import Heat
-from limbeck.report.quality import rows_title
+from limbeck.report.scored_rows import rows_title
 
 _MOST_CLASSES = 30
 """The most classes of a drawn confusion matrix; with more, its cells would be too small to be seen."""

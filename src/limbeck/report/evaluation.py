@@ -29,7 +29,7 @@ from limbeck.kinds.answer_scores import THRESHOLDS
 from limbeck.report.costs import cost_tables
 from limbeck.report.costs import costs_table as costs_table
 from limbeck.report.names import metric_name
-from limbeck.report.quality import write_forms
+from limbeck.report.output_files import write_forms
 from limbeck.report.scores import (
     csv_rows,
     interval_note,

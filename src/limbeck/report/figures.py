@@ -8,8 +8,8 @@ import numpy as np
 
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, mean, slug
+from limbeck.core.intervals import ends_of
 from limbeck.report.plots import Bar, BarGroup, Bars, Heat, Lines, Point, Series
-from limbeck.report.quality import ends_of
 from limbeck.search.pareto import pareto_front
 
 MOST_ROWS = 200

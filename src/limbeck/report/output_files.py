@@ -1,8 +1,9 @@
-"""The files that figures and their data are written to, checked before anything is measured."""
+"""The files that results are written to; those of inspections are checked before anything is measured."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from limbeck.core import files
+from limbeck.core.files import check_writable
 from limbeck.errors import OutputError, RecipeError, suggestion
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -27,4 +28,14 @@ def check_output(path: Path | None) -> None:
             f"--output '{path}' ends with '{path.suffix}', which is neither data nor a figure; give a folder, "
             f"or a file.{suggestion(path.suffix, suffixes)}"
         )
-    files.check_writable(path, path if is_folder else path.parent)
+    check_writable(path, path if is_folder else path.parent)
+
+
+def write_forms(folder: Path, stem: str, texts: Mapping[str, str]) -> list[Path]:
+    """Write the forms of one result, as texts by the suffixes of their files; return the files."""
+    files = []
+    for suffix, text in texts.items():
+        path = folder / f"{stem}{suffix}"
+        path.write_text(text, encoding="utf-8")
+        files.append(path)
+    return files

@@ -23,7 +23,8 @@ from limbeck.report.development import answer_blocks, disagreement_blocks
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
 from limbeck.report.provenance import run_provenance
-from limbeck.report.quality import comparison_notes, quality_table
+from limbeck.report.quality import quality_table
+from limbeck.report.quality_notes import comparison_notes
 from limbeck.report.run_quality import quality_of
 from limbeck.report.run_warnings import warnings_of
 from limbeck.report.sections import Summary, section, summary

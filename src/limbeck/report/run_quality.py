@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from limbeck.core import records, timing
 from limbeck.core.blocks import counted, interval
-from limbeck.core.intervals import Interval, of_share
+from limbeck.core.intervals import Interval, ends_of, of_share
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_name
-from limbeck.report.quality import AGREEMENT, ends_of, only_answer, rows_title
+from limbeck.report.quality import AGREEMENT
+from limbeck.report.scored_rows import only_answer, rows_title
 from limbeck.report.sections import facts
 from limbeck.report.subjects import RunFolder
 

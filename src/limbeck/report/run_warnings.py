@@ -7,7 +7,7 @@ from limbeck.core.blocks import counted
 from limbeck.core.paths import STUDENT
 from limbeck.corpus.building import splitting
 from limbeck.models.sentence_reader import without_unread_pooler
-from limbeck.report.quality import one_answer_line
+from limbeck.report.scored_rows import one_answer_line
 from limbeck.report.subjects import RunFolder
 
 _MOST_MODULES = 6

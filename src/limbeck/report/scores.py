@@ -5,10 +5,9 @@ from typing import Any
 
 from limbeck.core import blocks, studies
 from limbeck.core.blocks import AnyCell, Cell
-from limbeck.core.intervals import Interval, of_mean
+from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_name
-from limbeck.report.quality import ends_of
 
 ONE_ANSWER = " ‡"
 """After a score of a model that gives all rows one answer."""
