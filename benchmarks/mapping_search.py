@@ -96,8 +96,8 @@ def train_finals(
     from limbeck.evaluation import pair_similarities, spearman_agreement
     from limbeck.recipe.load import load_recipe
     from limbeck.recipe.plan import plan_run
+    from limbeck.search.held_out_scores import HeldOutScores
     from limbeck.search.mapping import plan_candidate
-    from limbeck.search.scores import HeldOutScores
     from limbeck.training.proxy import Proxy
 
     recipe = load_recipe(base_recipe(corpus, steps, seed))

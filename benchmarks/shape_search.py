@@ -38,7 +38,7 @@ from limbeck.comparison.held_out import LastLayers
 from limbeck.models.families import Shape, depth
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.search.requests import ArchitectureRequest, ProxyRequest, ShapeSizes
-from limbeck.search.shape_reward import shape_reward
+from limbeck.search.reward import shape_reward
 from limbeck.search.shape_samplers import make_sampler
 from limbeck.search.shape_space import KnownShape, ShapePoint, ShapeSpace, shape_points
 
@@ -108,7 +108,8 @@ def make(corpus: str, work: Path) -> dict[str, Any]:
     from limbeck.benchmark.rows import describe_machine
     from limbeck.recipe.load import load_recipe
     from limbeck.search.architecture import ArchitectureSearch
-    from limbeck.search.scores import loss_batches, taught_layers
+    from limbeck.search.held_out_scores import loss_batches
+    from limbeck.search.taught_streams import taught_layers
     from limbeck.training.proxy import Proxy
     from limbeck.training.student_maker import make_student
 

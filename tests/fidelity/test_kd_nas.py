@@ -6,8 +6,8 @@ from rich.console import Console
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture import search_architecture
+from limbeck.search.held_out_scores import loss_batches
 from limbeck.search.requests import ShapeSizes
-from limbeck.search.scores import loss_batches
 from limbeck.search.shape_space import ShapePoint, with_shape
 from limbeck.training.proxy import Proxy
 from tests.support.corpora import write_text

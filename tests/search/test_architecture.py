@@ -17,11 +17,12 @@ from limbeck.models.students import student_config
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture import ArchitectureSearch, search_architecture
+from limbeck.search.held_out_scores import loss_batches
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.pareto import pareto_front
 from limbeck.search.requests import SAMPLERS, MeasuringRequest, ShapeLimits, ShapeSizes
-from limbeck.search.scores import loss_batches, taught_layers
 from limbeck.search.shape_space import ShapePoint, shape_points, with_shape
+from limbeck.search.taught_streams import taught_layers
 from limbeck.search.worker_signs import worker_key
 from limbeck.training.proxy import Proxy
 from limbeck.training.student_maker import make_student

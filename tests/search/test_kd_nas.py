@@ -86,8 +86,8 @@ def test_no_shape_is_proposed_twice_and_cut_ones_count():
         # Another worker trains the fourth.
     trials = study.trials
     assert {tuple(trial.params.values()) for trial in trials} == set(SMALL.shapes)
-    counted = [trial for trial in trials if kd_nas._reward_of(trial) is not None]
-    assert counted == trials[::4] and all(kd_nas._reward_of(t) == t.intermediate_values[5] for t in counted)
+    counted = [trial for trial in trials if kd_nas.reward_of(trial) is not None]
+    assert counted == trials[::4] and all(kd_nas.reward_of(t) == t.intermediate_values[5] for t in counted)
 
 
 def test_the_first_episode_is_drawn_at_random_whatever_the_rewards():

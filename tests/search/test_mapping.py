@@ -65,7 +65,7 @@ def test_a_student_that_cannot_be_scored_is_given_up_with_the_reason(run, asked,
                 raise TrainingError("a cell failed")
             return {"agreement": float("nan")} if student[-1] == 7 else super().measure(student, plan, name, learned)
 
-    monkeypatch.setattr(searched.mapping.scoring, "HeldOutScores", Failing)
+    monkeypatch.setattr(searched.mapping.held_out_scores, "HeldOutScores", Failing)
     record = run(generations=1, genetic={"population": 12})
     ends = {one["mapping"][-1]: one["problem"] for one in record["given_up"]}
     assert ends[8] == "a cell failed" and "NaN" in ends[7] and set(ends) == {7, 8}

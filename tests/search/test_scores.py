@@ -18,19 +18,18 @@ from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.taps import StreamTap
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search import scores as scores_module
-from limbeck.search.requests import PAPER_TASKS, task_measures
-from limbeck.search.scores import (
+from limbeck.search import task_scores
+from limbeck.search.held_out_scores import (
     LAYER_SCORES,
     HeldOutScores,
-    TaskScores,
-    describe_tasks,
     held_out_pairs,
     loss_batches,
-    loss_kind,
-    mean_score,
     plain_copy,
 )
+from limbeck.search.requests import PAPER_TASKS, task_measures
+from limbeck.search.scores import mean_score
+from limbeck.search.task_scores import TaskScores, describe_tasks
+from limbeck.search.taught_streams import loss_name
 from limbeck.training.proxy import Proxy
 from limbeck.training.student_folder import save_student
 from limbeck.training.student_maker import make_student
@@ -119,7 +118,7 @@ def test_fitness_is_the_mean_of_all_scores():
     ],
 )
 def test_the_loss_of_shapes_fits_the_method(proxy, method, kind):
-    assert loss_kind(plan_run(load_recipe(proxy.plan.recipe, [f"stages.0.method={method}"]))) == kind
+    assert loss_name(plan_run(load_recipe(proxy.plan.recipe, [f"stages.0.method={method}"]))) == kind
 
 
 def test_held_out_blocks_come_in_three_batches_or_more():
@@ -177,7 +176,7 @@ def test_the_first_column_of_a_task_counts(spec, proxy, student, tmp_path, monke
     figures = {"mnli-m": {"mean": 70.0}, "mnli-mm": {"mean": 10.0}, "squad": {"mean": 50.0}}
     values = {"columns": columns, "models": [{"name": "student", "columns": figures}], "notes": ["it diverged"]}
     outcome = SimpleNamespace(summary=Evaluation.read(values))
-    monkeypatch.setattr(scores_module, "evaluate_students", lambda *a, **k: outcome)
+    monkeypatch.setattr(task_scores, "evaluate_students", lambda *a, **k: outcome)
     assert scores.measure(student, proxy.plan, "0-3") == {"mnli": 70.0, "squad": 50.0}
     del outcome.summary.models[0].columns["squad"]
     with pytest.raises(TrainingError, match=r"^No score of squad: it diverged$"):

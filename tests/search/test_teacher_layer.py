@@ -12,7 +12,7 @@ from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import rungs, teacher_layer, work
-from limbeck.search.scores import LAYER_SCORES, HeldOutScores
+from limbeck.search.held_out_scores import LAYER_SCORES, HeldOutScores
 from limbeck.search.searched_recipe import with_option
 from limbeck.search.worker_signs import worker_key
 from limbeck.training.proxy import Proxy
@@ -122,7 +122,7 @@ def test_the_lower_half_is_dropped_after_every_round(
             value = scores(layer, next(turns[layer]))
             return {"agreement": value + 1, "explained": value - 1}
 
-    monkeypatch.setattr(searched.teacher_layer.scoring, "HeldOutScores", Scores)
+    monkeypatch.setattr(searched.teacher_layer.held_out_scores, "HeldOutScores", Scores)
     record = teacher_layer.search_teacher_layer(make_request(deep, tmp_path / "out"))
     rows = {row["layer"]: row for row in record["layers"]}
     assert [row["layer"] for row in record["layers"]] == ranking

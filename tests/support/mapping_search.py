@@ -45,7 +45,7 @@ class FakeScores:
 
 
 def install(monkeypatch) -> Asked:
-    monkeypatch.setattr(mapping.scoring, "HeldOutScores", FakeScores)
+    monkeypatch.setattr(mapping.held_out_scores, "HeldOutScores", FakeScores)
     return install_proxy(monkeypatch, lambda plan: tuple(plan.recipe.stages[0].method["mapping"]))
 
 

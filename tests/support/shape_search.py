@@ -73,7 +73,7 @@ def install(monkeypatch) -> Asked:
     monkeypatch.setattr(ArchitectureSearch, "_loss", lambda self, student, plan: loss_of(student))
     monkeypatch.setattr(architecture, "LatencyBench", lambda teacher, setting: measure)
     monkeypatch.setattr(architecture, "LastLayers", lambda *arguments: None)
-    monkeypatch.setattr(architecture, "make_student", lambda *arguments: ("untrained", {}))
+    monkeypatch.setattr(architecture, "make_student", lambda *arguments, **options: ("untrained", {}))
     monkeypatch.setattr(architecture, "plain_copy", lambda student, plan: student)
     return asked
 

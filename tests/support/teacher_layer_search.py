@@ -31,8 +31,8 @@ class FakeScores:
 
 
 def install(monkeypatch, scores=FakeScores) -> Asked:
-    monkeypatch.setattr(teacher_layer.scoring, "HeldOutScores", scores)
-    monkeypatch.setattr(teacher_layer.scoring, "plain_copy", lambda student, plan: student)
+    monkeypatch.setattr(teacher_layer.held_out_scores, "HeldOutScores", scores)
+    monkeypatch.setattr(teacher_layer.held_out_scores, "plain_copy", lambda student, plan: student)
     return install_proxy(monkeypatch, layer_of)
 
 

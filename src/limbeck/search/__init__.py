@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from limbeck.core import import_when_used
+from limbeck.core.callable_packages import make_callable
 
 if TYPE_CHECKING:
     from limbeck.search.generations import Candidate, run_search
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space
     from limbeck.search.pareto import pareto_front
     from limbeck.search.requests import GeneticSettings
+    from limbeck.search.reward import shape_reward
     from limbeck.search.rungs import Rung, halving_rungs, survivors
-    from limbeck.search.shape_reward import shape_reward
     from limbeck.search.study import open_study
 
 # Requests describe the options of a help, without torch.
@@ -28,10 +29,12 @@ __getattr__, __dir__ = import_when_used(
         "pareto": "pareto_front",
         "requests": "GeneticSettings",
         "rungs": "Rung halving_rungs survivors",
-        "shape_reward": "shape_reward",
+        "reward": "shape_reward",
         "study": "open_study",
     },
 )
+
+make_callable(__name__)  # `limbeck.search(...)`
 
 __all__ = [
     "Candidate",

@@ -23,12 +23,12 @@ from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine, shape_space
+from limbeck.search.held_out_scores import LOSS_BLOCKS, loss_batches, plain_copy
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.pareto import pareto_front
 from limbeck.search.requests import ArchitectureRequest, ShapeLoss
-from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy, taught_layers
+from limbeck.search.reward import shape_reward
 from limbeck.search.searched_recipe import check_text_only, steps_of_only_stage
-from limbeck.search.shape_reward import shape_reward
 from limbeck.search.shape_samplers import make_sampler
 from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.shape_trials import (
@@ -47,6 +47,7 @@ from limbeck.search.shape_trials import (
     trained_trials,
 )
 from limbeck.search.storage import open_storage, shown
+from limbeck.search.taught_streams import loss_name, taught_layers
 from limbeck.search.trial_log import TrialLog
 from limbeck.search.work import TRAINING_SECONDS, Ask, Outcome
 from limbeck.training.cohort_trainer import Cut
@@ -140,7 +141,7 @@ class ArchitectureSearch(engine.SharedSearch):
         self.plan = next(iter(self.space.shapes.values())).plan
         check_text_only(self.plan)
         self.latency = LatencySetting.of(request.measuring, self.plan.teacher)
-        self.loss = loss_kind(self.plan) if request.loss == "normalised" else request.loss
+        self.loss = loss_name(self.plan) if request.loss == "normalised" else request.loss
         self.cuts: list[int] = []
         if request.prune:
             steps = steps_of_only_stage(self.plan, "--no-prune")

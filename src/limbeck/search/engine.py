@@ -47,7 +47,8 @@ class Search(Work):
     Attributes:
         kind: Its name in commands, records and studies.
         searched: Names of the run's identity that it decides, as a regular expression.
-        stopped: Said when it is stopped; `{place}` is the storage.
+        stopped: Message of a search that is stopped; `{place}` is the storage, `{done}` the attribute `done`.
+        done: The word for a candidate that the search has finished with.
         on_tasks: Whether candidates are fine-tuned on tasks, which one process does.
         plan: The run of a candidate.
         proxy: Trains candidates, and knows the text; there when the search runs.
@@ -70,11 +71,11 @@ class Search(Work):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return what values must have in common to be compared, besides the run: by dotted names."""
+        """Return the settings that values must have in common to be compared, besides the run, by dotted names."""
 
     @abstractmethod
     def sampler(self) -> BaseSampler:
-        """Return what proposes candidates; every worker brings one, all alike."""
+        """Return the sampler that proposes candidates; every worker brings one, all alike."""
 
     @abstractmethod
     def check_text(self) -> None:
@@ -82,14 +83,17 @@ class Search(Work):
 
     @abstractmethod
     def load(self, study: Study) -> None:
-        """Load what candidates are compared with, before any is trained."""
+        """Load the teacher, or the scores, that candidates are compared by, before any is trained."""
 
     @abstractmethod
     def plan_of(self, candidate: Any) -> RunPlan:
         """Return the plan of a candidate's run."""
 
     def cuts_of(self, candidates: Sequence[Any]) -> Mapping[int, Cut]:
-        """Return after how many steps candidates are left out, and how those that go on are chosen; never."""
+        """Return the steps after which candidates are left out, each with the function that chooses which go on.
+
+        By default all candidates train to the end.
+        """
         return {}
 
     @abstractmethod
@@ -113,8 +117,8 @@ class Search(Work):
         for candidate, student in zip(candidates, trained, strict=True):
             outcome, line = self.score(candidate, student)
             yield replace(outcome, notes={TRAINING_SECONDS: seconds, **outcome.notes})
-            failed = math.isnan(outcome.value) and not outcome.cut
-            self.say(f"  {line}", style="yellow" if failed else None)
+            has_failed = math.isnan(outcome.value) and not outcome.cut
+            self.say(f"  {line}", style="yellow" if has_failed else None)
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line as it is."""
@@ -122,18 +126,24 @@ class Search(Work):
 
     @abstractmethod
     def results(self, study: Study) -> dict[str, Any]:
-        """Return the record's part of this kind of search, with the recipe that has the best candidate, or None."""
+        """Return the part of the record that this kind of search has.
+
+        Its `recipe` is the searched run with the best candidate; None where there is none.
+        """
 
     def open(self) -> Study:
         """Open the study, or make it."""
         request = self.request.proxy
         identity: dict[str, Any] = {"search": self.kind}
-        for name, value in proxy_identity(self.plan, self.proxy.corpora, request.share).items():
+        run_identity = proxy_identity(self.plan, self.proxy.corpora, request.share)
+        for name, value in run_identity.items():
             is_searched = re.fullmatch(rf"{self.searched}(\..*)?", name)
             if not is_searched:
                 identity[name] = value
-        identity |= self.identity()
-        # Before text was known by its content, it was by its cache, whose name has paths and dates.
+        identity.update(self.identity())
+
+        # Earlier versions knew text by the name of its cache, in which paths and dates count, and a teacher without its
+        # modules.
         views = [view for corpus in self.proxy.corpora for view in corpus.views]
         earlier = {
             "corpus": [view.path.name for view in views],
@@ -143,7 +153,7 @@ class Search(Work):
 
     @abstractmethod
     def announce(self, study: Study) -> None:
-        """Say what is going to be done, or is done already."""
+        """Print what is going to be done, or is done already."""
 
     def read_text(self, console: Console) -> None:
         """Build or open the corpora."""
@@ -170,6 +180,7 @@ class Search(Work):
             "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher)},
             "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
             "share": proxy.share,
+            # These say more of the teacher, and when an earlier run of the search was finished.
             **results,
             "recipe": None if recipe is None else recipe.model_dump(mode="json", exclude_unset=True),
             "versions": {**versions(), "optuna": metadata.version("optuna")},
@@ -184,7 +195,7 @@ class SharedSearch(Search):
 
     @abstractmethod
     def progress(self, study: Study) -> tuple[float, str, Count]:
-        """Return which share is done, what is done now, and how many candidates are."""
+        """Return the share that is done, the present step in words, and how many candidates are finished."""
 
     def carry_out(self, study: Study, poll_seconds: float) -> None:
         """Do what is missing in this process, or have several do it and show how far they are."""
@@ -192,19 +203,28 @@ class SharedSearch(Search):
             super().carry_out(study, poll_seconds)
             return
         with ProgressBar(self.proxy.console) as bar:
+
+            def show_progress() -> None:
+                bar(*self.progress(study))
+
             task = (type(self), self.request)
-            problems = run_workers(work_alone, task, self.request.workers, lambda: bar(*self.progress(study)))
+            problems = run_workers(work_alone, task, self.request.workers, show_progress)
         if not self.is_finished(study):
+            reasons = "; ".join(dict.fromkeys(problems))
             raise TrainingError(
-                f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
-                f"{self.done} is kept in {shown(self.request.proxy.place)}; the same command continues from there."
+                f"All workers of the search ended before it was finished: {reasons} What is {self.done} is kept in "
+                f"{shown(self.request.proxy.place)}; the same command continues from there."
             )
         for problem in problems:
             self.say(f"  {problem}", style="yellow")
 
 
 def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
-    """Be one worker process of a search whose study and text are there."""
+    """Be one worker process of a search whose study and text are there.
+
+    Args:
+        task: The class of the search, and its request.
+    """
     make_search, request = task
     search = make_search(request)
     with quiet_optuna(), quiet():
@@ -236,13 +256,13 @@ def run_search_of(
         console = Console(quiet=True)
     request = search.request
     together = searched_together(search.plan, share=request.proxy.share, workers=request.workers, tasks=search.on_tasks)
-    with together as leads:
-        if not leads:
+    with together as is_main_process:
+        if not is_main_process:
             return {}
         with quiet_optuna(), quiet():
             prepare_search_folder(request.proxy.output, kind=search.kind, name=request.proxy.name)
+            # A storage that cannot be opened, and tasks that cannot be scored, are refused before any text is read.
             open_storage(request.proxy.place)
-            # Tasks that cannot be scored are refused before any text is read.
             search.identity()
             try:
                 search.read_text(console)

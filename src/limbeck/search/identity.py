@@ -14,7 +14,7 @@ from limbeck.recipe.schema import NOT_COMPUTED
 
 
 def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> dict[str, Any]:
-    """Return what values of two runs must have in common to be compared, by dotted names.
+    """Return the settings that values of two runs must have in common to be compared, by dotted names.
 
     Models and text are known by their content, not by their place, so that machines may keep them elsewhere.
 
@@ -24,33 +24,43 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
         share: Of the text that is trained on.
     """
     recipe = plan.recipe.model_dump(mode="json", exclude=NOT_COMPUTED)
-    teacher, corpus = recipe.pop("teacher"), recipe.pop("corpus")
-    stages = [_stage(stage) for stage in recipe.pop("stages")]
-    return {
+    teacher = recipe.pop("teacher")
+    corpus = recipe.pop("corpus")
+    stages = recipe.pop("stages")
+    identity: dict[str, Any] = {
         "teacher": model_fingerprint(plan.recipe.teacher.model),
         "corpus": [view.identity for corpus in corpora for view in corpus.views],
         "share": share,
         "teacher.dtype": teacher["dtype"],
         "teacher.revision": teacher["revision"],
-        **{f"teacher.{key}": teacher[key] for key in ("precision",) if key in teacher},
-        **flat({"corpus": _without_sources(corpus)}),
-        **flat(recipe),
-        **flat({"stages": {str(index): stage for index, stage in enumerate(stages)}}),
+    }
+    if "precision" in teacher:
+        identity["teacher.precision"] = teacher["precision"]
+    identity |= flat({"corpus": _without_sources(corpus)})
+    identity |= flat(recipe)
+    stages_by_number = {str(number): _whole_stage(stage) for number, stage in enumerate(stages)}
+    identity |= flat({"stages": stages_by_number})
+    return identity
+
+
+def _whole_stage(stage: dict[str, Any]) -> dict[str, Any]:
+    """Return a stage with every default that decides a value."""
+    options = dict(stage["method"])
+    name = options.pop("name")
+    deciding_options = METHODS[name].options.model_validate(options).deciding()
+    training = dict(stage["training"])
+    if "bf16" not in training and "fp16" not in training:
+        # Machines that compute in another number format find other values.
+        training["bf16"] = bf16_is_fast()
+    return {
+        **stage,
+        "corpus": _without_sources(stage["corpus"]),
+        "method": {"name": name, **deciding_options},
+        "training": training,
     }
 
 
-def _stage(stage: dict[str, Any]) -> dict[str, Any]:
-    """A stage with every default."""
-    method_options = dict(stage["method"])
-    name = method_options.pop("name")
-    options = METHODS[name].options.model_validate(method_options).deciding()
-    training = dict(stage["training"])
-    if not {"bf16", "fp16"} & training.keys():
-        training["bf16"] = bf16_is_fast()  # Machines that compute in another number format find other values.
-    corpus = _without_sources(stage["corpus"])
-    return {**stage, "corpus": corpus, "method": {"name": name, **options}, "training": training}
-
-
 def _without_sources(corpus: Mapping[str, Any] | None) -> dict[str, Any]:
-    corpus_content = without_places({"corpus": corpus or {}})["corpus"]
-    return {key: value for key, value in corpus_content.items() if key != "sources"}
+    """Return the settings of a corpus without its sources, which are known by their content."""
+    settings = without_places({"corpus": corpus or {}})["corpus"]
+    return {key: value for key, value in settings.items() if key != "sources"}

@@ -1,8 +1,9 @@
 """KD-NAS's controller as an Optuna sampler: it predicts the reward of every shape from those that were tried.
 
-Of the paper (Trivedi et al. 2023, arXiv 2303.09639): the search goes by episodes; a controller, an LSTM that reads the
-best shape of the episode before, the best so far and a candidate, predicts the candidate's reward; the most promising
-shapes are trained on a proxy, others are drawn at random, fewer from episode to episode; the highest reward wins.
+Of the paper (Trivedi et al. 2023, arXiv 2303.09639): the search goes by *episodes*, groups of shapes. A controller, an
+LSTM that reads the best shape of the episode before, the best so far and a candidate, predicts the candidate's reward.
+The most promising shapes are trained on a proxy, others are drawn at random, fewer from episode to episode. The highest
+reward wins.
 
 Ours, so that workers and a search that goes on propose alike: no controller is kept. Each proposal fits one to all the
 study has, from nothing, and scores every shape that is left, where the paper trains one controller on and on. Sizes
@@ -20,7 +21,10 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor, nn
 
+from limbeck.search.trial_log import parameters_of
+
 Point: TypeAlias = tuple[float, ...]
+"""A shape: its sizes, in the order of the parameters; or the same sizes scaled to about -1 to 1."""
 
 DECAY = 0.05
 """The loss of an episode in the share of shapes that are drawn at random."""
@@ -32,81 +36,8 @@ RATE = 1e-2
 """Learning rate of RMSprop; ours."""
 FITS = 50
 """Steps of the controller on all shapes that were tried; ours."""
-
-
-def random_share(episode: int) -> float:
-    """Return epsilon = max(1 - 0.05 episode, 0.05), the share of an episode that is drawn at random.
-
-    Args:
-        episode: Counted from 0.
-    """
-    return max(1 - DECAY * episode, LEAST)
-
-
-class Controller(nn.Module):
-    """An LSTM over three shapes: the best of the episode before, the best so far, and the one whose reward is asked.
-
-    Args:
-        sizes: Sizes of a shape.
-    """
-
-    def __init__(self, sizes: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(sizes, HIDDEN, batch_first=True, dtype=torch.float64)
-        self.reward = nn.Linear(HIDDEN, 1, dtype=torch.float64)
-
-    def forward(self, shapes: Tensor) -> Tensor:
-        """Return the rewards `[N]` of shapes `[N, 3, sizes]`."""
-        states, _ = self.lstm(shapes)
-        return self.reward(states[:, -1]).squeeze(-1)
-
-
-def predict_rewards(
-    tried: Sequence[Point], rewards: Sequence[float], candidates: Sequence[Point], *, episode: int, seed: int
-) -> list[float]:
-    """Fit a controller to shapes that were tried, by their squared errors, and predict the rewards of candidates.
-
-    Args:
-        tried: Shapes in the order of their trials, each size as a number of about -1 to 1.
-        rewards: Theirs.
-        candidates: Shapes of the next episode.
-        episode: Shapes an episode.
-        seed: Of the controller's start.
-
-    Returns:
-        In units of the rewards' deviation from their mean.
-    """
-    # Each shape is read behind the best ones of before its episode, [shapes, 3, sizes].
-    triples = []
-    for number, shape in enumerate(tried):
-        start = number // episode * episode
-        triples.append([*best_before(tried, rewards, start, episode), shape])
-    known = torch.tensor(triples, dtype=torch.float64)
-    best = best_before(tried, rewards, len(tried) // episode * episode, episode)
-    unknown = torch.tensor([[*best, shape] for shape in candidates], dtype=torch.float64)
-    targets = torch.tensor(rewards, dtype=torch.float64)
-    targets = (targets - targets.mean()) / (targets.std(correction=0) + 1e-12)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
-        controller = Controller(len(tried[0]))
-        optimizer = torch.optim.RMSprop(controller.parameters(), lr=RATE)
-        for _ in range(FITS):
-            optimizer.zero_grad()
-            nn.functional.mse_loss(controller(known), targets).backward()
-            optimizer.step()
-    with torch.no_grad():
-        return list(controller(unknown).tolist())
-
-
-def best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
-    """The best shapes of the episode before the one at `start`, and of all episodes before; zeros for none."""
-    if start == 0:
-        nothing = (0.0,) * len(tried[0])
-        return nothing, nothing
-    last_episode = range(max(start - episode, 0), start)
-    best_of_last = max(last_episode, key=rewards.__getitem__)
-    best_of_all = max(range(start), key=rewards.__getitem__)
-    return tried[best_of_last], tried[best_of_all]
+_TINY = 1e-12
+"""Added to a deviation, which is 0 where all rewards are the same."""
 
 
 class ControllerSampler(BaseSampler):
@@ -129,14 +60,7 @@ class ControllerSampler(BaseSampler):
         self._choices = choices
         self._points = list(points)
         self._episode = episode
-        # Logarithms of sizes, from -1 for the least to 1 for the greatest; 0 for a size that all shapes share.
-        logs = np.log([[float(size) for size in point] for point in self._points])
-        low = logs.min(0)
-        high = logs.max(0)
-        varies = high > low
-        width = np.where(varies, high - low, 1)
-        scaled = np.where(varies, 2 * (logs - low) / width - 1, 0.0)
-        self._scaled: dict[Point, Point] = dict(zip(self._points, map(tuple, scaled.tolist()), strict=True))
+        self._scaled = _scale(self._points)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters of a shape."""
@@ -152,8 +76,8 @@ class ControllerSampler(BaseSampler):
         """
         if study.directions != [StudyDirection.MAXIMIZE]:
             raise ValueError("KD-NAS maximises one reward; make its study with direction='maximize'")
-        chosen = self._choose(study.get_trials(deepcopy=False), trial.number)
-        return dict(zip(self._choices, chosen, strict=True))
+        point = self._choose(study.get_trials(deepcopy=False), trial.number)
+        return dict(zip(self._choices, point, strict=True))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -168,40 +92,146 @@ class ControllerSampler(BaseSampler):
     def _choose(self, trials: Sequence[FrozenTrial], number: int) -> Point:
         """Return a shape for the trial of a number, in view of all others."""
         taken = set()
-        shapes = []
-        rewards = []
+        tried: list[Point] = []
+        rewards: list[float] = []
         begun = 0
         for trial in trials:
-            reward = _reward_of(trial)
-            if trial.number < number and (trial.state == TrialState.RUNNING or reward is not None):
+            reward = reward_of(trial)
+            # Earlier trials that cost no training, since their shape was refused, are no part of an episode.
+            costs_training = trial.state == TrialState.RUNNING or reward is not None
+            if trial.number < number and costs_training:
                 begun += 1
             if trial.number == number:
                 continue
             point = self._point_of(trial)
+            if point is None:
+                continue
             taken.add(point)
-            if reward is not None and point is not None:
-                shapes.append(self._scaled[point])
+            if reward is not None:
+                tried.append(self._scaled[point])
                 rewards.append(reward)
 
-        free = [point for point in self._points if point not in taken] or self._points
+        free = [point for point in self._points if point not in taken]
+        if not free:
+            free = self._points
         chance = np.random.default_rng(self._seed)
-        if not shapes or chance.random() < random_share(begun // self._episode):
+        if not tried or chance.random() < random_share(begun // self._episode):
             return free[chance.integers(len(free))]
         candidates = [self._scaled[point] for point in free]
-        predictions = predict_rewards(shapes, rewards, candidates, episode=self._episode, seed=self._seed)
+        predictions = predict_rewards(tried, rewards, candidates, episode=self._episode, seed=self._seed)
         return free[int(np.argmax(predictions))]
 
     def _point_of(self, trial: FrozenTrial) -> Point | None:
-        """The shape of a trial, or the one that it waits with; none if it has no whole one that may be proposed."""
-        known = trial.params or trial.system_attrs.get("fixed_params", {})
-        point = tuple(known.get(name) for name in self._choices)
+        """Return the shape of a trial, or the one that it waits with; None without a whole one that may be proposed."""
+        values = parameters_of(trial)
+        point = tuple(values.get(name) for name in self._choices)
         return point if point in self._scaled else None
 
 
-def _reward_of(trial: FrozenTrial) -> float | None:
-    """The reward of a shape that was trained, or the last on the way of one that was cut."""
+def random_share(episode: int) -> float:
+    """Return epsilon = max(1 - 0.05 episode, 0.05), the share of an episode that is drawn at random.
+
+    Args:
+        episode: Counted from 0.
+    """
+    return max(1 - DECAY * episode, LEAST)
+
+
+def reward_of(trial: FrozenTrial) -> float | None:
+    """Return the reward of a shape that was trained, or the last on the way of one that was cut; else None."""
     if trial.state == TrialState.COMPLETE:
         return trial.value
     if trial.state == TrialState.PRUNED and trial.intermediate_values:
-        return trial.intermediate_values[max(trial.intermediate_values)]
+        last_step = max(trial.intermediate_values)
+        return trial.intermediate_values[last_step]
     return None
+
+
+def predict_rewards(
+    tried: Sequence[Point], rewards: Sequence[float], candidates: Sequence[Point], *, episode: int, seed: int
+) -> list[float]:
+    """Fit a controller to shapes that were tried, by their squared errors, and predict the rewards of candidates.
+
+    Args:
+        tried: Shapes in the order of their trials, each size as a number of about -1 to 1.
+        rewards: The rewards of these shapes.
+        candidates: Shapes of the next episode, of the same form.
+        episode: Shapes an episode.
+        seed: Of the controller's start.
+
+    Returns:
+        The rewards of the candidates, in units of the known rewards' deviation from their mean.
+    """
+    # Each shape is read behind the best ones before its episode, [shapes, 3, sizes].
+    triples = []
+    for number, shape in enumerate(tried):
+        episode_start = number // episode * episode
+        triples.append([*best_before(tried, rewards, episode_start, episode), shape])
+    known_shapes = torch.tensor(triples, dtype=torch.float64)
+    next_start = len(tried) // episode * episode
+    best_shapes = best_before(tried, rewards, next_start, episode)
+    new_shapes = torch.tensor([[*best_shapes, shape] for shape in candidates], dtype=torch.float64)
+
+    known_rewards = torch.tensor(rewards, dtype=torch.float64)
+    targets = (known_rewards - known_rewards.mean()) / (known_rewards.std(correction=0) + _TINY)
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(seed)
+        controller = Controller(len(tried[0]))
+        optimizer = torch.optim.RMSprop(controller.parameters(), lr=RATE)
+        for _ in range(FITS):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(controller(known_shapes), targets).backward()
+            optimizer.step()
+    with torch.no_grad():
+        return list(controller(new_shapes).tolist())
+
+
+def best_before(tried: Sequence[Point], rewards: Sequence[float], start: int, episode: int) -> tuple[Point, Point]:
+    """Return the best shapes of the last episode, and of all episodes, before a trial; zeros for none.
+
+    Args:
+        tried: Shapes in the order of their trials.
+        rewards: The rewards of these shapes.
+        start: The first trial of an episode, counted from 0.
+        episode: Shapes an episode.
+    """
+    if start == 0:
+        nothing = (0.0,) * len(tried[0])
+        return nothing, nothing
+    last_episode = range(max(start - episode, 0), start)
+    best_of_last = max(last_episode, key=rewards.__getitem__)
+    best_of_all = max(range(start), key=rewards.__getitem__)
+    return tried[best_of_last], tried[best_of_all]
+
+
+class Controller(nn.Module):
+    """An LSTM over three shapes: the best of the episode before, the best so far, and the one whose reward is asked.
+
+    Args:
+        sizes: Sizes of a shape.
+    """
+
+    def __init__(self, sizes: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(sizes, HIDDEN, batch_first=True, dtype=torch.float64)
+        self.reward = nn.Linear(HIDDEN, 1, dtype=torch.float64)
+
+    def forward(self, shapes: Tensor) -> Tensor:
+        """Return the rewards `[N]` of shapes `[N, 3, sizes]`."""
+        states, _ = self.lstm(shapes)
+        return self.reward(states[:, -1]).squeeze(-1)
+
+
+def _scale(points: Sequence[Point]) -> dict[Point, Point]:
+    """Return shapes with the logarithm of each size scaled, from -1 for the least to 1 for the greatest.
+
+    A size that all shapes share becomes 0.
+    """
+    logarithms = np.log([[float(size) for size in point] for point in points])  # [shapes, sizes]
+    low = logarithms.min(0)
+    high = logarithms.max(0)
+    varies = high > low
+    span = np.where(varies, high - low, 1)
+    scaled = np.where(varies, 2 * (logarithms - low) / span - 1, 0.0)
+    scaled_points = [tuple(row) for row in scaled.tolist()]
+    return dict(zip(points, scaled_points, strict=True))

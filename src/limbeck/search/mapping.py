@@ -16,8 +16,7 @@ from limbeck.core.progress import Count
 from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.search import engine, requests
-from limbeck.search import scores as scoring
+from limbeck.search import engine, held_out_scores, requests
 from limbeck.search.generations import GENERATION, Candidate, Generations
 from limbeck.search.genetic import default_population
 from limbeck.search.genetic_sampler import GeneticSampler
@@ -31,8 +30,10 @@ from limbeck.search.mapping_results import (
 )
 from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, show_mapping
 from limbeck.search.requests import MappingRequest
-from limbeck.search.searched_recipe import check_text_only, searched_stages, with_option
+from limbeck.search.scores import Scores, mean_score
+from limbeck.search.searched_recipe import check_has_option, check_text_only, with_option
 from limbeck.search.storage import shown
+from limbeck.search.task_scores import TaskScores, describe_tasks
 from limbeck.search.work import TRAINING_SECONDS, Outcome
 from limbeck.training.proxy import Trained
 
@@ -76,7 +77,7 @@ class MappingSearch(Generations, engine.SharedSearch):
     done = "evaluated"
     searched = rf"stages\.\d+\.method\.{OPTION}"
     request: MappingRequest
-    _scores: scoring.TaskScores | scoring.HeldOutScores
+    _scores: TaskScores | held_out_scores.HeldOutScores
 
     def __init__(self, request: MappingRequest) -> None:
         super().__init__(request)
@@ -94,11 +95,11 @@ class MappingSearch(Generations, engine.SharedSearch):
     def fitness(self) -> dict[str, Any]:
         """The names of the scores, and the settings that distinguish their values from others."""
         if self.on_tasks:
-            return scoring.describe_tasks(self.request.measures)
+            return describe_tasks(self.request.measures)
         return {
-            "held_out": list(scoring.MAPPING_SCORES),
-            "pairs": scoring.PAIRS,
-            "blocks": scoring.BLOCKS,
+            "held_out": list(held_out_scores.MAPPING_SCORES),
+            "pairs": held_out_scores.PAIRS,
+            "blocks": held_out_scores.BLOCKS,
             "pooling": self.plan.pooling,
         }
 
@@ -118,7 +119,7 @@ class MappingSearch(Generations, engine.SharedSearch):
     def check_text(self) -> None:
         """Refuse too little held-out text where it decides."""
         if not self.on_tasks:
-            scoring.held_out_pairs(self.proxy)
+            held_out_scores.held_out_pairs(self.proxy)
 
     def announce(self, study: Study) -> None:
         """Print how large the space and the search are."""
@@ -138,9 +139,9 @@ class MappingSearch(Generations, engine.SharedSearch):
         """Prepare the scores; on held-out text the teacher runs once and is not kept."""
         if self.on_tasks:
             folder = self.request.proxy.output.expanduser() / CANDIDATES
-            self._scores = scoring.TaskScores(self.proxy, self.request.measures, self.score_names, folder)
+            self._scores = TaskScores(self.proxy, self.request.measures, self.score_names, folder)
         else:
-            self._scores = scoring.HeldOutScores(self.proxy)
+            self._scores = held_out_scores.HeldOutScores(self.proxy)
 
     def plan_of(self, candidate: Candidate) -> RunPlan:
         """Return the plan of the run with the candidate's mapping."""
@@ -172,14 +173,14 @@ class MappingSearch(Generations, engine.SharedSearch):
         except LimbeckError as error:
             return Outcome(notes={PROBLEM: str(error)}), f"{show_mapping(mapping)}  no fitness: {error}"
 
-        fitness = scoring.mean_score(scores)
+        fitness = mean_score(scores)
         notes: dict[str, Any] = {SCORING_SECONDS: round(time.monotonic() - started, 1)}
         for name, score in scores.items():
             notes[f"{SCORE}{name}"] = score
         parts = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
         return Outcome(fitness, notes), f"{show_mapping(mapping)}  {fitness:.2f}  ({parts})"
 
-    def _measure(self, candidate: Candidate, trained: Trained) -> scoring.Scores:
+    def _measure(self, candidate: Candidate, trained: Trained) -> Scores:
         """Score a student.
 
         Raises:
@@ -189,7 +190,7 @@ class MappingSearch(Generations, engine.SharedSearch):
             raise TrainingError("its training diverged")
         name = "-".join(str(layer) for layer in candidate.mapping)
         scores = self._scores.measure(trained.student, self.plan_of(candidate), name, trained.learned)
-        if math.isnan(scoring.mean_score(scores)):
+        if math.isnan(mean_score(scores)):
             raise TrainingError("a score is NaN: its student gives every text the same vector")
         return scores
 
@@ -257,7 +258,7 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
             mapping, one that cannot be trained by the sparsest mapping, or a space of one mapping.
     """
     check_text_only(plan)
-    searched_stages(plan.recipe, OPTION, "takes no layer mapping")
+    check_has_option(plan.recipe, OPTION, "takes no layer mapping")
     if space.size == 1:
         only = space.decode(next(iter(space)))
         raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")

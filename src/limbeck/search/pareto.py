@@ -7,18 +7,30 @@ from collections.abc import Sequence
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of the points that no other beats, the fastest first.
 
-    A point is beaten by one that is no worse in both and better in one. Equal points are all on the front or all off
-    it. Points with a value that is not a number are never on it.
+    A point is beaten by one that is no worse in both values and better in one. Equal points are all on the front or all
+    off it. Points with a value that is not a number are never on it.
 
     Args:
         points: (loss, latency) of each student; less is better of both.
     """
-    by_latency = sorted(
-        (index for index, point in enumerate(points) if not any(math.isnan(value) for value in point)),
-        key=lambda index: (points[index][1], points[index][0]),
-    )
+    numbers = []
+    for index, (loss, latency) in enumerate(points):
+        if not math.isnan(loss) and not math.isnan(latency):
+            numbers.append(index)
+
+    def latency_then_loss(index: int) -> tuple[float, float]:
+        loss, latency = points[index]
+        return latency, loss
+
+    # From the fastest to the slowest, a point is on the front if its loss is lower than that of all before it.
     front: list[int] = []
-    for index in by_latency:
-        if not front or points[index][0] < points[front[-1]][0] or points[index] == points[front[-1]]:
+    for index in sorted(numbers, key=latency_then_loss):
+        if not front:
+            front.append(index)
+            continue
+        last = points[front[-1]]
+        loss, _ = points[index]
+        lowest_loss, _ = last
+        if loss < lowest_loss or points[index] == last:
             front.append(index)
     return front

@@ -17,9 +17,9 @@ from optuna.trial import FrozenTrial, TrialState
 from limbeck.core import blocks, records, studies
 from limbeck.errors import OutputError
 from limbeck.search import architecture, mapping_space, shape_trials, teacher_layer
+from limbeck.search.held_out_scores import LAYER_SCORES
 from limbeck.search.mapping_results import candidates_of, generation_rows
 from limbeck.search.requests import JOURNAL
-from limbeck.search.scores import LAYER_SCORES
 from limbeck.search.study import IDENTITY
 from limbeck.search.trial_log import DIVERGED
 from limbeck.search.worker_signs import MISSED_BEATS, is_gone, machine, signs_of

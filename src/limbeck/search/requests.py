@@ -25,7 +25,7 @@ MOST_WORKERS = 1024
 PAPER_TASKS = ("sst2", "mnli", "squad")
 """ELM's proxy tasks (arXiv 2012.06153, section 5.2)."""
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmb]?)", re.IGNORECASE)
+_COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmb]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _MOST_DIGITS = 20
 """More digits are no number of parameters, and may be more than a float holds."""
@@ -43,8 +43,8 @@ def parse_count(option: str, text: str) -> int:
     """
     match = _COUNT.fullmatch(text.strip())
     count = 0
-    if match is not None and len(match[1]) <= _MOST_DIGITS:
-        count = round(float(match[1]) * _FACTORS[match[2].lower()])
+    if match is not None and len(match["number"]) <= _MOST_DIGITS:
+        count = round(float(match["number"]) * _FACTORS[match["unit"].lower()])
     if count < 1:
         raise RecipeError(f"{option} '{text[:80]}' is not a number of parameters; write it like 30M, 1.5B or 30000000.")
     return count
@@ -89,8 +89,10 @@ class ProxyRequest:
 
     @property
     def place(self) -> str:
-        """The storage."""
-        return self.storage or str(self.output.expanduser() / JOURNAL)
+        """The storage: the path of a journal file, or a database URL."""
+        if self.storage:
+            return self.storage
+        return str(self.output.expanduser() / JOURNAL)
 
     @property
     def proxy_recipe(self) -> Recipe:
@@ -99,8 +101,8 @@ class ProxyRequest:
 
         if self.steps is None:
             return self.recipe
-        stages = range(len(self.recipe.stages))
-        return load_recipe(self.recipe, [f"stages.{index}.training.max_steps={self.steps}" for index in stages])
+        changes = [f"stages.{index}.training.max_steps={self.steps}" for index in range(len(self.recipe.stages))]
+        return load_recipe(self.recipe, changes)
 
     def check(self) -> None:
         """Refuse numbers that leave nothing to do, and an empty name.
@@ -175,8 +177,9 @@ class GeneticSettings:
 
     def __post_init__(self) -> None:
         for name in _PROBABILITIES:
-            if not 0 <= getattr(self, name) <= 1:
-                raise RecipeError(f"{name} {getattr(self, name)} is not a probability; give a number from 0 to 1.")
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise RecipeError(f"{name} {value} is not a probability; give a number from 0 to 1.")
         if self.population < 2:
             raise RecipeError(f"A population of {self.population} cannot breed; give at least 2.")
         if not 0 <= self.elite < self.population:
@@ -186,7 +189,7 @@ class GeneticSettings:
             )
         if self.parents not in get_args(Parents):
             raise RecipeError(f"Unknown parents '{self.parents}'.{suggestion(self.parents, get_args(Parents))}")
-        if self.elite and self.parents == "best":
+        if self.elite > 0 and self.parents == "best":
             raise RecipeError(
                 f"An elite of {self.elite} has no place beside parents 'best', which keep the best; leave it out."
             )
@@ -219,9 +222,11 @@ def task_measures(
 
     if tasks is None:
         tasks = "none" if data is None else ",".join(PAPER_TASKS)
-    is_none = tasks.strip().lower() == "none"
-    names = [] if is_none else [name.strip() for name in tasks.split(",") if name.strip()]
-    if not names and not is_none:
+    names: list[str] = []
+    has_tasks = tasks.strip().lower() != "none"
+    if has_tasks:
+        names = [name.strip() for name in tasks.split(",") if name.strip()]
+    if has_tasks and not names:
         raise RecipeError(
             "--tasks names no tasks; give some, separated by commas, or leave it out to score on held-out text."
         )

@@ -9,17 +9,27 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.schema import Recipe
 
 
-def searched_stages(recipe: Recipe, option: str, lack: str = "") -> list[int]:
-    """Return the stages whose method has an option, counted from 0.
+def searched_stages(recipe: Recipe, option: str) -> list[int]:
+    """Return the stages whose method has an option, counted from 0."""
+    methods = methods_with(option)
+    return [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods]
+
+
+def check_has_option(recipe: Recipe, option: str, lack: str) -> None:
+    """Refuse a recipe in which no stage's method has an option.
+
+    Args:
+        recipe: With stages.
+        option: The option.
+        lack: What methods without it do not do, for the message: `takes no layer mapping`.
 
     Raises:
-        RecipeError: where there is none and `lack` says it of the methods.
+        RecipeError: naming the methods that have it.
     """
-    stages = [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
-    if lack and not stages:
-        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
-        raise RecipeError(f"{used} {lack}; methods that do are {', '.join(methods_with(option))}.")
-    return stages
+    if searched_stages(recipe, option):
+        return
+    names = dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages)
+    raise RecipeError(f"{' and '.join(names)} {lack}; methods that do are {', '.join(methods_with(option))}.")
 
 
 def methods_with(option: str) -> list[str]:
@@ -29,7 +39,8 @@ def methods_with(option: str) -> list[str]:
 
 def with_option(recipe: Recipe, option: str, value: Any) -> Recipe:
     """Return a recipe with another value of an option, wherever a method has it; nothing else is changed."""
-    return load_recipe(recipe, [f"stages.{index}.method.{option}={value}" for index in searched_stages(recipe, option)])
+    changes = [f"stages.{index}.method.{option}={value}" for index in searched_stages(recipe, option)]
+    return load_recipe(recipe, changes)
 
 
 def check_text_only(plan: RunPlan) -> None:
@@ -40,10 +51,10 @@ def check_text_only(plan: RunPlan) -> None:
     """
     if not plan.stages:
         raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
-    for choice in plan.stages:
-        if choice.pairing.has_labels:
+    for stage in plan.stages:
+        if stage.pairing.has_labels:
             raise RecipeError(
-                f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), but candidates "
+                f"Stage '{stage.spec.title}' learns from labelled rows ({stage.pairing.task}), but candidates "
                 "are compared on text; leave corpus.task out for the search, and use its result in this recipe."
             )
 
@@ -53,16 +64,15 @@ def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
 
     Args:
         plan: Of a candidate's recipe.
-        way_out: What to do where they cannot, for the message: an option.
+        way_out: The option that a search of another recipe takes, for the message.
 
     Raises:
         RecipeError: for several stages, or a stage that counts epochs.
     """
     if len(plan.stages) > 1:
         raise RecipeError(
-            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has "
-            "one; give "
-            f"{way_out}, or a recipe of one stage."
+            f"The recipe has {len(plan.stages)} stages, but candidates can be stopped early only where it has one; "
+            f"give {way_out}, or a recipe of one stage."
         )
     steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
     if steps < 1:

@@ -21,9 +21,12 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)  # Two letters: one alo
 _MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
 _DRIVERS = "psycopg2-binary for postgresql, mysqlclient for mysql and mariadb"
 _SQLITE_SECONDS = 60
+"""How long a writer waits for others; SQLite by itself gives up after five seconds."""
 _LOCK_SECONDS = 30
-# Workers that start together all make the tables, and all but one fail.
+"""Age of a lock that is taken for left behind."""
+_POLL_SECONDS = 0.05
 _DATABASE_TRIES = 5
+"""Workers that start together all make the tables, and all but one fail."""
 
 
 def open_storage(place: str | Path) -> BaseStorage:
@@ -61,11 +64,11 @@ def _open_journal(path: Path) -> BaseStorage:
         _release_foreign_lock(path)
         _check_journal(path)
         return JournalStorage(JournalFileBackend(str(path)))
-    except OSError as problem:
-        raise OutputError(f"The search journal {path} cannot be opened: {problem}; name another file.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as problem:
+    except OSError as error:
+        raise OutputError(f"The search journal {path} cannot be opened: {error}; name another file.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise OutputError(
-            f"The search journal {path} is damaged, or from a newer Optuna ({problem}); it is left as it is, name "
+            f"The search journal {path} is damaged, or from a newer Optuna ({error}); it is left as it is, name "
             "another file."
         ) from None
 
@@ -98,30 +101,35 @@ def _open_database(url: str) -> BaseStorage:
     except (ArgumentError, ValueError):
         # SQLAlchemy raises the latter for a port that is no number.
         raise RecipeError(f"The storage URL {_MALFORMED}") from None
-    kind = parts.get_backend_name()
-    if kind not in DATABASES:
-        raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
-    if kind == "sqlite" and parts.database in (None, "", ":memory:"):
+    database = parts.get_backend_name()
+    if database not in DATABASES:
+        hint = suggestion(database, DATABASES)
+        raise RecipeError(f"Unknown storage '{database}'.{hint} Or give the path of a journal file.")
+    is_sqlite = database == "sqlite"
+    if is_sqlite and parts.database in (None, "", ":memory:"):
         raise RecipeError(f"Storage {shown(url)} names no file and would keep nothing; write sqlite:///search.db.")
     options: dict[str, Any] = {}
-    if kind == "sqlite":
-        # Writers wait for each other; SQLite by itself gives up after five seconds.
+    if is_sqlite:
         options["connect_args"] = {"timeout": _SQLITE_SECONDS}
         # A pool would leave its connections open; opening a file costs nothing.
         options["poolclass"] = NullPool
     for attempt in range(1, _DATABASE_TRIES + 1):
         try:
             return RDBStorage(url, engine_kwargs=options)
-        except (ImportError, NoSuchModuleError) as problem:
+        except (ImportError, NoSuchModuleError) as error:
             raise OutputError(
-                f"Storage {shown(url)} needs a database driver that is not installed ({problem.__cause__ or problem}); "
+                f"Storage {shown(url)} needs a database driver that is not installed ({error.__cause__ or error}); "
                 f"pip install it ({_DRIVERS}), or give the path of a journal file."
             ) from None
-        except (DBAPIError, RuntimeError) as problem:
+        except (DBAPIError, RuntimeError) as error:
             if attempt == _DATABASE_TRIES:
-                reason = str(getattr(problem, "orig", problem)).strip().splitlines()[0]
-                way_out = "check the URL, or give the path of a journal file."
-                raise OutputError(f"Storage {shown(url)} cannot be reached: {reason}; {way_out}") from None
+                # The driver's own message, without SQLAlchemy's.
+                driver_error = getattr(error, "orig", error)
+                reason = str(driver_error).strip().splitlines()[0]
+                raise OutputError(
+                    f"Storage {shown(url)} cannot be reached: {reason}; check the URL, or give the path of a journal "
+                    "file."
+                ) from None
             time.sleep(0.2 * attempt)
     raise AssertionError("the last try returns or raises")
 
@@ -133,16 +141,17 @@ def _release_foreign_lock(path: Path) -> None:
     that has the same folder by another name has such links too, so that it is given the time of any other lock.
     """
     link = Path(f"{path}.lock")
-    seen = None
+    last_lock = None
     since = time.monotonic()
     # The link is not there any more where the lock was released.
     with suppress(FileNotFoundError):
         while link.readlink() != path:
             facts = link.lstat()
             lock = (facts.st_ino, facts.st_mtime_ns)
-            if lock != seen:
-                seen = lock
+            # Another lock was taken in between: its time begins now.
+            if lock != last_lock:
+                last_lock = lock
                 since = time.monotonic()
             if time.monotonic() - since > _LOCK_SECONDS:
                 link.unlink()
-            time.sleep(0.05)
+            time.sleep(_POLL_SECONDS)

@@ -19,6 +19,9 @@ from limbeck.search.requests import JOURNAL
 from limbeck.search.storage import open_storage, shown
 
 IDENTITY = "identity"
+"""Study attribute: the settings for which its values are comparable, by name."""
+_LONGEST_VALUE = 197
+"""Characters of a value in a message."""
 
 
 def open_study(
@@ -34,9 +37,9 @@ def open_study(
     Args:
         place: The storage: the path of a journal file, or a database URL.
         name: The study's name; a storage holds many.
-        identity: What values are comparable for, by name: teacher, corpus, method, space and so on, as JSON holds it.
-            It is kept in the study's user attributes.
-        sampler: What proposes the next trials. A storage keeps no sampler, so every worker brings the same one.
+        identity: The settings for which values are comparable, by name: teacher, corpus, method, space and so on, as
+            JSON holds them. They are kept in the study's user attributes.
+        sampler: Proposes the next trials. A storage keeps no sampler, so every worker brings the same one.
         direction: Whether more is better.
         earlier: Other values of the identity that earlier versions wrote for the same, by name.
 
@@ -52,7 +55,8 @@ def open_study(
         study = optuna.create_study(
             storage=storage, sampler=sampler, study_name=name, direction=direction, load_if_exists=True
         )
-        if study.user_attrs.get(IDENTITY) is None and not study.get_trials(deepcopy=False):
+        is_new = study.user_attrs.get(IDENTITY) is None and not study.get_trials(deepcopy=False)
+        if is_new:
             study.set_user_attr(IDENTITY, wanted)
         recorded = study.user_attrs.get(IDENTITY)
     except DBAPIError as problem:
@@ -63,20 +67,22 @@ def open_study(
         raise OutputError(f"{where} has trials that are not of a limbeck search; {way_out}")
     if study.direction.name != direction.upper():
         raise OutputError(f"{where} was made to {study.direction.name.lower()}, not to {direction}; {way_out}")
-    for key in {**recorded, **wanted}:
-        accepted = [wanted.get(key)]
+    for key in (*recorded, *wanted):
+        accepted_values = [wanted.get(key)]
         if earlier is not None and key in earlier:
-            accepted.append(earlier[key])
-        if recorded.get(key) not in accepted:
+            accepted_values.append(earlier[key])
+        if recorded.get(key) not in accepted_values:
             difference = f"{_brief(recorded.get(key))}, not {_brief(wanted.get(key))}"
             raise OutputError(f"{where} was made for another {key}: {difference}; {way_out}")
     return study
 
 
 def _brief(value: object) -> str:
-    """Return a value as JSON of at most 200 characters."""
+    """Return a value as JSON, cut to `_LONGEST_VALUE` characters."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f"{text[:_LONGEST_VALUE]}..."
 
 
 @contextmanager

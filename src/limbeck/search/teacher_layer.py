@@ -25,11 +25,17 @@ from limbeck.core.studies import LayerScore, SearchedLayer
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.search import engine
-from limbeck.search import scores as scoring
+from limbeck.search import engine, held_out_scores
 from limbeck.search.requests import TeacherLayerRequest
 from limbeck.search.rungs import Round, halving_rungs, rounds_of_rungs, rounds_of_training, survivors
-from limbeck.search.searched_recipe import check_text_only, searched_stages, steps_of_only_stage, with_option
+from limbeck.search.scores import mean_score
+from limbeck.search.searched_recipe import (
+    check_has_option,
+    check_text_only,
+    searched_stages,
+    steps_of_only_stage,
+    with_option,
+)
 from limbeck.search.storage import shown
 from limbeck.search.work import POLL_SECONDS, Ask, Outcome
 from limbeck.training import cohort_trainer, proxy
@@ -107,7 +113,7 @@ class TeacherLayerSearch(engine.Search):
     stopped = "Stopped; the same command starts the training of the candidates again."
     request: TeacherLayerRequest
     _study: Study
-    _scores: scoring.HeldOutScores
+    _scores: held_out_scores.HeldOutScores
     _waits = False
 
     def __init__(self, request: TeacherLayerRequest) -> None:
@@ -139,9 +145,9 @@ class TeacherLayerSearch(engine.Search):
         return {
             "layers": list(self.layers),
             "rungs": self.rounds,
-            "scores": list(scoring.LAYER_SCORES),
-            "scores.pairs": scoring.PAIRS,
-            "scores.blocks": scoring.LOSS_BLOCKS,
+            "scores": list(held_out_scores.LAYER_SCORES),
+            "scores.pairs": held_out_scores.PAIRS,
+            "scores.blocks": held_out_scores.LOSS_BLOCKS,
             "scores.pooling": self.plan.pooling,
         }
 
@@ -151,8 +157,8 @@ class TeacherLayerSearch(engine.Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        scoring.held_out_pairs(self.proxy)
-        scoring.loss_batches(self.proxy)
+        held_out_scores.held_out_pairs(self.proxy)
+        held_out_scores.loss_batches(self.proxy)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
@@ -212,7 +218,7 @@ class TeacherLayerSearch(engine.Search):
             students: Those in training, by the candidate's place.
         """
         for index, student in students.items():
-            line = self._measure(candidates[index], step, scoring.plain_copy(student, self.plan))
+            line = self._measure(candidates[index], step, held_out_scores.plain_copy(student, self.plan))
             self.say(f"  {line}")
         best = survivors({index: -candidates[index].score for index in students}, count)
         for index in students:
@@ -223,7 +229,7 @@ class TeacherLayerSearch(engine.Search):
     def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
         """Add the score of a student to the candidate's row and trial, and return it as a line to print."""
         scores = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
-        values = plain({"step": step, "score": scoring.mean_score(scores), **scores})
+        values = plain({"step": step, "score": mean_score(scores), **scores})
         candidate.row.scores.append(LayerScore(**values))
         with suppress(UpdateFinishedTrialError):
             candidate.trial.report(candidate.score, step)
@@ -249,7 +255,7 @@ class TeacherLayerSearch(engine.Search):
     def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
         started = time.monotonic()
-        self._scores = scoring.HeldOutScores(self.proxy, scoring.LAYER_SCORES)
+        self._scores = held_out_scores.HeldOutScores(self.proxy, held_out_scores.LAYER_SCORES)
         yield from super().train(candidates)
         if all(candidate.row.state == "diverged" for candidate in candidates):
             raise TrainingError(
@@ -271,7 +277,7 @@ class TeacherLayerSearch(engine.Search):
             "created": result["created"],
             "teacher": {"name": plan.teacher_info.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
             "student": {"shape": str(plan.student)},
-            "scores": list(scoring.LAYER_SCORES),
+            "scores": list(held_out_scores.LAYER_SCORES),
             "halving": self.request.halving,
             "rungs": [each._asdict() for each in self.rounds],
             "layers": result["layers"],
@@ -333,7 +339,8 @@ def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
         raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
-    stages = searched_stages(recipe, OPTION, "reads no teacher layer by number")
+    check_has_option(recipe, OPTION, "reads no teacher layer by number")
+    stages = searched_stages(recipe, OPTION)
     if len(stages) > 1:
         titles = ", ".join(recipe.stages[index].title for index in stages)
         raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")

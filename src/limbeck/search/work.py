@@ -32,7 +32,7 @@ class Outcome:
     Args:
         value: Of the trial; a candidate without a finite one has diverged, unless it was cut.
         notes: User attributes of the trial.
-        cut: Its training was not finished.
+        cut: Whether its training was ended early, because others are better.
     """
 
     value: float = math.nan
@@ -69,14 +69,21 @@ def work_on(
 
     If training raises, or the program is interrupted, the trials that are left fail and their candidates are open
     again; the same goes, seen by the other workers or the next run, for a worker that is killed.
+
+    Args:
+        study: The study.
+        work: Proposes and trains candidates.
+        beat_seconds: Seconds between signs of life.
+        poll_seconds: Seconds between looks at what other workers hold.
     """
     lost = LostTrials(study)
     with sign_of_life(study, beat_seconds) as worker:
         while True:
-            _give_back(study, work, lost.fail(worker))
+            _queue_again(study, work, lost.fail(worker))
             if work.is_finished(study):
                 return
-            if not _work_once(study, work, worker):
+            has_worked = _work_once(study, work, worker)
+            if not has_worked:
                 time.sleep(poll_seconds)
 
 
@@ -92,9 +99,9 @@ def _work_once(study: Study, work: Work, worker: str) -> bool:
 
     try:
         candidates = work.propose(study, ask)
-        outcomes = work.train(candidates) if candidates else ()
-        for candidate, outcome in zip(candidates, outcomes, strict=True):
-            _tell(study, candidate.trial, outcome)
+        if candidates:
+            for candidate, outcome in zip(candidates, work.train(candidates), strict=True):
+                _tell(study, candidate.trial, outcome)
     except BaseException:
         _fail_running(study, work, trials)
         raise
@@ -104,20 +111,23 @@ def _work_once(study: Study, work: Work, worker: str) -> bool:
 def _fail_running(study: Study, work: Work, asked: Sequence[Trial]) -> None:
     """Fail the trials of this worker that are still running, so that their candidates are open again."""
     running = {trial.number: trial for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))}
-    left = [running[trial.number] for trial in asked if trial.number in running]
-    for trial in left:
+    unfinished = [running[trial.number] for trial in asked if trial.number in running]
+    for trial in unfinished:
         study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-    _give_back(study, work, left)
+    _queue_again(study, work, unfinished)
 
 
-def _give_back(study: Study, work: Work, failed: Sequence[FrozenTrial]) -> None:
+def _queue_again(study: Study, work: Work, failed: Sequence[FrozenTrial]) -> None:
     """Queue the candidates of failed trials again, where the sampler does not propose them by itself."""
+    if not work.queues_again:
+        return
     for trial in failed:
-        if work.queues_again and trial.params:
+        if trial.params:
             study.enqueue_trial(trial.params)
 
 
 def _tell(study: Study, trial: Trial, outcome: Outcome) -> None:
+    """End a trial by its outcome."""
     # A worker that was taken for dead cannot tell any more: the candidate went to another.
     with suppress(UpdateFinishedTrialError):
         for name, value in outcome.notes.items():

@@ -1,0 +1,140 @@
+"""The scores of candidates on held-out text, which needs no labels."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.comparison.held_out import held_out_batches
+from limbeck.comparison.last_layers import LastLayers
+from limbeck.comparison.pair_agreement import PairAgreement
+from limbeck.core import devices
+from limbeck.core.blocks import counted
+from limbeck.errors import CorpusError
+from limbeck.evaluation import SentencePair, build_pairs
+from limbeck.models.students import build_student
+from limbeck.recipe.plan import RunPlan
+from limbeck.search.scores import Scores
+from limbeck.training.learned_maps import Learned
+from limbeck.training.proxy import Proxy
+from limbeck.training.student_folder import finished_head
+
+PAIRS = 1500
+"""Sentence pairs of the agreement."""
+BLOCKS = 128
+"""Held-out blocks of the relations."""
+LOSS_BLOCKS = 96
+"""Held-out blocks of losses and of `explained`."""
+_FEWEST = 3
+"""Least batches for `explained`: its map is fitted on two thirds of them, and measured on the last."""
+
+MAPPING_SCORES = ("agreement", "relations")
+LAYER_SCORES = ("agreement", "explained")
+"""Scores of a search for a teacher layer. Relations would favour the candidate that is trained on those of the
+teacher's last layer."""
+
+
+class HeldOutScores:
+    """Scores students on held-out text against the whole teacher, always at the last layers of both, in percent.
+
+    - `agreement` is Spearman's correlation of the student's and the teacher's similarities of sentence pairs.
+    - `relations` is the share of the teacher's token relations that the student has: 1 - d(student) / d(uniform), where
+      d is the mean divergence KL(teacher ‖ ·) of query-query, key-key and value-value relations (MiniLMv2 section 3.1)
+      and the uniform relation looks at all tokens alike.
+    - `explained` is the share of the variance of the teacher's last hidden states that the best linear map of the
+      student's explains.
+
+    All are 100 for a student that equals its teacher, and 0 for one that knows nothing.
+
+    The loss that a candidate was trained on is no score, not even on held-out text: a mapping that teaches fewer or
+    easier layers, and a layer that is easier to learn, have a lower loss, however good the student is. These scores ask
+    the same of every candidate. They do prefer mappings that teach the last layer what the teacher's last one does; for
+    students that are to be fine-tuned, tasks say more.
+
+    The teacher's similarities and relations are computed once and kept; the teacher itself only for `explained`.
+
+    Args:
+        proxy: Of the recipe that is searched for, and its text, of which some is held out.
+        names: The scores.
+
+    Raises:
+        CorpusError: if too little text is held out.
+    """
+
+    def __init__(self, proxy: Proxy, names: Sequence[str] = MAPPING_SCORES) -> None:
+        self.names = tuple(names)
+        self._device = devices.choose_device("auto")
+        teacher = proxy.load_teacher().to(self._device).eval()
+        corpus = proxy.corpora[0]
+        plan = proxy.plan
+        self._agreement = PairAgreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.vectors())
+        if "explained" in names:
+            # The map is fitted to each student, so the teacher runs beside each.
+            self._layers = LastLayers(teacher, loss_batches(proxy), [plan.student], keep_teacher=False)
+        else:
+            batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1)
+            self._layers = LastLayers(teacher, batches, [plan.student], keep_teacher=True)
+
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str, learned: Learned | None = None) -> Scores:
+        """Score a student without taps; arguments as of `TaskScores.measure`."""
+        student = student.to(self._device)
+        head = None
+        sentence = plan.student_sentence
+        if sentence is not None and plan.recipe.evaluation.pooling == "auto":
+            head = finished_head(sentence, learned)
+        shares = {"agreement": self._agreement.of_student(student, head)}
+        relations, explained = self._layers.compare(student)
+        if explained is None:
+            shares["relations"] = 1 - relations / self._layers.uniform
+        else:
+            shares["explained"] = explained
+        student.cpu()
+        return {score: 100 * shares[score] for score in self.names}
+
+
+def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
+    """Choose the sentence pairs of the agreement.
+
+    Raises:
+        CorpusError: if too little text is held out.
+    """
+    corpus = proxy.corpora[0]
+    documents = [document.text for document in corpus.held_out_documents()]
+    if not documents or len(corpus.held_out) == 0:
+        raise CorpusError(
+            "No text is held out, but without proxy tasks candidates are scored on it; give corpus.held_out a share "
+            "above 0, or --tasks."
+        )
+    try:
+        return build_pairs(documents, PAIRS)
+    except CorpusError as error:
+        raise CorpusError(f"{error} Raise corpus.held_out, give more text, or give --tasks.") from None
+
+
+def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
+    """Return the held-out blocks that losses are of, in at least three batches.
+
+    Raises:
+        CorpusError: if less is held out than that takes.
+    """
+    batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS)
+    if len(batches) < _FEWEST:
+        raise CorpusError(
+            f"{counted(len(batches), 'block')} held out, but students are compared on {_FEWEST} or more; raise "
+            "corpus.held_out."
+        )
+    return batches
+
+
+def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
+    """Return a student's weights in a model without taps, in evaluation mode on the same device.
+
+    A tapped model stops at the deepest stream that its method reads, and a second tap would take the first one off.
+
+    Args:
+        student: In training; left as it is.
+        plan: Of its run.
+    """
+    copy = build_student(plan.student_config, seed=0, head=plan.head)
+    copy.load_state_dict(student.state_dict())
+    return copy.to(student.device).eval()
