@@ -3,6 +3,7 @@ maps are checked; cells go on where they stopped."""
 
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,15 @@ def test_the_metrics_are_those_of_trainer_evaluate(task, evaluate, data, classif
     (column,) = (outcome.summary.models[0].columns[key] for key in (task,))
     assert column.mean == 100 * wanted["eval_f1" if task == "mrpc" else "eval_spearman"], "the paper's metric"
     assert 0 < abs(column.mean) < 100
+
+
+def test_a_tokenizer_that_pads_on_the_left_changes_no_score(evaluate, model_of):
+    folder = model_of("regression", num_labels=1)
+    _, (right,) = evaluate(folder, tasks="stsb", folder="right")
+    config = Path(folder) / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"padding_side": "left"}))
+    _, (left,) = evaluate(folder, tasks="stsb", folder="left")
+    assert left["scores"] == right["scores"]
 
 
 def test_answers_are_scored_as_by_squads_script(evaluate, model_of, tmp_path):

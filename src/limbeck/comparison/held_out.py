@@ -214,7 +214,7 @@ def held_out_batches(
         `input_ids` and `attention_mask`, `[B, L]`, of each batch.
     """
     rows = [_without_training_columns(block) for block in islice(corpus.held_out, blocks)]
-    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    collate = PadCollator(tokenizer.pad_token_id)
     size = min(_MOST_BLOCKS_IN_BATCH, max(1, len(rows) // fewest))
     return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
 

@@ -109,7 +109,7 @@ def spread_batches(
         tokenizer: For padding.
         device: Where the batches go.
     """
-    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    collate = PadCollator(tokenizer.pad_token_id)
     step = max(1, len(corpus.train) // _ROWS)
     chosen = range(0, min(len(corpus.train), step * _ROWS), step)
     for start in range(0, len(chosen), _BATCH):

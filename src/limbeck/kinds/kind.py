@@ -109,8 +109,6 @@ class Kind:
         has_windows: Whether a long text becomes several overlapping windows.
         rows_of_words: Whether tables hold a word a line.
         chooses_thresholds: Whether thresholds of its classes can be chosen.
-        pads_right: Whether rows are padded on the right, whatever the tokenizer says: where tokens are scored, the
-            places of tokens in a row and in a batch agree then.
         scoring_types: Further columns of a file of tokens, by which outputs are decoded.
         held_out_metric: Name of the metric of held-out rows of a corpus.
         usage: Example code of its head; the default prints the scores as they are.
@@ -123,7 +121,6 @@ class Kind:
     has_windows: bool = False
     rows_of_words: bool = False
     chooses_thresholds: bool = False
-    pads_right: bool = False
     scoring_types: Mapping[str, pa.DataType] = {}
     held_out_metric: str = ""
     usage: HeadUsage = HeadUsage(torch="print(output.logits)", onnx=RUN_LOGITS + "print(logits)")
@@ -230,6 +227,10 @@ class Kind:
         if row.ids is None:
             del values["ids"]
         return list(values.values())
+
+    def arrange(self, rows: Sequence[LabelledRow]) -> Sequence[LabelledRow]:
+        """Return the rows of a split in the order in which they are scored; by default that of the source."""
+        return rows
 
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
         """Return at most a number of rows of a split, the same for every model and seed.

@@ -41,7 +41,6 @@ class QuestionAnswering(Kind):
     metrics: Mapping[str, Metric] = {"exact_match": _exact_match, "f1_answer": _f1_answer}
     label_type = pa.list_(pa.int64(), 2)
     has_windows = True
-    pads_right = True
     scoring_types: Mapping[str, pa.DataType] = {
         "row": pa.string(),
         "first": pa.int32(),

@@ -10,7 +10,7 @@ import numpy as np
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing, parse_value
-from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.errors import CorpusError
 from limbeck.kinds.drawing import DRAW
 from limbeck.kinds.kind import LabelTerm, Loss, Metric
@@ -70,6 +70,10 @@ class Ranking(ValueKind):
             source.report.note("query without a document, left out", row.where)
         return rows
 
+    def arrange(self, rows: Sequence[LabelledRow]) -> Sequence[LabelledRow]:
+        """Return the documents of each query together."""
+        return by_query(rows)
+
     def draw(self, rows: Sequence[LabelledRow], most: int | None) -> Sequence[LabelledRow]:
         """Return whole queries, drawn in turn as long as they have no more rows than asked for."""
         if most is None or len(rows) <= most:
@@ -121,10 +125,10 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
         columns: Columns of the documents, each a text or a list of texts. Of several, the first holds the relevant
             ones: their relevance is 1, that of all others 0.
         label_column: Column of the relevance, a number or as many as documents; a row may lack it. It goes before what
-            columns say.
+            columns say. A document with a relevance below 0 is not relevant, as trec_eval counts it.
 
     Raises:
-        CorpusError: if a document is no text, or the labels are not as many as documents, or below 0.
+        CorpusError: if a document is no text, or the labels are not as many as documents.
     """
     documents: list[Document] = []
     for place, column in enumerate(columns):
@@ -152,7 +156,5 @@ def read_documents(row: PlacedRow, columns: Sequence[str], label_column: str) ->
             f"{row.where} has {counted(len(documents), 'document')} and {counted(len(labels), 'label')} in its column "
             f"'{label_column}': give each document a label, in the same order."
         )
-    relevances = [parse_value(value, row.where) for value in labels]
-    if min(relevances, default=0) < 0:
-        raise CorpusError(f"{row.where} has the label {min(relevances):g}, but a relevance is 0 or more.")
+    relevances = [max(0.0, parse_value(value, row.where)) for value in labels]
     return [Document(document.text, label) for document, label in zip(documents, relevances, strict=True)]

@@ -63,7 +63,6 @@ class TokenClassification(Kind):
     }
     label_type = pa.list_(pa.int64())
     rows_of_words = True
-    pads_right = True
     scoring_types: Mapping[str, pa.DataType] = {"row": pa.int64(), "words": pa.list_(pa.int32())}
     held_out_metric = "accuracy"
     usage = HeadUsage(

@@ -122,7 +122,7 @@ def _score_held_out_rows(run: Run) -> dict[str, Any]:
     if stage.teacher_head is not None:
         teacher = run.teachers.load(stage.teacher, head=stage.teacher_head)
     student = load_model(str(run.student_folder), head=stage.student_head)
-    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(stage))
+    collate = PadCollator(run.tokenizer.pad_token_id, labels=label_kind(stage))
     try:
         scores = measure_task(teacher, student, corpus.held_out, collate, stage.pairing.task)
     except LimbeckError as error:

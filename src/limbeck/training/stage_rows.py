@@ -82,6 +82,6 @@ def stage_rows(stage: StagePlan, corpus: AnyCorpus, tokenizer: PreTrainedTokeniz
     return StageRows(
         train=rows_by_length[0] if schedule is None else RowsByLength(rows_by_length, mixes, schedule),
         held_out=held_out_rows(corpus, tokenizer, mask_tokens=stage.mask_tokens, seed=seed, documents=documents),
-        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(stage)),
+        collator=PadCollator(tokenizer.pad_token_id, labels=label_kind(stage)),
         mix=mixes[0] if schedule is None else None,
     )

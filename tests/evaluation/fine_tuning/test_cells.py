@@ -11,7 +11,6 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.corpus.batches.collating import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.evaluators.fine_tuning import BestEpoch, load_task_model
 from limbeck.evaluation.evaluators.head_outputs import check_padding, read_outputs
@@ -69,7 +68,7 @@ def test_a_model_of_the_hub_is_known_by_the_commit_of_its_revision(monkeypatch):
     def load_config(name, revision=None):
         return SimpleNamespace(_commit_hash=f"commit of {revision}")
 
-    monkeypatch.setattr("limbeck.models.loading.load_config", load_config)
+    monkeypatch.setattr("limbeck.models.fingerprint.load_config", load_config)
     assert len({model_fingerprint("owner/model", revision) for revision in (None, "v1", "v2")}) == 3
 
 
@@ -183,7 +182,7 @@ def test_progress_rises_and_temporary_files_are_left_at_no_time(tmp_path, monkey
     assert not any(files for _, files in seen)
 
 
-def test_left_padded_questions_keep_their_places(tmp_path):
+def test_padding_stands_on_the_right_whatever_the_tokenizer_says(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path))
     tokenizer.padding_side = "left"
     model = load_task_model(str(tmp_path / "teacher-bert"), make_task("question_answering"), seed=1)
@@ -193,8 +192,8 @@ def test_left_padded_questions_keep_their_places(tmp_path):
     assert batch["end_positions"].tolist() == [1, 3]
     assert batch["input_ids"][0].tolist() == [2, 9, 3, tokenizer.pad_token_id, tokenizer.pad_token_id]
     rows = [{"input_ids": [2, 3]}, {"input_ids": [2, 9, 3]}]
-    left, padded = TaskCollator(model, tokenizer, "classification")(rows), PadCollator(0, "left")(rows)
-    assert left["attention_mask"].tolist() == padded["attention_mask"].tolist()
+    batch = TaskCollator(model, tokenizer, "classification")(rows)
+    assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 @pytest.mark.parametrize(("values", "epoch"), [((0.5, 0.7, 0.7), 2), ((np.nan, 0.1), 2), ((np.nan, np.nan), 1)])

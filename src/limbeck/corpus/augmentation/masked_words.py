@@ -42,7 +42,7 @@ class MaskedLanguageModel:
         self._ids = list(words)
         self._words = list(words.values())
         self._has_token_types = TOKEN_TYPES in self._tokenizer.model_input_names
-        self._pad = PadCollator(self._tokenizer.pad_token_id, side=self._tokenizer.padding_side)
+        self._pad = PadCollator(self._tokenizer.pad_token_id)
 
     @torch.inference_mode()
     def __call__(self, words: Sequence[MaskedWord]) -> list[list[str]]:

@@ -1,7 +1,9 @@
 """Labelled rows, as text and as tokens."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 Label: TypeAlias = int | float | tuple[int, ...] | tuple[float, ...]
@@ -51,6 +53,18 @@ class LabelledRow:
         """Keys of the query and of the document of a retrieval: their ids, else their texts."""
         query_id, document_id = self.ids or ("", "")
         return query_id or self.text, document_id or self.pair or ""
+
+
+def by_query(rows: Iterable[LabelledRow]) -> list[LabelledRow]:
+    """Return the rows of each query together, wherever they stood: queries in the order of their first rows.
+
+    Args:
+        rows: A row for each document of a query.
+    """
+    rows_of_query: dict[str, list[LabelledRow]] = {}
+    for row in rows:
+        rows_of_query.setdefault(row.text, []).append(row)
+    return list(chain.from_iterable(rows_of_query.values()))
 
 
 def without_surrogates(text: str) -> str:

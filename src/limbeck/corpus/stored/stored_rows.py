@@ -14,7 +14,7 @@ from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.digests import DIGEST_BYTES
 from limbeck.corpus.progress import Progress, StepProgress, step_progress
-from limbeck.corpus.rows.labelled_rows import LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow, by_query
 from limbeck.corpus.rows.row_kind import RowKind, RowReader
 from limbeck.corpus.settings import LabelledRows, LabelledSettings
 from limbeck.corpus.source_report import SourceReport, nothing_in
@@ -23,7 +23,7 @@ from limbeck.corpus.sources.source_kinds import RowSource
 from limbeck.corpus.stored.arrow_files import row_schema, write_rows
 from limbeck.errors import CorpusError
 
-ROW_FORMAT = 1
+ROW_FORMAT = 2
 """Raise it when the same sources would give other rows: older caches are then built anew."""
 
 
@@ -124,12 +124,14 @@ class _RowsOfSource:
         reader: Reads the labelled rows of one row of the source.
         progress: Called as reading advances, or None.
         of_words: Whether a row is a sentence of words.
+        of_queries: Whether rows are documents of queries, which are read query by query.
     """
 
     source: RowSource
     reader: RowReader
     progress: StepProgress | None
     of_words: bool
+    of_queries: bool
 
     def fingerprint(self) -> Any:
         """Return that of the source."""
@@ -137,6 +139,10 @@ class _RowsOfSource:
 
     def read(self, report: SourceReport) -> Iterator[LabelledRow]:
         """Iterate over the labelled rows; the report receives rows that are skipped."""
+        rows = self._rows(report)
+        yield from by_query(rows) if self.of_queries else rows
+
+    def _rows(self, report: SourceReport) -> Iterator[LabelledRow]:
         for row in self.source.rows(report, self.progress, of_words=self.of_words):
             yield from self.reader(row, report)
 
@@ -148,7 +154,13 @@ def _open_sources(settings: LabelledSettings, kind: RowKind, progress: Progress 
     sources: list[_NamedRows] = []
     for name in settings.sources:
         step = step_progress(progress, f"reading {name}")
-        rows = _RowsOfSource(open_rows(name, settings.header), reader, step, of_words=kind.rows_of_words)
+        rows = _RowsOfSource(
+            open_rows(name, settings.header),
+            reader,
+            step,
+            of_words=kind.rows_of_words,
+            of_queries=kind.has_queries,
+        )
         sources.append(_NamedRows(name, rows))
     return sources
 

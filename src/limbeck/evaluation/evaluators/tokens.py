@@ -97,17 +97,19 @@ def open_columns(path: Path) -> Dataset:
 class TaskCollator:
     """Pads rows to the longest of their batch and names their labels as the model does.
 
+    Padding stands on the right, whatever the tokenizer says: positions count from the left in many families, so that
+    padding in front of a text would move them, and the scores of a row would depend on its batch.
+
     Args:
         model: Whether it knows segments.
-        tokenizer: Whose padding token and side are used.
+        tokenizer: Whose padding token is used.
         kind: Name of the task's kind.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, kind: str) -> None:
         self._kind = KINDS[kind]
-        side = "right" if self._kind.pads_right else tokenizer.padding_side
-        self._labelled = PadCollator(tokenizer.pad_token_id, side=side, labels=self._kind.facts.label)
-        self._unlabelled = PadCollator(tokenizer.pad_token_id, side=side)
+        self._labelled = PadCollator(tokenizer.pad_token_id, labels=self._kind.facts.label)
+        self._unlabelled = PadCollator(tokenizer.pad_token_id)
         has_segments = getattr(model.config, "type_vocab_size", 2) >= 2
         self._passes_segments = has_segments and TOKEN_TYPES in inspect.signature(model.forward).parameters
 

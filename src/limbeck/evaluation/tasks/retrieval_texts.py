@@ -25,7 +25,7 @@ def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[
         report: Receives lines that are left out.
 
     Raises:
-        CorpusError: if the file cannot be read as a whole, or a row lacks a column.
+        CorpusError: if the file cannot be read as a whole, a row lacks a column, or two texts have the same id.
     """
     needed = [layout.id, *layout.text[-1:]]
     texts: dict[str, str] = {}
@@ -36,7 +36,13 @@ def read_texts(file: SplitFile, layout: TextFile, report: SourceReport) -> dict[
             part = text_of(row, column).strip() if row.values.get(column) is not None else ""
             if part:
                 parts.append(part)
-        texts[str(row.values[layout.id])] = " ".join(parts)
+        text_id = str(row.values[layout.id])
+        text = " ".join(parts)
+        if texts.setdefault(text_id, text) != text:
+            raise CorpusError(
+                f"{row.where} has the id '{text_id[:_SHOWN_CHARACTERS]}' of an earlier text that differs: give each "
+                "text its own id."
+            )
     return texts
 
 

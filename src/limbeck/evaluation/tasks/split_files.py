@@ -174,7 +174,7 @@ def read_split_of_hub(place: HubPlace) -> Iterator[PlacedRow]:
 def read_labelled_rows(
     placed_rows: Iterable[PlacedRow], task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
 ) -> list[LabelledRow]:
-    """Return the rows of a split as its task has them, in the order of the source.
+    """Return the rows of a split as its task has them, in the order of the source; documents of a query together.
 
     Args:
         placed_rows: The source's rows.
@@ -194,4 +194,4 @@ def read_labelled_rows(
         # Rows without ids are numbered by it.
         source.count = len(rows)
         rows += kind.read(placed_row, source)
-    return rows
+    return list(kind.arrange(rows))
