@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 
 import limbeck
+from limbeck.core.blocks import console
+from limbeck.core.exports import Export
 from limbeck.inspection.results import read_result
 from limbeck.report import comparison, evaluation, export_text, inspection, quality, search, write_model_card
 from tests.golden.committed import FOLDERS, read
@@ -58,7 +60,8 @@ def of_inspections(attention):
 
 def of_an_export(record):
     said = "\n".join((export_text.export_title(record), *export_text.export_lines(record)))
-    return {"latencies": export_text.latency_table(record)}, {"lines.txt": f"{said}\n"}
+    table = export_text.latency_table(Export.read(record).int8.latency)
+    return {"latencies": console(table)}, {"lines.txt": f"{said}\n"}
 
 
 #: What makes tables and files of a record, its file, and the folders that have one.

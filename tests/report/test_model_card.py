@@ -25,7 +25,7 @@ from limbeck.models.heads import HEADS
 from limbeck.models.sentence_files import write_sentence_transformers_files
 from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
-from limbeck.report import export_card, student_card, write_model_card
+from limbeck.report import export_card, run_cards, student_card, write_model_card
 from limbeck.report import model_card as text_of_card
 from limbeck.report.card import onnx_usage, short_name, web_address
 from limbeck.report.layers import layer_rows
@@ -258,8 +258,6 @@ def test_facts_of_records():
     assert {name: short_name(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
     for stage, rows in KNOWN["layer_rows"]:
         assert list(map(list, layer_rows(Stage.read(stage)))) == rows
-    for record, line in KNOWN["budgets"]:
-        assert student_card.budget(Run.read(record)) == line
     for teacher, name in KNOWN["hub_names"]:
         assert student_card.StudentCard(Run.read({"teacher": teacher}), Path()).hub_name == name, teacher
 
@@ -297,10 +295,10 @@ def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path,
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
     (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record(name=given)))
-    (path,) = student_card.write_run_cards(run_record(name=given), tmp_path / "mine")
+    (path,) = run_cards.write_run_cards(run_record(name=given), tmp_path / "mine")
     card = ModelCard.load(path)
     assert card.text.strip().startswith(f"# {shown}\n")
-    assert card.data.model_name == shown == student_card.find_record(student).name
+    assert card.data.model_name == shown == run_cards.find_record(student).name
 
 
 def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: Path):
@@ -472,17 +470,17 @@ def test_assistants_have_separate_cards(tmp_path: Path):
     teacher = {"teacher": "some-org/another-teacher", "teacher_facts": {"hub_id": "some-org/another-teacher"}}
     values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, **teacher}
     (tmp_path / "run.json").write_text(json.dumps(values))
-    assert student_card.write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
+    assert run_cards.write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
     card = ModelCard.load(own / "README.md")
     assert card.data.base_model == "some-org/another-teacher" and card.data.eval_results is None
     assert card.text.strip().startswith("# quickstart, assistant")
     assert all(part in card.text for part in ("6x384", "minilmv2", "Its quality was not measured"))
     assert "sentence\\_embedding" not in card.text, "a stage of the other student"
     assert (
-        student_card.find_record(own).name == "quickstart, assistant"
-        and student_card.find_record(student).name == "quickstart"
+        run_cards.find_record(own).name == "quickstart, assistant"
+        and run_cards.find_record(student).name == "quickstart"
     )
-    assert student_card.find_record(tmp_path) is None
+    assert run_cards.find_record(tmp_path) is None
 
 
 # The teacher: its name on the Hub, licence and language, as the run recorded them.

@@ -139,7 +139,7 @@ def carry_out_distillation(request: DistilRequest) -> RunResult:
 def write_cards_of_run(distilled: DistilledStudent) -> None:
     """Write a run's cards, and the tables of what was measured, into its folder."""
     from limbeck.report.quality import write_tables
-    from limbeck.report.student_card import write_run_cards
+    from limbeck.report.run_cards import write_run_cards
 
     if distilled.metrics:
         write_tables(distilled.metrics, distilled.folder)

@@ -17,15 +17,20 @@ from jinja2 import Environment, PackageLoader
 
 from limbeck.core.blocks import mean
 from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line, printable_values
+from limbeck.core.exports import Export
 from limbeck.core.kinds import kind_of, own_kind_like
-from limbeck.core.paths import MODEL_CARD, short_model_name
+from limbeck.core.paths import short_model_name
+from limbeck.core.records import modules_of
 from limbeck.core.yaml import read_document
 from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.export.formats import FORMATS
 from limbeck.kinds.registry import KINDS
 from limbeck.kinds.usage import MASKED_LM, HeadUsage
 from limbeck.report.export_text import export_part
+from limbeck.report.layers import layer_rows
 from limbeck.report.names import metric_name
 from limbeck.report.quality import format_count
+from limbeck.report.run_warnings import resembling_rows, skipped_text, untrained_rows, untrained_values
 
 _HEADS_FILE = Path(__file__).with_name("templates") / "heads.yaml"
 HEADS: Mapping[str, Mapping[str, str]] = read_document(_HEADS_FILE, f"'{_HEADS_FILE}'", "install limbeck again.")
@@ -44,37 +49,22 @@ _HUB_METRICS = {
 }
 
 
-def write_card(folder: Path, front_matter: str, template: str, **context: Any) -> Path:
-    """Write the card of a model from a template; see `card_text`.
-
-    Returns:
-        The path of `README.md`.
-    """
-    path = folder / MODEL_CARD
-    path.write_text(card_text(front_matter, template, **context), encoding="utf-8")
-    return path
-
-
-def card_text(front_matter: str, template: str, **context: Any) -> str:
+def card_text(data: ModelCardData, template: str, card: Any) -> str:
     """Return the text of a card.
 
     Args:
-        front_matter: As `front_matter` gives it.
+        data: The front matter.
         template: One of those that extend `card.md.j2`.
-        **context: What the template reads.
+        card: The facts that the template reads.
     """
-    body = card_templates().get_template(template).render(**context)
+    body = card_templates().get_template(template).render(card=card)
+    # Parts without content leave blank lines behind.
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
-    return f"{front_matter}\n{body}\n"
+    return f"{front_matter(data.to_dict())}\n{body}\n"
 
 
-def front_matter(data: ModelCardData) -> str:
-    """Return the front matter of a card, `---` lines included; what is not known is left out."""
-    return dump_front_matter(data.to_dict())
-
-
-def dump_front_matter(fields: Mapping[str, Any]) -> str:
-    """Return fields as the YAML block at the head of a card."""
+def front_matter(fields: Mapping[str, Any]) -> str:
+    """Return fields as the YAML block at the head of a card, `---` lines included; empty ones are left out."""
     known = {name: value for name, value in fields.items() if value}
     # A width without end keeps every value on one line, so that none can look like the closing `---`.
     text = yaml.safe_dump(printable_values(known), sort_keys=False, allow_unicode=True, width=float("inf"))
@@ -110,6 +100,18 @@ def result_fields(results: list[EvalResult], name: str) -> dict[str, Any]:
         return {}
     metrics = list(dict.fromkeys(result.metric_type for result in results))
     return {"metrics": metrics, "eval_results": results, "model_name": one_line(name)}
+
+
+def export_tags(export: Export | None) -> list[str]:
+    """Return the tags of an export's format; none without an export, or with a format that is not installed."""
+    if export is None or export.format not in FORMATS:
+        return []
+    return list(FORMATS[export.format].tags)
+
+
+def is_in_float32(export: Export | None) -> bool:
+    """Return whether an export's weights are those that were measured; a student itself has them."""
+    return export is None or export.dtype == "float32"
 
 
 def hub_metric(metric: str) -> str:
@@ -173,6 +175,12 @@ def card_templates() -> Environment:
         "exported": export_part,
         "graph_usage": onnx_usage,
         "router_usage": router_usage,
+        "layer_rows": layer_rows,
+        "modules": modules_of,
+        "resembling_rows": resembling_rows,
+        "skipped_text": skipped_text,
+        "untrained_rows": untrained_rows,
+        "untrained_values": untrained_values,
     }
     return environment
 

@@ -1,6 +1,7 @@
 """The card of an export: that of the run that made the student, else the student's own with a section added."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,22 @@ from limbeck.core.exports import Export
 from limbeck.core.paths import MODEL_CARD, run_of_student
 from limbeck.errors import RecipeError
 from limbeck.models import locating
-from limbeck.report.card import dump_front_matter, onnx_usage, router_usage, usage_fields
+from limbeck.report.card import (
+    export_tags,
+    front_matter,
+    is_in_float32,
+    onnx_usage,
+    router_usage,
+    usage_fields,
+)
 from limbeck.report.export_text import ExportRecord, export_part
-from limbeck.report.student_card import export_tags, find_record, is_in_float32, write_model_card
-from limbeck.report.task_scores import find_scores
+from limbeck.report.run_cards import find_record
+from limbeck.report.student_card import write_model_card
+from limbeck.report.task_scores import TaskScores, find_scores
 
 
 def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Mapping[str, Any]], None]:
-    """Return the function that writes the card of an export, once its record is there.
+    """Return the function that writes the card of an export into its folder, from its record.
 
     Args:
         name: The student, as the user named it.
@@ -31,22 +40,21 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
     located = locating.locate_model(name)
     student = Path(located).expanduser()
     run = find_record(student) if student.is_dir() else None
-    if run is None:
-        if evaluation is not None:
-            raise RecipeError(
-                f"--evaluation is for the card of a run's student, and '{name}' does not belong to a run; leave it out."
-            )
-        return lambda folder, export: _write_text(folder, card_without_run(located, export))
-    scores = find_scores(student, evaluation)
-
-    def write(folder: Path, export: Mapping[str, Any]) -> None:
-        write_model_card(run, folder, scores=scores, export=export)
-
-    return write
+    if run is not None:
+        return partial(_write_card_of_run, run, find_scores(student, evaluation))
+    if evaluation is not None:
+        raise RecipeError(
+            f"--evaluation is for the card of a run's student, and '{name}' does not belong to a run; leave it out."
+        )
+    return partial(_write_card_without_run, located)
 
 
-def _write_text(folder: Path, text: str) -> None:
-    (folder / MODEL_CARD).write_text(text, encoding="utf-8")
+def _write_card_of_run(run: records.Run, scores: TaskScores | None, folder: Path, export: Mapping[str, Any]) -> None:
+    write_model_card(run, folder, scores=scores, export=export)
+
+
+def _write_card_without_run(located: str, folder: Path, export: Mapping[str, Any]) -> None:
+    (folder / MODEL_CARD).write_text(card_without_run(located, export), encoding="utf-8")
 
 
 def run_problem(name: str) -> str | None:
@@ -69,10 +77,27 @@ def card_without_run(located: str, record: ExportRecord) -> str:
         record: Of the export.
     """
     export = Export.read(record)
-    fields, text = _card_of_source(located, export)
+    resolved = locating.resolve_model(located)
+    is_local = locating.is_local(resolved)
+    source = _read_card(Path(resolved)) if is_local else None
+    if source is not None:
+        text = source.text
+        fields = source.data.to_dict()
+        # The scores of the source were measured with its own weights.
+        if not is_in_float32(export):
+            fields.pop("model-index", None)
+            fields.pop("metrics", None)
+    else:
+        text = f"# {escape_markdown(export.source.replace('/', ' / '))}"
+        fields = usage_fields(pooled=bool(export.pooling), head=export.head or "")
+        if not is_local:
+            fields["base_model"] = resolved
+        if not is_local and export.dtype == "int8":
+            fields["base_model_relation"] = "quantized"
+
     tags = [*(fields.get("tags") or []), *export_tags(export)]
     fields["tags"] = list(dict.fromkeys(tags))
-    parts = [f"{dump_front_matter(fields)}\n{text.strip()}", "## This export", export_part(export)]
+    parts = [f"{front_matter(fields)}\n{text.strip()}", "## This export", export_part(export)]
     if export.file:
         note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` with it."
         parts += [note, code_block(onnx_usage(export), "python")]
@@ -81,26 +106,9 @@ def card_without_run(located: str, record: ExportRecord) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _card_of_source(located: str, export: Export) -> tuple[dict[str, Any], str]:
-    """Return front matter and text of the exported model's own card, or of a new one."""
-    resolved = locating.resolve_model(located)
-    is_local = locating.is_local(resolved)
-    card = _read_card(Path(resolved)) if is_local else None
-    if card is not None:
-        fields = card.data.to_dict()
-        if not is_in_float32(export):  # Its scores are those of the source.
-            fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
-        return fields, card.text
-    fields = dict(usage_fields(pooled=bool(export.pooling), head=export.head or ""))
-    if not is_local:
-        fields["base_model"] = resolved
-        if export.dtype == "int8":
-            fields["base_model_relation"] = "quantized"
-    return fields, f"# {escape_markdown(export.source.replace('/', ' / '))}"
-
-
 def _read_card(folder: Path) -> ModelCard | None:
+    """Return the card of a model; None where it is missing or cannot be read."""
     try:
         return ModelCard.load(folder / MODEL_CARD, ignore_metadata_errors=True)
-    except Exception:  # Missing, or anybody's text: the export is described all the same.
+    except Exception:  # A card is anybody's text: the export is described all the same.
         return None

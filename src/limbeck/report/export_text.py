@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from rich.console import RenderableType
-
 from limbeck.core import timing
-from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table, console, counted
+from limbeck.core.blocks import NOTHING, Block, Layout, Notes, Paragraph, Table, counted
 from limbeck.core.escaping import escape_markdown
 from limbeck.core.exports import Differences, Export, Int8, Int8Latency
 from limbeck.core.markdown import plain_table
@@ -17,6 +15,8 @@ ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
 _SLOWER = "int8 is slower"
 """Begins a line that warns."""
+_SAME_SPEED = 0.03
+"""Speeds that differ by a smaller share are called the same."""
 
 
 def export_title(record: ExportRecord) -> str:
@@ -37,42 +37,43 @@ def export_blocks(export: Export) -> Iterator[Block]:
     for line in export_lines(export):
         yield Notes((line,), warning=line.startswith(_SLOWER))
     if export.int8 is not None:
-        yield _latencies(export.int8.latency)
+        yield latency_table(export.int8.latency)
 
 
 def export_part(export: Export) -> str:
     """Return the section of a card on an export: its format, how far from its source, and what int8 gains or costs."""
     lines = [f"{escape_markdown(export.source)} as {escape_markdown(export_title(export))}.", ""]
     lines += [f"- {escape_markdown(line)}" for line in export_lines(export)]
-    if export.int8:
-        lines += ["", latency_markdown(export.int8.latency)]
+    if export.int8 is not None:
+        lines += ["", plain_table(latency_table(export.int8.latency))]
     return "\n".join(lines)
 
 
 def export_lines(record: ExportRecord) -> list[str]:
     """Return the measurements of an export, a plain sentence an entry."""
-    return list(_lines(Export.read(record)))
-
-
-def _lines(export: Export) -> Iterator[str]:
-    # Size, then how far from the source, then what int8 gains or costs.
+    export = Export.read(record)
+    lines = []
     if export.int8 is None:
-        yield f"Weights: {export.megabytes:.1f} MB."
+        lines.append(f"Weights: {export.megabytes:.1f} MB.")
     if export.documents:
-        yield f"Queries are encoded by {export.source}, documents by {export.documents}."
+        lines.append(f"Queries are encoded by {export.source}, documents by {export.documents}.")
     if export.found is not None:
-        yield f"As queries, {export.found:.0%} of the sample texts have their own document vector as nearest neighbour."
-    yield _largest_difference(export.differences)
+        share = f"{export.found:.0%} of the sample texts"
+        lines.append(f"As queries, {share} have their own document vector as nearest neighbour.")
+
+    # How far the outputs are from the source; float32 differs by rounding alone.
+    lines.append(_largest_difference(export.differences))
     if export.dtype != "float32":
-        yield from _quality_lines(export.differences)
+        lines += _quality_lines(export.differences)
     if export.int8 is not None:
-        yield from _int8_lines(export.int8, export.weight_bits)
+        lines += _int8_lines(export.int8, export.weight_bits)
     note = FORMATS[export.format].note(export.dtype) if export.format in FORMATS else None
     if note is not None:
-        yield note
-    if export.verified:
+        lines.append(note)
+    if export.verified is not None:
         verified = export.verified
-        yield f"Verified in a fresh process on {verified.texts} texts in {verified.batches} batches."
+        lines.append(f"Verified in a fresh process on {verified.texts} texts in {verified.batches} batches.")
+    return lines
 
 
 def _largest_difference(differences: Differences) -> str:
@@ -102,10 +103,10 @@ def _quality_lines(differences: Differences) -> Iterator[str]:
 def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
     yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
     # A speedup that is in doubt is no reason to choose another format.
-    slower = [row for row in int8.latency if row.speedup < 0.97 and not _is_doubtful(row)]
+    slower = [row for row in int8.latency if row.speedup < 1 - _SAME_SPEED and not _is_doubtful(row)]
     if slower:
-        batches = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f}x slower)" for row in slower)
-        yield f"{_SLOWER} than float32 here, in texts x tokens: {batches}. Use --format onnx for such batches."
+        sizes = ", ".join(f"{_size_of(row)} ({1 / row.speedup:.2f}x slower)" for row in slower)
+        yield f"{_SLOWER} than float32 here, in texts x tokens: {sizes}. Use --format onnx for such batches."
     busy = busy_line(int8.latency)
     if busy:
         yield busy
@@ -115,56 +116,40 @@ def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
         yield "Weights have 8 bits, which may overflow on x86 processors without VNNI; to serve on one, export on one."
 
 
-def latency_table(record: ExportRecord) -> RenderableType:
-    """Return the latencies of float32 and int8 for the terminal."""
-    export = Export.read(record)
-    return console(_latencies(export.int8.latency if export.int8 else ()))
-
-
-def _latencies(latencies: Sequence[Int8Latency]) -> Table:
-    """Return the latencies of float32 and int8: medians, 10th and 90th percentile, in ms."""
-    headings = ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is")
-    rows = []
-    for row in latencies:
-        cells = []
-        for dtype in ("float32", "int8"):
-            median, low, high = _milliseconds(row, dtype)
-            cells += [median, f"{low}–{high}"]
-        rows.append((f"{row.batch} x {row.length}", str(row.rounds), *cells, speed_of(row)))
-    return Table("", headings, tuple(rows), words=(0,), layout=Layout(fold=False, collapsed=False))
-
-
-def latency_markdown(latencies: Sequence[Int8Latency]) -> str:
-    """Return the latencies of float32 and int8 as a table."""
+def latency_table(latencies: Sequence[Int8Latency]) -> Table:
+    """Lay out the latencies of float32 and int8, medians with the 10th and 90th percentile in brackets."""
     headings = ("Texts x tokens", "Rounds", "float32, ms (10th–90th)", "int8, ms (10th–90th)", "int8 is")
     rows = []
     for row in latencies:
-        cells = []
-        for dtype in ("float32", "int8"):
-            median, low, high = _milliseconds(row, dtype)
-            cells.append(f"{median} ({low}–{high})")
-        rows.append((f"{row.batch} x {row.length}", str(row.rounds), *cells, speed_of(row)))
-    return plain_table(Table("", headings, tuple(rows), words=(0, 4)))
+        float32 = _milliseconds(row.float32_ms, row.float32_p10_ms, row.float32_p90_ms)
+        int8 = _milliseconds(row.int8_ms, row.int8_p10_ms, row.int8_p90_ms)
+        rows.append((_size_of(row), str(row.rounds), float32, int8, speed_of(row)))
+    return Table("", headings, tuple(rows), words=(0, 4), layout=Layout(collapsed=False))
 
 
-def _milliseconds(row: Int8Latency, dtype: str) -> list[str]:
-    """Return median, 10th and 90th percentile of `"float32"` or `"int8"`, in three digits or more."""
-    values: list[float] = [getattr(row, f"{dtype}{part}_ms") for part in ("", "_p10", "_p90")]
-    return [f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in values]
+def _milliseconds(median: float, low: float | None, high: float | None) -> str:
+    """Write a median and its range in three digits or more: `9.71 (3.26–9.9)`."""
+    texts = []
+    for value in (median, low, high):
+        if value is None:
+            texts.append(NOTHING)
+        else:
+            texts.append(f"{value:.0f}" if value >= 100 else f"{value:.3g}")
+    return f"{texts[0]} ({texts[1]}–{texts[2]})"
 
 
 def speed_of(row: Int8Latency) -> str:
     """Return how fast int8 is in a row of the latencies; nothing where that is unreliable, see `busy_line`."""
     if _is_doubtful(row):
         return NOTHING
-    if 0.97 <= row.speedup <= 1.03:
+    if abs(row.speedup - 1) <= _SAME_SPEED:
         return "as fast"
     return speed_words(row.speedup)
 
 
 def busy_line(rows: Sequence[Int8Latency]) -> str:
     """Return which rows have no speed, and why; empty where all have."""
-    doubtful = [f"{row.batch} x {row.length}" for row in rows if _is_doubtful(row)]
+    doubtful = [_size_of(row) for row in rows if _is_doubtful(row)]
     if not doubtful:
         return ""
     return (
@@ -172,6 +157,11 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
         f"or the median ratio disagrees with the ratio of medians, so no speedup is given ({NOTHING}); export again "
         "with more --seconds."
     )
+
+
+def _size_of(row: Int8Latency) -> str:
+    """Return texts x tokens of the measured batch."""
+    return f"{row.batch} x {row.length}"
 
 
 def _is_doubtful(row: Int8Latency) -> bool:

@@ -1,27 +1,27 @@
-"""The card of a fine-tuned model: its scores, how it was chosen, its rows and settings."""
+"""The card of a fine-tuned model: its scores, how it was chosen, its rows and settings, which a template words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import ModelCardData
+from huggingface_hub import EvalResult, ModelCardData
 
 from limbeck.core.kinds import own_kind_like
+from limbeck.core.paths import MODEL_CARD
 from limbeck.core.studies import ChosenPoint, EvaluatedModel, Evaluation, EvaluationCell, Figure
 from limbeck.kinds.task import Task
 from limbeck.models.card_facts import teacher_facts
 from limbeck.report.card import (
     HEADS,
     base_model_fields,
-    front_matter,
+    card_text,
     reads_pairs,
     result_fields,
     short_name,
     usage_fields,
-    write_card,
 )
 from limbeck.report.evaluation import digits_of, units_of_thresholds
 from limbeck.report.names import metric_name
@@ -41,12 +41,23 @@ def write_fine_tuned_card(cell: EvaluationCell, task: Task, summary: Evaluation,
         The path of `README.md`.
     """
     card = FineTunedCard(cell, task, summary)
-    return write_card(folder, front_matter(card.data), "fine_tuned_card.md.j2", card=card)
+    path = folder / MODEL_CARD
+    path.write_text(card_text(card.data, "fine_tuned_card.md.j2", card=card), encoding="utf-8")
+    return path
 
 
 @dataclass(frozen=True)
 class Score:
-    """A figure of the card: of the model alone, and over the seeds of its grid point."""
+    """A row of the table of scores.
+
+    Attributes:
+        title: Of the column of the evaluation.
+        rows: Number of scored rows; None where it is not known.
+        metric: Its name.
+        value: The score of the model alone.
+        figure: The score over the seeds of its grid point.
+        digits: Decimals that both are shown with.
+    """
 
     title: str
     rows: int | None
@@ -58,7 +69,7 @@ class Score:
 
 @dataclass(frozen=True)
 class FineTunedCard:
-    """The facts of a fine-tuned model's card.
+    """The facts of a fine-tuned model's card; `fine_tuned_card.md.j2` reads them.
 
     Attributes:
         cell: The run that made it.
@@ -71,6 +82,12 @@ class FineTunedCard:
     summary: Evaluation
 
     @property
+    def title(self) -> str:
+        """The title of the card."""
+        name = self.base.removeprefix("package:").rpartition("/")[2]
+        return f"{name} on {self.task.title}"
+
+    @property
     def data(self) -> ModelCardData:
         """The front matter."""
         return ModelCardData(
@@ -78,21 +95,22 @@ class FineTunedCard:
             **usage_fields(pooled=False, head=self.task.kind),
             **base_model_fields(self.hub_name),
             tags=["fine-tuned", "limbeck", self.task.name],
-            **self._results(),
+            **result_fields(self._results(), self.title),
         )
 
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> list[EvalResult]:
         """Return the scores of this one run as the Hub has them."""
-        drawn = self.cell.settings.get("max_scored_rows")
-        if drawn is not None and drawn in self.cell.rows.values():
-            return {}  # The score of a part of the rows is none of the data set.
+        # The score of a part of the rows is none of the data set.
+        drawn_rows = self.cell.settings.get("max_scored_rows")
+        if drawn_rows is not None and drawn_rows in self.cell.rows.values():
+            return []
         # The summary has means over seeds; the card is of one run.
         columns = {}
         for key, column in self.model.columns.items():
             columns[key] = column.model_copy(update={"mean": column.runs[self._place]})
         model = self.model.model_copy(update={"columns": columns})
         summary = self.summary.model_copy(update={"models": [model]})
-        return result_fields(list(hub_results(scores_of_model(model, summary))), self.title)
+        return list(hub_results(scores_of_model(model, summary)))
 
     @property
     def model(self) -> EvaluatedModel:
@@ -100,14 +118,29 @@ class FineTunedCard:
         return self.summary.models[0]
 
     @property
+    def chosen(self) -> ChosenPoint:
+        """The chosen grid point."""
+        return self.model.chosen[self.task.name]
+
+    @property
+    def _place(self) -> int:
+        """Place of the model's run among those of its grid point."""
+        return self.chosen.seeds.index(self.cell.seed)
+
+    @property
     def head_kind(self) -> str:
         """The kind of its head."""
         return self.task.kind
 
     @property
-    def head(self) -> Any:
+    def head(self) -> Mapping[str, str]:
         """Its head."""
         return HEADS[own_kind_like(self.task.kind)]
+
+    @property
+    def reads_pairs(self) -> bool | None:
+        """Whether its rows are pairs of texts; None of a task of the user's own."""
+        return reads_pairs({"name": self.task.name})
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -125,32 +158,6 @@ class FineTunedCard:
         return self.hub_name or short_name(self.cell.model)
 
     @property
-    def title(self) -> str:
-        """The title of the card."""
-        name = self.base.removeprefix("package:").rpartition("/")[2]
-        return f"{name} on {self.task.title}"
-
-    @property
-    def reads_pairs(self) -> bool | None:
-        """Whether its rows are pairs of texts; None of a task of the user's own."""
-        return reads_pairs({"name": self.task.name})
-
-    @property
-    def chosen(self) -> ChosenPoint:
-        """The chosen grid point."""
-        return self.model.chosen[self.task.name]
-
-    @property
-    def runs(self) -> int:
-        """Number of runs of the chosen grid point."""
-        return self.chosen.runs
-
-    @property
-    def _place(self) -> int:
-        """Place of the model's run among those of its grid point."""
-        return self.chosen.seeds.index(self.cell.seed)
-
-    @cached_property
     def scores(self) -> list[Score]:
         """Every metric of every column."""
         scores = []
@@ -170,49 +177,11 @@ class FineTunedCard:
         return units_of_thresholds(self.summary)
 
     @property
-    def choice(self) -> str:
-        """The choices that the development rows made, which make their scores too good."""
-        choices = []
-        if self.chosen.points > 1:
-            choices.append(f"the best of {self.chosen.points} grid points")
-        if self.runs > 1:
-            choices.append(f"the best of {self.runs} seeds (seed {self.cell.seed})")
-        if self.cell.epoch is not None:
-            choices.append(f"the best epoch ({self.cell.epoch:g})")
-        if not choices:
-            return (
-                "Nothing was chosen by these rows: there was one grid point with one seed, and the last weights were "
-                "kept."
-            )
-        metric = metric_name(self.summary.columns[0].metric) if self.summary.columns else ""
-        return (
-            f"This model was chosen on the rows of {self.cell.select} by {metric}: {', '.join(choices)}. These rows "
-            "are therefore not an untouched test set; scores on other rows may be lower."
-        )
+    def chosen_by(self) -> str:
+        """The metric that the best run was chosen by."""
+        return metric_name(self.summary.columns[0].metric) if self.summary.columns else ""
 
     @property
     def notes(self) -> list[str]:
         """The notes on rows, without the texts that they quote: a card is made to be published."""
         return [re.sub(r" \(such as .*\)$", "", note) for note in self.summary.notes]
-
-    @property
-    def settings(self) -> Iterator[str]:
-        """The settings of its run, a line each."""
-        settings = self.cell.settings
-        rows = self.cell.rows.get("train", 0)
-        yield f"Rows: {rows:,} of {self.task.title}, {self.task.train}."
-
-        epochs = f"{settings['epochs']:g} epoch{'' if settings['epochs'] == 1 else 's'}"
-        stride = f"; stride {settings['stride']}" if settings["stride"] else ""
-        precision = "bfloat16" if settings["bf16"] else "float32"
-        yield (
-            f"Peak learning rate {settings['learning_rate']:g}, {epochs}, batch {settings['batch_size']}, at most "
-            f"{settings['length']} tokens; warm-up over {settings['warmup']:g} of the steps, {settings['schedule']} "
-            f"schedule, weight decay {settings['weight_decay']:g}{stride}; AdamW, {precision}."
-        )
-        weights = "the last weights" if self.cell.epoch is None else f"the weights after epoch {self.cell.epoch:g}"
-        yield f"Seed {self.cell.seed}; {weights}."
-        yield (
-            f"Settings of limbeck's preset {self.summary.preset}, except for those given by the user; "
-            f"{self.cell.seconds or 0:,.0f} seconds of training in this run."
-        )

@@ -1,0 +1,63 @@
+"""The figures of a run's evaluation as the Hub has measured results, for the front matter of a student's card."""
+
+from collections.abc import Iterator
+
+from huggingface_hub import EvalResult
+
+from limbeck.core import records
+from limbeck.core.escaping import one_line
+from limbeck.kinds.scoring import METRIC_NAMES
+from limbeck.report.card import hub_metric
+from limbeck.report.names import metric_name
+
+_RETRIEVAL = "retrieving a text's body by its summary"
+
+
+def held_out_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
+    """Yield the figures on held-out text, all as shares.
+
+    Args:
+        evaluation: Of the run.
+        task_type: The Hub's name of the student's task, such as `sentence-similarity`.
+    """
+    agreement = evaluation.agreement or records.Agreement()
+    retrieval = evaluation.student.retrieval or records.Retrieval()
+    asymmetric = evaluation.asymmetric or records.Retrieval()
+    figures = [
+        ("spearmanr", "Spearman agreement with the teacher", agreement.spearman),
+        ("mrr_at_10", f"MRR@10 ({_RETRIEVAL})", retrieval.mrr_at_10),
+        ("recall_at_1", f"Recall@1 ({_RETRIEVAL})", retrieval.recall_at_1),
+        ("ndcg_at_10", f"nDCG@10 ({_RETRIEVAL})", retrieval.ndcg_at_10),
+        ("ndcg_at_10", "nDCG@10 (as above, with bodies encoded by the teacher)", asymmetric.ndcg_at_10),
+    ]
+    for metric, name, value in figures:
+        if value is not None:
+            yield EvalResult(
+                task_type=task_type,
+                dataset_type="held-out",
+                dataset_name="text held out from training",
+                metric_type=metric,
+                metric_name=name,
+                metric_value=round(float(value), 4),
+            )
+
+
+def development_results(evaluation: records.RunEvaluation, task_type: str) -> Iterator[EvalResult]:
+    """Yield the scores on development rows; held-out training rows, which the teacher may have seen, give none.
+
+    Args:
+        evaluation: Of the run.
+        task_type: The Hub's name of the student's task, such as `text-classification`.
+    """
+    for scores in evaluation.development:
+        for metric, value in scores.student.items():
+            if metric in METRIC_NAMES and value is not None:
+                yield EvalResult(
+                    task_type=task_type,
+                    dataset_type=one_line(scores.task),
+                    dataset_name=one_line(scores.task),
+                    dataset_split=one_line(scores.split),
+                    metric_type=hub_metric(metric),
+                    metric_name=f"{metric_name(metric)} on development rows",
+                    metric_value=round(float(value), 4),
+                )
