@@ -93,7 +93,7 @@ def test_every_character_alone_and_beside_others(codes):
 def test_a_full_table_begins_anew(monkeypatch):
     backend = backend_of()
     table = WordTable(backend, word_mark(backend))
-    monkeypatch.setattr(word_table, "_MOST_BYTES", 40 * word_table._BYTES_OF_WORD)
+    monkeypatch.setattr(word_table, "_MOST_BYTES", 40 * word_table._BYTES_PER_WORD)
     sizes = []
     for start in range(0, 900, 30):
         texts = [f"the {number} ings {start}" for number in range(start, start + 30)]
@@ -105,7 +105,7 @@ def test_a_full_table_begins_anew(monkeypatch):
 def test_text_of_new_words_is_left_to_the_tokenizer(monkeypatch):
     backend = backend_of()
     table = WordTable(backend, word_mark(backend))
-    monkeypatch.setattr(word_table, "_JUDGED_WORDS", 2)
+    monkeypatch.setattr(word_table, "_WORDS_TO_JUDGE_BY", 2)
     assert looked_up(table, ["a b"]) == plainly(backend, ["a b"])
     assert table.encode(["你好" * 50]) is None
     assert looked_up(table, ["a b a b a b", "c"]) == plainly(backend, ["a b a b a b", "c"])

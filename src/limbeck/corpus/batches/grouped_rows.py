@@ -1,7 +1,8 @@
-"""`GroupedRows`: the documents of a query, read together."""
+"""`GroupedRows`: the rows of a ranking corpus as groups, the documents of a query together."""
 
+import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ class GroupedRows(Dataset[dict[str, Any]]):
 
     def __init__(self, rows: Any, table: Any, most: int) -> None:
         self._rows = rows
-        self.bounds = _group_bounds(np.asarray(table.with_format("numpy")[QUERY][:]), most)
+        query_of_row = np.asarray(table.with_format("numpy")[QUERY][:])
+        self.bounds = _group_bounds(query_of_row, most)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -38,22 +40,21 @@ class GroupedRows(Dataset[dict[str, Any]]):
         """Return a group; by the name of a column, the largest value in each group, as `length` is needed."""
         if isinstance(key, str):
             column = np.asarray(self._rows[key][:])
-            # One maximum for each stretch between two bounds.
-            return np.maximum.reduceat(column, self.bounds[:-1])
-        return self.__getitems__([key])[0]
+            first_rows = self.bounds[:-1]
+            return np.maximum.reduceat(column, first_rows)  # One maximum from each of these rows to the next.
+        (group,) = self.__getitems__([key])
+        return group
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Read several groups at once, as data loaders do."""
-        row_numbers: list[int] = []
-        for index in indices:
-            row_numbers.extend(range(self.bounds[index], self.bounds[index + 1]))
-        documents = list(self._rows.__getitems__(row_numbers))
-
+        # The rows of all groups are read in one go, and then divided.
+        rows_of_groups = [range(self.bounds[index], self.bounds[index + 1]) for index in indices]
+        rows = list(self._rows.__getitems__(list(chain.from_iterable(rows_of_groups))))
         groups = []
         start = 0
-        for index in indices:
-            end = start + int(self.bounds[index + 1] - self.bounds[index])
-            groups.append({"documents": documents[start:end]})
+        for rows_of_group in rows_of_groups:
+            end = start + len(rows_of_group)
+            groups.append({"documents": rows[start:end]})
             start = end
         return groups
 
@@ -63,9 +64,9 @@ class GroupedRows(Dataset[dict[str, Any]]):
         sizes = np.diff(self.bounds)
         padded_tokens = 0
         for start in range(0, len(order), batch_size):
-            batch = list(order[start : start + batch_size])
+            groups = list(order[start : start + batch_size])
             # Every document of a batch is padded to its longest one.
-            padded_tokens += int(longest[batch].max() * sizes[batch].sum())
+            padded_tokens += int(longest[groups].max() * sizes[groups].sum())
         if padded_tokens == 0:
             return 0.0
         real_tokens = int(np.sum(self._rows["length"][:]))
@@ -79,11 +80,13 @@ def _group_bounds(queries: NDArray[Any], most: int) -> NDArray[np.int64]:
         queries: Number of the query of each row.
         most: Most documents of a group.
     """
-    changes = np.flatnonzero(queries[1:] != queries[:-1]) + 1
-    query_bounds = [0, *changes.tolist(), len(queries)]
+    first_of_further_queries = np.flatnonzero(queries[1:] != queries[:-1]) + 1
+    query_bounds = [0, *first_of_further_queries.tolist(), len(queries)]
     bounds = [0]
     for start, end in pairwise(query_bounds):
-        size = end - start
-        parts = -(-size // most)  # Rounded up.
-        bounds.extend(start + part * size // parts for part in range(1, parts + 1))
+        documents = end - start
+        groups = math.ceil(documents / most)
+        for group in range(1, groups + 1):
+            end_of_group = start + group * documents // groups
+            bounds.append(end_of_group)
     return np.array(bounds)

@@ -1,1 +1,1 @@
-"""Tokens: documents and labelled rows turned into token rows by a tokenizer."""
+"""Tokens: texts and labelled rows turned into token ids by a tokenizer, and cut into blocks, rows or windows."""

@@ -1,4 +1,6 @@
-"""Tokens of questions and their contexts, in windows, with the place of the answer in each."""
+"""`AnswerWindows`: tokens of questions with a part of their context each, and the place of the answer there."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,27 +20,49 @@ NO_SPAN = (0, 0)
 _SHOWN_CHARACTERS = 40
 
 
-class PairFrame(NamedTuple):
-    """The special tokens around a pair of texts, and the segments of all.
+class SpecialTokens(NamedTuple):
+    """Some special tokens that stand together.
 
     Args:
-        ids: Ids before the first text, between the two, and after the second.
-        types: Segments of these.
-        texts: Segment of every token of the first text, and of the second.
+        ids: Their ids.
+        types: Their segments.
     """
 
-    ids: list[list[int]]
-    types: list[list[int]]
-    texts: tuple[int, int]
+    ids: list[int]
+    types: list[int]
 
-    def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return ids and segments of a whole pair."""
-        before, between, after = self.ids
-        ids = [*before, *first, *between, *second, *after]
-        before, between, after = self.types
-        first_types = [self.texts[0]] * len(first)
-        second_types = [self.texts[1]] * len(second)
-        return ids, [*before, *first_types, *between, *second_types, *after]
+
+class PairFrame(NamedTuple):
+    """The special tokens around a pair of texts, and the segments of the texts.
+
+    Args:
+        before: Special tokens before the first text.
+        between: Special tokens between the two.
+        after: Special tokens after the second text.
+        first_type: Segment of every token of the first text.
+        second_type: Segment of every token of the second text.
+    """
+
+    before: SpecialTokens
+    between: SpecialTokens
+    after: SpecialTokens
+    first_type: int
+    second_type: int
+
+    @property
+    def size(self) -> int:
+        """Number of special tokens."""
+        return len(self.before.ids) + len(self.between.ids) + len(self.after.ids)
+
+    def join_ids(self, first: Sequence[int], second: Sequence[int]) -> list[int]:
+        """Return the ids of a whole pair."""
+        return [*self.before.ids, *first, *self.between.ids, *second, *self.after.ids]
+
+    def join_types(self, first_length: int, second_length: int) -> list[int]:
+        """Return the segments of a whole pair, whose texts have so many tokens."""
+        first_types = [self.first_type] * first_length
+        second_types = [self.second_type] * second_length
+        return [*self.before.types, *first_types, *self.between.types, *second_types, *self.after.types]
 
 
 def find_frame(backend: Tokenizer) -> PairFrame:
@@ -49,19 +73,22 @@ def find_frame(backend: Tokenizer) -> PairFrame:
     """
     for probe in PROBES:
         encoding = backend.encode(probe, probe)
-        texts = encoding.sequence_ids  # 0 and 1 for the two texts, None for special tokens.
-        if 0 not in texts or 1 not in texts:
+        text_of_token = encoding.sequence_ids  # 0 and 1 for the two texts, None for special tokens.
+        if 0 not in text_of_token or 1 not in text_of_token:
             continue
-        first = texts.index(0)
-        second = texts.index(1)
-        parts = (
-            slice(0, first),
-            slice(first + texts.count(0), second),
-            slice(second + texts.count(1), None),
+        first_start = text_of_token.index(0)
+        first_end = first_start + text_of_token.count(0)
+        second_start = text_of_token.index(1)
+        second_end = second_start + text_of_token.count(1)
+        ids = encoding.ids
+        types = encoding.type_ids
+        return PairFrame(
+            before=SpecialTokens(ids[:first_start], types[:first_start]),
+            between=SpecialTokens(ids[first_end:second_start], types[first_end:second_start]),
+            after=SpecialTokens(ids[second_end:], types[second_end:]),
+            first_type=types[first_start],
+            second_type=types[second_start],
         )
-        ids = [encoding.ids[part] for part in parts]
-        types = [encoding.type_ids[part] for part in parts]
-        return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
     raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
 
 
@@ -129,12 +156,11 @@ class AnswerWindows:
             )
         self._backend = plain_backend(tokenizer)
         self._frame = find_frame(self._backend)
-        special = sum(map(len, self._frame.ids))
-        self._room = length - special
+        self._room = length - self._frame.size
         if self._room - stride < 2:
             raise CorpusError(
                 f"length {length} and stride {stride} leave no room for a question and new text beside "
-                f"{special} special tokens: give a smaller stride or a larger length."
+                f"{self._frame.size} special tokens: give a smaller stride or a larger length."
             )
         self._stride = stride
         self._question_room = (self._room - stride) // 2
@@ -150,16 +176,19 @@ class AnswerWindows:
         """
         questions = []
         for row in rows:
-            question = row.pair or ""
-            # An answer without a place in its context is left out as one that no token covers.
-            answer = NO_ANSWER if row.label is None else cast(tuple[int, int], row.label)
-            is_answered = row.label != NO_ANSWER
-            name = repr(question[:_SHOWN_CHARACTERS])
-            questions.append(Question(name, question, row.text, answer if is_answered else None))
+            text = row.pair or ""
+            name = repr(text[:_SHOWN_CHARACTERS])
+            questions.append(Question(name, text, context=row.text, answer=_answer_of(row)))
 
         windows = self.cut(questions, report)
-        types = [window.token_type_ids or [] for window in windows] if self._has_types else None
-        return EncodedRows([window.input_ids for window in windows], [list(window.label) for window in windows], types)
+        types = None
+        if self._has_types:
+            types = [window.token_type_ids or [] for window in windows]
+        return EncodedRows(
+            input_ids=[window.input_ids for window in windows],
+            labels=[list(window.label) for window in windows],
+            token_type_ids=types,
+        )
 
     def cut(self, questions: Sequence[Question], report: SourceReport) -> list[AnswerWindow]:
         """Return the windows of every question, in order.
@@ -169,57 +198,105 @@ class AnswerWindows:
             report: Receives questions that were cut, and questions without a token in their answer, which are left
                 out.
         """
-        # Every distinct text is encoded once: a context has many questions.
+        encoded = self._encode_distinct_texts(questions)
+        windows: list[AnswerWindow] = []
+        for question in questions:
+            ids = encoded[question.text].ids
+            if len(ids) > self._question_room:
+                report.note(f"question cut to {self._question_room} tokens", question.name)
+                ids = ids[: self._question_room]
+
+            context = encoded[question.context]
+            span = None
+            if question.answer is not None:
+                span = _covered_tokens(question.answer, context.offsets)
+                if span is None:
+                    report.note("answer that none of its context's tokens cover, row left out", question.name)
+                    continue
+            windows += self._windows(question.name, ids, context, span)
+        return windows
+
+    def _encode_distinct_texts(self, questions: Sequence[Question]) -> dict[str, _EncodedText]:
+        """Encode every distinct text once: a context has many questions."""
         texts: dict[str, None] = {}
         for question in questions:
             texts[question.text] = None
             texts[question.context] = None
-        encoded = dict(zip(texts, self._backend.encode_batch(list(texts), add_special_tokens=False), strict=True))
-        offsets = {}
-        for question in questions:
-            offsets[question.context] = np.array(encoded[question.context].offsets).reshape(-1, 2)
-
-        windows: list[AnswerWindow] = []
-        for name, text, context, answer in questions:
-            ids = encoded[text].ids
-            if len(ids) > self._question_room:
-                report.note(f"question cut to {self._question_room} tokens", name)
-                ids = ids[: self._question_room]
-            span: list[int] = []
-            if answer is not None:
-                starts, ends = offsets[context].T
-                span = np.flatnonzero((starts < answer[1]) & (ends > answer[0])).tolist()
-                if not span:
-                    report.note("answer that none of its context's tokens cover, row left out", name)
-                    continue
-            windows += self._windows(name, ids, encoded[context].ids, offsets[context], span)
-        return windows
+        encoded: dict[str, _EncodedText] = {}
+        encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        for text, encoding in zip(texts, encodings, strict=True):
+            encoded[text] = _EncodedText(encoding.ids, np.array(encoding.offsets).reshape(-1, 2))
+        return encoded
 
     def _windows(
-        self, name: str, question: list[int], context: list[int], offsets: NDArray[np.int64], span: list[int]
+        self, name: str, question_ids: list[int], context: _EncodedText, span: tuple[int, int] | None
     ) -> Iterator[AnswerWindow]:
         """Yield the windows of one question.
 
         Args:
-            name: Of the question.
-            question: Its ids.
-            context: Ids of the context.
-            offsets: Characters of the context's tokens, `[tokens, 2]`.
-            span: Tokens of the context that the answer covers; empty where no window is labelled.
+            name: Name of the question.
+            question_ids: Its ids.
+            context: The context.
+            span: First and last token of the context that the answer covers; None where no window is labelled.
         """
-        room = self._room - len(question)
-        first = len(self._frame.ids[0])
+        room = self._room - len(question_ids)
+        first = len(self._frame.before.ids)
         if self._question_first:
-            first += len(question) + len(self._frame.ids[1])
+            first += len(question_ids) + len(self._frame.between.ids)
+
         # Neighbours share `stride` tokens, and the last window ends where the context ends.
-        for start in range(0, max(len(context) - self._stride, 1), room - self._stride):
-            part = context[start : start + room]
+        for start in range(0, max(len(context.ids) - self._stride, 1), room - self._stride):
+            part = context.ids[start : start + room]
             if self._question_first:
-                ids, types = self._frame.join(question, part)
+                ids = self._frame.join_ids(question_ids, part)
+                types = self._frame.join_types(len(question_ids), len(part))
             else:
-                ids, types = self._frame.join(part, question)
+                ids = self._frame.join_ids(part, question_ids)
+                types = self._frame.join_types(len(part), len(question_ids))
             label = NO_SPAN
-            if span and start <= span[0] and span[-1] < start + len(part):
-                label = (first + span[0] - start, first + span[-1] - start)
-            part_offsets = offsets[start : start + len(part)]
-            yield AnswerWindow(name, ids, types if self._has_types else None, first, part_offsets, label)
+            if span is not None and start <= span[0] and span[1] < start + len(part):
+                label = (first + span[0] - start, first + span[1] - start)
+            yield AnswerWindow(
+                row=name,
+                input_ids=ids,
+                token_type_ids=types if self._has_types else None,
+                first=first,
+                offsets=context.offsets[start : start + len(part)],
+                label=label,
+            )
+
+
+class _EncodedText(NamedTuple):
+    """The tokens of a text, without special ones.
+
+    Args:
+        ids: Their ids.
+        offsets: First character and character after the last of each, `[tokens, 2]`.
+    """
+
+    ids: list[int]
+    offsets: NDArray[np.int64]
+
+
+def _answer_of(row: LabelledRow) -> tuple[int, int] | None:
+    """Return the characters of a row's answer; None where its question has no answer."""
+    if row.label is None:
+        return NO_ANSWER  # An answer without a place in its context, which no token covers.
+    if row.label == NO_ANSWER:
+        return None
+    return cast(tuple[int, int], row.label)
+
+
+def _covered_tokens(answer: tuple[int, int], offsets: NDArray[np.int64]) -> tuple[int, int] | None:
+    """Return the first and the last token that an answer covers; None where it covers none.
+
+    Args:
+        answer: Its first character, and the one after its last.
+        offsets: First character and character after the last of each token, `[tokens, 2]`.
+    """
+    starts, ends = offsets.T
+    first_character, end_character = answer
+    covered = np.flatnonzero((starts < end_character) & (ends > first_character))
+    if len(covered) == 0:
+        return None
+    return int(covered[0]), int(covered[-1])

@@ -17,9 +17,10 @@ from limbeck.corpus.text.pieces import UNITS
 from limbeck.corpus.tokens.word_table import WordTable, word_mark
 from limbeck.errors import CorpusError
 
-# Characters that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
-_LONGEST_PIECE = 200_000
+# Characters of a text that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
+_LONGEST_PART = 200_000
 PROBES = ("a", "the", "0", ".", "一")
+"""Short texts, of which every tokenizer has a token for one."""
 
 
 class TokenEncoder:
@@ -38,23 +39,27 @@ class TokenEncoder:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._backend: Tokenizer | None = None
-        self._words: WordTable | None = None
-        self._tokenizer = None if tokenizer.is_fast else tokenizer
+        self._tokenizer: _FastTokenizer | _SlowTokenizer
         if tokenizer.is_fast:
-            self._backend = plain_backend(tokenizer)
-            mark = word_mark(self._backend)
-            self._words = None if mark is None else WordTable(self._backend, mark)
-        separator = tokenizer.sep_token_id
-        self.separator: int | None = tokenizer.eos_token_id if separator is None else separator
-        self.prefix, self.suffix = self._special_tokens()
+            self._tokenizer = _FastTokenizer(tokenizer)
+        else:
+            self._tokenizer = _SlowTokenizer(tokenizer)
+        self.prefix, self.suffix = _find_special_tokens(self._tokenizer)
+        self.separator: int | None = tokenizer.sep_token_id
+        if self.separator is None:
+            self.separator = tokenizer.eos_token_id
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the ids of each text, special tokens left out."""
-        encoded = self._ids([text if len(text) <= _LONGEST_PIECE else "" for text in texts])
-        for position, text in enumerate(texts):
-            if len(text) > _LONGEST_PIECE:
-                encoded[position] = np.concatenate([self._ids([piece])[0] for piece in cut_text(text, _LONGEST_PIECE)])
+        # Texts that are too long are encoded by themselves, in parts.
+        short_texts = [text if len(text) <= _LONGEST_PART else "" for text in texts]
+        encoded = self._tokenizer.encode_plain(short_texts)
+        for number, text in enumerate(texts):
+            if len(text) > _LONGEST_PART:
+                parts: list[NDArray[np.int32]] = []
+                for part in cut_text(text, _LONGEST_PART):
+                    parts += self._tokenizer.encode_plain([part])
+                encoded[number] = np.concatenate(parts)
         return encoded
 
     def encode_sentences(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
@@ -81,38 +86,9 @@ class TokenEncoder:
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides the ids."""
-        if self._backend is not None:
-            content = self._backend.to_str()
-        else:
-            assert self._tokenizer is not None
-            vocabulary = sorted(self._tokenizer.get_vocab().items())
-            content = json.dumps([type(self._tokenizer).__name__, vocabulary])
         special = json.dumps([self.prefix, self.suffix, self.separator])
-        return hashlib.blake2b((content + special).encode(), digest_size=16).hexdigest()
-
-    def _ids(self, texts: list[str]) -> list[NDArray[np.int32]]:
-        ids_by_words = None if self._words is None else self._words.encode(texts)
-        return [np.array(ids, np.int32) for ids in self._encode(texts)] if ids_by_words is None else ids_by_words
-
-    def _encode(self, texts: list[str], special_tokens: bool = False) -> list[list[int]]:
-        if self._backend is not None:
-            self._backend.encode_special_tokens = True  # Not part of the serialised form.
-            batch = self._backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
-            return [encoding.ids for encoding in batch]
-        assert self._tokenizer is not None
-        encoded = self._tokenizer(texts, add_special_tokens=special_tokens, verbose=False)
-        ids: list[list[int]] = encoded["input_ids"]
-        return ids
-
-    def _special_tokens(self) -> tuple[list[int], list[int]]:
-        """Find the special tokens around a text by encoding a short one with and without them."""
-        for probe in PROBES:
-            plain = self._encode([probe])[0]
-            whole = self._encode([probe], special_tokens=True)[0]
-            for start in range(len(whole) - len(plain) + 1):
-                if plain and whole[start : start + len(plain)] == plain:
-                    return whole[:start], whole[start + len(plain) :]
-        raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
+        content = self._tokenizer.content() + special
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def plain_backend(tokenizer: Any) -> Tokenizer:
@@ -121,3 +97,80 @@ def plain_backend(tokenizer: Any) -> Tokenizer:
     backend.no_padding()
     backend.no_truncation()
     return backend
+
+
+class _FastTokenizer:
+    """A tokenizer of the `tokenizers` library, which looks up single words where that gives the same ids.
+
+    Args:
+        tokenizer: The `transformers` tokenizer.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._backend = plain_backend(tokenizer)
+        self._words: WordTable | None = None
+        mark = word_mark(self._backend)
+        if mark is not None:
+            self._words = WordTable(self._backend, mark)
+
+    def encode_plain(self, texts: list[str]) -> list[NDArray[np.int32]]:
+        """Return the ids of each text without special tokens."""
+        if self._words is not None:
+            ids_of_texts = self._words.encode(texts)
+            if ids_of_texts is not None:
+                return ids_of_texts
+        return [np.array(ids, np.int32) for ids in self.encode(texts, special_tokens=False)]
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
+        """Return the ids of each text."""
+        self._backend.encode_special_tokens = True  # As plain text; it is not part of the serialised form.
+        encodings = self._backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
+        return [encoding.ids for encoding in encodings]
+
+    def content(self) -> str:
+        """Return a text of everything that decides the ids."""
+        return str(self._backend.to_str())
+
+
+class _SlowTokenizer:
+    """A tokenizer that is written in Python.
+
+    Args:
+        tokenizer: The `transformers` tokenizer.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def encode_plain(self, texts: list[str]) -> list[NDArray[np.int32]]:
+        """Return the ids of each text without special tokens."""
+        return [np.array(ids, np.int32) for ids in self.encode(texts, special_tokens=False)]
+
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
+        """Return the ids of each text."""
+        encoded = self._tokenizer(texts, add_special_tokens=special_tokens, verbose=False)
+        ids_of_texts: list[list[int]] = encoded["input_ids"]
+        return ids_of_texts
+
+    def content(self) -> str:
+        """Return a text of everything that decides the ids."""
+        vocabulary = sorted(self._tokenizer.get_vocab().items())
+        return json.dumps([type(self._tokenizer).__name__, vocabulary])
+
+
+def _find_special_tokens(tokenizer: _FastTokenizer | _SlowTokenizer) -> tuple[list[int], list[int]]:
+    """Find the special tokens before and after a text by encoding a short one with and without them.
+
+    Raises:
+        CorpusError: if the tokenizer gives no token for any plain text.
+    """
+    for probe in PROBES:
+        (plain,) = tokenizer.encode([probe], special_tokens=False)
+        (whole,) = tokenizer.encode([probe], special_tokens=True)
+        if not plain:
+            continue
+        for start in range(len(whole) - len(plain) + 1):
+            end = start + len(plain)
+            if whole[start:end] == plain:
+                return whole[:start], whole[end:]
+    raise CorpusError("The tokenizer turns plain text into no tokens: it is empty or broken.")
