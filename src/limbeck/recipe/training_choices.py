@@ -1,0 +1,113 @@
+"""Arguments of a training that do not go together, or name what is not there."""
+
+import multiprocessing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames, trainer_log_levels
+
+from limbeck.errors import RecipeError, suggestion
+
+_NEED_WORKERS = (
+    "dataloader_prefetch_factor",
+    "dataloader_persistent_workers",
+    "dataloader_multiprocessing_context",
+)
+_COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_FSDP_SETTINGS = {"reshard_after_forward"}
+"""A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see."""
+
+SHARDING_WORDS = {"": False, "full_shard": True, "true": True, "false": False}
+"""Words that older versions of `transformers` take for the switch `fsdp`."""
+
+
+def _check_loggers(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse a logger whose package is missing before any time is spent."""
+    report_to = arguments.get("report_to") or []
+    names = [report_to] if isinstance(report_to, str) else list(report_to)
+    words = {"none", "all"} & set(names)
+    if words and len(names) > 1:
+        raise RecipeError(
+            f"{place}.report_to has '{min(words)}' beside others: give it alone, or give the names of loggers."
+        )
+    if words or not names:
+        return
+
+    from transformers.integrations import get_available_reporting_integrations
+
+    available = get_available_reporting_integrations()
+    for name in names:
+        if name not in available:
+            package = "'limbeck[tensorboard]'" if name == "tensorboard" else f"the package of '{name}'"
+            raise RecipeError(
+                f"{place}.report_to: '{name}' is not installed; pip install {package}, or leave report_to out."
+            )
+
+
+def _check_choices(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse words that the libraries would stumble over as the stage begins."""
+    strategies = ("no", "steps", "epoch")
+    choices: dict[str, Iterable[str]] = {
+        "optim": [optimizer.value for optimizer in OptimizerNames],
+        "lr_scheduler_type": [schedule.value for schedule in SchedulerType],
+        "save_strategy": strategies,
+        "eval_strategy": strategies,
+        "logging_strategy": strategies,
+        "log_level": trainer_log_levels,
+        "log_level_replica": trainer_log_levels,
+        "dataloader_multiprocessing_context": multiprocessing.get_all_start_methods(),
+        "ddp_backend": torch.distributed.Backend.backend_list if torch.distributed.is_available() else (),
+    }
+    for name, known in choices.items():
+        value = arguments.get(name)
+        if value is None:
+            continue
+        word = str(getattr(value, "value", value))  # Some are members of an enumeration.
+        if word not in known:
+            raise RecipeError(f"{place}.{name} is '{word}'.{suggestion(word, known)}")
+
+
+def _check_workers(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse options of the workers of a data loader that has none."""
+    for name in _NEED_WORKERS:
+        if arguments.get(name) and not arguments.get("dataloader_num_workers"):
+            raise RecipeError(f"{place}.{name} is for workers; give dataloader_num_workers too, or leave it out.")
+
+
+def _check_compiler(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse options of a compiler that is not asked for, and those that it does not have."""
+    for name in ("torch_compile_backend", "torch_compile_mode"):
+        value = arguments.get(name)
+        if value is None:
+            continue
+        if not arguments.get("torch_compile"):
+            raise RecipeError(f"{place}.{name} is for torch_compile; set torch_compile: true, or leave it out.")
+        known: Iterable[str] = _COMPILE_MODES
+        if name == "torch_compile_backend":
+            from accelerate.utils import DynamoBackend
+
+            known = [backend.value.lower() for backend in DynamoBackend]
+        if value not in known:
+            raise RecipeError(f"{place}.{name} is '{value}'.{suggestion(value, known)}")
+
+
+def _check_sharding(arguments: Mapping[str, Any], place: str) -> None:
+    """Refuse words that are no switch, and settings that a student cannot be sharded with."""
+    fsdp = arguments.get("fsdp")
+    if isinstance(fsdp, str) and fsdp.lower() not in SHARDING_WORDS:
+        raise RecipeError(f"{place}.fsdp is '{fsdp}'; give true or false.")
+    settings = arguments.get("fsdp_config") or {}
+    unknown = ["a file"]  # `transformers` takes the path of one too.
+    if isinstance(settings, dict):
+        unknown = sorted(set(settings) - _FSDP_SETTINGS)
+    if unknown:
+        raise RecipeError(
+            f"{place}.fsdp_config has '{unknown[0]}', but takes only {', '.join(sorted(_FSDP_SETTINGS))}: the "
+            "student is sharded as one piece, by FSDP2."
+        )
+
+
+CHECKS = (_check_loggers, _check_choices, _check_workers, _check_compiler, _check_sharding)
+"""Each takes the arguments and their place in the recipe, and raises a `RecipeError`."""
