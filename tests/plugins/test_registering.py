@@ -18,7 +18,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm, Objective, register_as_objective, register_objective
 from limbeck.recipe.json_schema import recipe_schema
-from limbeck.recipe.method_recipe import method_recipe, method_terms
+from limbeck.recipe.method_recipe import compose_example, method_recipe
 
 KEY = (StreamKey("hidden", 1),)
 
@@ -65,7 +65,7 @@ def test_a_method_takes_part_like_any_other(register, returned):
     assert (OBJECTIVES["absolute"], METHODS["mine"]) == (OBJECTIVE, dataclasses.replace(METHOD))
     assert list(METHODS)[-1] == "mine"
     assert "name: mine" in method_recipe("mine")
-    (stage, (term, *_)), *_ = method_terms("mine")[1]
+    (stage, (term, *_)), *_ = compose_example("mine").stages
     assert (stage, term.name, term.objective, term.unit, term.weight) == ("mine", "mine", "absolute", "token", 0.5)
     methods = recipe_schema()["$defs"]["StageSpec"]["properties"]["method"]["anyOf"]
     assert "mine" in methods[0]["enum"]

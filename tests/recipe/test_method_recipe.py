@@ -10,7 +10,7 @@ from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS
 from limbeck.methods.cards import read_card
 from limbeck.recipe import load_recipe, plan_run
-from limbeck.recipe.method_recipe import method_recipe, method_terms, stages_of
+from limbeck.recipe.method_recipe import compose_example, method_recipe, stages_of
 
 _OF_TEXTS = "BertForSequenceClassification"
 _SAVED_BY = {"text": "BertForMaskedLM", "classification": _OF_TEXTS, "ranking": _OF_TEXTS}
@@ -30,7 +30,7 @@ def test_the_recipe_of_a_method_can_be_planned(name, tmp_path):
     if METHODS[name].tasks[0] != "text":
         written["corpus"]["sources"] = [str(tmp_path / "train.tsv")]
     plan = plan_run(load_recipe(written))
-    _, composed = method_terms(name)
+    _, composed = compose_example(name)
     assert len(plan.stages) == len(composed)
     assert all(stage.terms for stage in plan.stages)
     for stage, spec in zip(stages_of(METHODS[name]), written["stages"], strict=True):

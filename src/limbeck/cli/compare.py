@@ -30,9 +30,13 @@ def compare(
     from limbeck.api.comparing import carry_out_comparison
 
     result = carry_out_comparison(request)
-    content: dict[str, Any] = {name: result.record[name] for name in ("summary", "costs", "impossible")}
-    content["failed"] = result.failed
-    content["files"] = list(map(str, result.files))
+    content: dict[str, Any] = {
+        "summary": result.record["summary"],
+        "costs": result.record["costs"],
+        "impossible": result.record["impossible"],
+        "failed": result.failed,
+        "files": [str(path) for path in result.files],
+    }
     print_result(messages.as_json, content, result.blocks(), f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)
@@ -65,11 +69,14 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
     for entry in impossible:
         reasons = ", ".join(text for text in entry.values() if text)
         lines.append(f"left out: {reasons}")
-    count = len(checked.runs)
-    left_out = f"; {len(impossible)} left out" if impossible else ""
+
+    combinations = f"{len(checked.runs)}"
+    if impossible:
+        combinations += f"; {len(impossible)} left out"
+    runs_with_seeds = len(checked.runs) * len(plan.seeds)
     lines.append(
-        f"Combinations: {count}{left_out}. Seeds: {len(plan.seeds)}. "
-        f"Runs: {count * len(plan.seeds)}, of {plan.budget.tokens:,} tokens each."
+        f"Combinations: {combinations}. Seeds: {len(plan.seeds)}. "
+        f"Runs: {runs_with_seeds}, of {plan.budget.tokens:,} tokens each."
     )
     lines.append(Text("The plan is valid.", style="green"))
     print_result(as_json, content, (), *lines)
@@ -77,5 +84,5 @@ def _show_plan(request: CompareRequest, as_json: bool) -> None:
 
 def _stage_lines(summary: Mapping[str, str], shares: Sequence[float]) -> list[str]:
     """Return a line for each stage of a run, with its share of the tokens."""
-    stages = [(name, text) for name, text in summary.items() if name.startswith("stage")]
-    return [f"  {share:.0%} {name}: {text}" for share, (name, text) in zip(shares, stages, strict=False)]
+    stages = [f"{name}: {text}" for name, text in summary.items() if name.startswith("stage")]
+    return [f"  {share:.0%} {stage}" for share, stage in zip(shares, stages, strict=False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from limbeck.diagnosis.checks import Finding, Status
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
-_ENDS: dict[Status, str] = {
+_CONCLUSIONS: dict[Status, str] = {
     "ok": "limbeck works here.",
     "warning": "limbeck works here; the warnings say what could be better.",
     "failed": "limbeck does not work properly here.",
 }
-_END_OF_TEACHER = "limbeck works here, but this teacher's sentence vectors are not confirmed."
+_CONCLUSION_OF_TEACHER = "limbeck works here, but this teacher's sentence vectors are not confirmed."
 
 
 @command("limbeck doctor", "limbeck doctor --json", "limbeck doctor --teacher intfloat/e5-small-v2")
@@ -40,29 +40,44 @@ def doctor(
     from limbeck.models.locating import is_local, resolve_model
 
     console = Messages(quiet, verbose).console()
+    # A place without a model is a mistake of the call; a name that the Hub does not have is a finding.
     if teacher is not None and not is_local(teacher):
-        resolve_model(teacher)  # A name that the Hub does not have is a finding.
-    findings_by_part: list[tuple[str, Finding]] = []
-    for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim"), teacher):
+        resolve_model(teacher)
+
+    def announce(part: str) -> None:
+        print_line(f"Examining {part} …", console, style="dim")
+
+    # Each finding is shown as soon as it is there, below the heading of its part.
+    findings: list[Finding] = []
+    findings_of_teacher: list[Finding] = []
+    content: list[dict[str, Any]] = []
+    last_part = None
+    for part, finding in examine(announce, teacher):
         if not as_json:
-            _show(part if not findings_by_part or findings_by_part[-1][0] != part else None, finding)
-        findings_by_part.append((part, finding))
-    status = worst(finding for _, finding in findings_by_part)
+            if part != last_part:
+                print_line(part, result_console(), style="bold")
+            _show(finding)
+        last_part = part
+        if part == "teacher":
+            findings_of_teacher.append(finding)
+        else:
+            findings.append(finding)
+        content.append({"part": part, **vars(finding)})
+
+    status = worst([*findings, *findings_of_teacher])
     if as_json:
-        print_json(
-            {"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in findings_by_part]}
-        )
+        print_json({"status": status, "findings": content})
     else:
-        only_teacher = worst(finding for part, finding in findings_by_part if part != "teacher") != "failed"
-        print_line(_END_OF_TEACHER if status == "failed" and only_teacher else _ENDS[status], style=_STYLES[status])
+        only_teacher_failed = status == "failed" and worst(findings) != "failed"
+        conclusion = _CONCLUSION_OF_TEACHER if only_teacher_failed else _CONCLUSIONS[status]
+        print_line(conclusion, style=_STYLES[status])
     if status == "failed":
         raise typer.Exit(1)
 
 
-def _show(heading: str | None, finding: Finding) -> None:
+def _show(finding: Finding) -> None:
+    """Print a finding: its status in a column of colour, its text, and a way out on a line below."""
     console = result_console()
-    if heading is not None:
-        print_line(heading, console, style="bold")
     console.print(f"  [{_STYLES[finding.status]}]{finding.status:<8}[/]", end="")
     print_line(f"{finding.name}: {finding.text}", console)
     if finding.way_out is not None:

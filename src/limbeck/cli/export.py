@@ -51,16 +51,21 @@ def export(
         request = replace(request, push=None, private=False)
     result = carry_out_export(request)
 
-    content: dict[str, Any] = {"folder": result.folder, "files": result.files, "export": result.record}
-    content |= {"repository": repository, "pushed": result.pushed}
+    content: dict[str, Any] = {
+        "folder": result.folder,
+        "files": result.files,
+        "export": result.record,
+        "repository": repository,
+        "pushed": result.pushed,
+    }
     lines: list[str | Text] = []
     if dry_run:
         front_matter = _front_matter(result.folder)
         content["front_matter"] = front_matter
-        size = sum(result.files.values()) / 1e6
+        megabytes = sum(result.files.values()) / 1e6
         files = counted(len(result.files), "file")
-        lines.append(Text(f"Would push {files}, {size:.1f} MB, to {repository}:", style="bold"))
-        lines += [f"  {name}  {count:,} bytes" for name, count in result.files.items()]
+        lines.append(Text(f"Would push {files}, {megabytes:.1f} MB, to {repository}:", style="bold"))
+        lines += [f"  {name}  {size:,} bytes" for name, size in result.files.items()]
         lines.append(front_matter)
     if result.pushed is not None:
         lines.append(f"Pushed: {result.pushed}")
@@ -69,6 +74,7 @@ def export(
 
 
 def _front_matter(folder: Path) -> str:
-    """Return the front matter of a model card."""
+    """Return the front matter of a model card, which stands between two lines of three hyphens."""
     card = (folder / MODEL_CARD).read_text(encoding="utf-8")
-    return card.split("\n---\n")[0] + "\n---"
+    front_matter, _, _ = card.partition("\n---\n")
+    return f"{front_matter}\n---"

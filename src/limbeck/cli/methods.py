@@ -1,6 +1,6 @@
 """`limbeck methods`: the methods there are, and one method's card and composition."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -31,77 +31,91 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """List the methods, or show one: its card, the terms of its loss, and a recipe to edit and run."""
-    from limbeck.methods import composition as cards
+    from limbeck.methods.cards import RECIPE_CARDS
 
     if name is None:
         if recipe:
             raise RecipeError("--recipe needs a method: limbeck methods NAME --recipe.")
-        _list(as_json)
-    elif name in cards.RECIPE_CARDS:
+        _print_list(as_json)
+    elif name in RECIPE_CARDS:
         if recipe:
             raise RecipeError(f"'{name}' is a way to write a recipe; `limbeck methods {name}` shows one.")
-        if as_json:
-            print_json({"name": name, "summary": cards.RECIPE_CARDS[name], "card": cards.read_card(name)})
-        else:
-            _print_card(cards.read_card(name))
-    else:
-        _print_method(name, recipe, as_json)
+        _print_recipe_card(name, as_json)
+    elif recipe:
+        from limbeck.recipe.method_recipe import method_recipe
 
-
-def _print_method(name: str, recipe: bool, as_json: bool) -> None:
-    from limbeck.recipe.method_recipe import describe_method, method_recipe
-
-    if recipe:
         print_recipe(method_recipe(name), as_json)
-    elif as_json:
-        print_json(describe_method(name))
     else:
-        _show(describe_method(name), method_recipe(name))
+        _print_method(name, as_json)
 
 
-def _list(as_json: bool) -> None:
+def _print_list(as_json: bool) -> None:
     """Print a table of the methods, and of the ways to write a recipe that have a card."""
-    from limbeck.methods import composition as cards
-    from limbeck.methods import registry
+    from limbeck.methods.cards import RECIPE_CARDS
+    from limbeck.methods.registry import METHODS
 
     rows: list[dict[str, str | None]] = []
-    for name, method in registry.METHODS.items():
+    for name, method in METHODS.items():
         source = None  # A method from a plugin may have no citation.
         if method.citation is not None:
             source = f"{method.citation.url} {method.citation.place}"
         rows.append({"name": name, "summary": method.summary, "source": source})
-    rows += [{"name": name, "summary": summary, "source": None} for name, summary in cards.RECIPE_CARDS.items()]
+    rows += [{"name": name, "summary": summary, "source": None} for name, summary in RECIPE_CARDS.items()]
 
+    cells = [tuple(value or "" for value in row.values()) for row in rows]
     headings = ("method", "what is taught", "source")
     table = blocks.Table(
         caption="",
         headings=headings,
-        rows=tuple(tuple(value or "" for value in row.values()) for row in rows),
-        # Every column holds words, no figures.
-        words=tuple(range(len(headings))),
+        rows=tuple(cells),
+        words=tuple(range(len(headings))),  # Every column holds words, no figures.
         layout=blocks.BOXED,
     )
     print_result(as_json, rows, [table])
 
 
-def _show(method: dict[str, Any], recipe: str) -> None:
+def _print_recipe_card(name: str, as_json: bool) -> None:
+    """Print the card of a way to write a recipe, such as for several languages."""
+    from limbeck.methods.cards import RECIPE_CARDS, read_card
+
+    if as_json:
+        print_json({"name": name, "summary": RECIPE_CARDS[name], "card": read_card(name)})
+    else:
+        _print_card(read_card(name))
+
+
+def _print_method(name: str, as_json: bool) -> None:
+    """Print a method: its card, source, options and terms, and a recipe."""
+    from limbeck.recipe.method_recipe import describe_method, method_recipe
+
+    method = describe_method(name)
+    if as_json:
+        print_json(method)
+        return
+
     console = TerminalConsole()
     _print_card(method["card"])
-    if cited := method["citation"]:
-        print_line("\n{authors} ({year}). {title}, {place}. {url}".format(**cited), console)
+    citation = method["citation"]
+    if citation is not None:
+        print_line("\n{authors} ({year}). {title}, {place}. {url}".format(**citation), console)
+
     console.print("\n[bold]Options[/bold]")
     for option, description in method["options"].items():
         print_line(f"  {option}: {description}", console)
+
     console.print(f"\n[bold]Terms[/bold], for BERT-base and a {method['student']} student")
     for term in method["terms"]:
-        student, teacher = (", ".join(term[side]) for side in ("student", "teacher"))
-        arrow = f" <- {teacher}" if teacher else ""
-        print_line(f"  {term['method']}: {term['weight']:g} x {term['objective']}({student}{arrow})", console)
-    console.print(f"\n[bold]Recipe[/bold] (limbeck methods {method['name']} --recipe > recipe.yaml)")
-    print_line(recipe.rstrip(), console)
+        streams = ", ".join(term["student"])
+        if term["teacher"]:
+            streams += f" <- {', '.join(term['teacher'])}"
+        print_line(f"  {term['method']}: {term['weight']:g} x {term['objective']}({streams})", console)
+
+    console.print(f"\n[bold]Recipe[/bold] (limbeck methods {name} --recipe > recipe.yaml)")
+    print_line(method_recipe(name).rstrip(), console)
 
 
 def _print_card(text: str) -> None:
+    """Print Markdown as a terminal shows it."""
     from rich.markdown import Markdown
 
     TerminalConsole().print(Markdown(text))

@@ -1,5 +1,6 @@
 """`limbeck quickstart`: a real teacher becomes a real student, in minutes on a CPU."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,12 +63,10 @@ def follow_text(recipe: dict[str, Any]) -> dict[str, Any]:
     """Leave random words out where the text is not that of installed programs: ordinary text is wide enough."""
     if all(source.startswith("installed-") for source in recipe["corpus"]["sources"]):
         return recipe
-    stages = [_without_augmentation(stage) for stage in recipe["stages"]]
+    stages = [dict(stage) for stage in recipe["stages"]]
+    for stage in stages:
+        stage.pop("augment", None)
     return recipe | {"stages": stages}
-
-
-def _without_augmentation(stage: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in stage.items() if key != "augment"}
 
 
 def default_output(folder: str, corpus: list[str] | None) -> str:
@@ -75,5 +74,5 @@ def default_output(folder: str, corpus: list[str] | None) -> str:
     if not corpus:
         return folder
     text = Path(corpus[0].rstrip("/")).name
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
-    return f"{folder}-{name.strip('-.') or 'corpus'}"
+    name = re.sub(r"[^\w.-]", "-", text).strip("-.")
+    return f"{folder}-{name or 'corpus'}"

@@ -50,19 +50,20 @@ def recipe(
     from limbeck.recipe.shipped import read_example, read_shipped
 
     options = {"teacher": teacher, "student": student, "corpus": corpus, "method": method, "steps": steps}
-    chosen_by = {name: value for name, value in options.items() if value}
-    wanted = quickstart + (example or path is not None) + bool(chosen_by)
-    if wanted != 1:
+    set_options = {name: value for name, value in options.items() if value}
+    # With --example the path is the example's name.
+    wanted = [quickstart, example or path is not None, bool(set_options)]
+    if wanted.count(True) != 1:
         raise RecipeError(
             "Say which recipe to print: --example, --quickstart, a path, or --teacher, --student and --corpus."
         )
-    overrides_read = changes("--set", overrides)
-    if chosen_by:
-        text = _chosen_recipe(chosen_by, overrides_read)
+    checked_overrides = changes("--set", overrides)
+    if set_options:
+        text = _chosen_recipe(set_options, checked_overrides)
     elif example:
-        text = read_example(str(path or "text"))
+        text = read_example("text" if path is None else str(path))
     elif path is not None:
-        text = dump_recipe(load_recipe(path, overrides_read))
+        text = dump_recipe(load_recipe(path, checked_overrides))
     else:
         text = read_shipped("quickstart")
     print_recipe(text, as_json)
@@ -111,25 +112,35 @@ def validate(
 
     plan = carry_out_validation(ValidateRequest(recipe, changes("--set", overrides)))
 
-    lines = {**plan.summary(), **_compare_vectors(plan.vector_teachers)}
-    shown = [f"{name}: {text}" for name, text in lines.items()]
-    print_result(as_json, lines, (), *shown, Text("The recipe is valid.", style="green"))
+    content = plan.summary() | _compare_vectors(plan.vector_teachers)
+    lines = [f"{name}: {text}" for name, text in content.items()]
+    print_result(as_json, content, (), *lines, Text("The recipe is valid.", style="green"))
 
 
 def _compare_vectors(teachers: Mapping[str, TeacherSpec]) -> dict[str, str]:
-    """Say how far the teachers' sentence vectors are from sentence-transformers', comparing those not known yet."""
+    """Compare the teachers' sentence vectors with those of sentence-transformers, unless an earlier call has done so.
+
+    Args:
+        teachers: By their titles.
+
+    Returns:
+        A line for each teacher that could be compared.
+    """
     from limbeck.models.compared_vectors import recall, remember
 
-    known = {title: None if spec.revision else recall(spec.model) for title, spec in teachers.items()}
-    left = {title: spec for title, spec in teachers.items() if known[title] is None}
-    if left:
+    # A model of another revision may be another one by now.
+    results = {title: None if spec.revision else recall(spec.model) for title, spec in teachers.items()}
+    not_compared = {title: spec for title, spec in teachers.items() if results[title] is None}
+    if not_compared:
         from limbeck.models.vector_check import check_vectors, describe_difference
 
-        for title, difference in check_vectors(left, fetch=False).items():
-            known[title] = said = describe_difference(difference)
-            if difference is not None and not left[title].revision:
-                remember(left[title].model, said)
-    return {f"sentence vectors of {title}": text for title, text in known.items() if text is not None}
+        for title, difference in check_vectors(not_compared, fetch=False).items():
+            result = describe_difference(difference)
+            results[title] = result
+            spec = not_compared[title]
+            if difference is not None and not spec.revision:
+                remember(spec.model, result)
+    return {f"sentence vectors of {title}": result for title, result in results.items() if result is not None}
 
 
 @command("limbeck schema > recipe.schema.json")

@@ -1,12 +1,12 @@
-"""`limbeck status`: how runs stand, and which of them are dead."""
+"""`limbeck status`: the state of runs, as text, a table or JSON, and what they need to go on elsewhere."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,13 @@ from limbeck.core.escaping import one_line
 
 if TYPE_CHECKING:
     from limbeck.core.run_status import RunStatus
+    from limbeck.training.run_needs import Need
 
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
+_UNITS_OF_TIME = (("d", 86_400), ("h", 3_600), ("min", 60))
+"""Units and their seconds, the longest first."""
+_PACKAGES_OF_RESULTS = ("limbeck", "torch", "transformers")
+"""Packages whose versions decide the last bits of a student."""
 
 
 @command("limbeck status runs/mine", "limbeck status runs --json", "limbeck status runs/mine --portable")
@@ -41,98 +46,162 @@ def status(
     """
     from limbeck.core.run_status import find_runs, status_of
 
+    run_folders = find_runs(folders)
     if portable:
-        _print_needs(find_runs(folders), as_json)
+        _print_relocations(run_folders, as_json)
         return
-    statuses = [status_of(folder) for folder in find_runs(folders)]
+
+    runs = [status_of(folder) for folder in run_folders]
     if as_json:
-        print_json([{**asdict(run), "well": not run.needs_attention} for run in statuses])
-    elif len(statuses) == 1:
-        _print_lines(statuses[0])
+        print_json([{**asdict(run), "well": not run.needs_attention} for run in runs])
+    elif len(runs) == 1:
+        _print_lines(runs[0])
     else:
-        _print_table(statuses)
-    if any(run.needs_attention for run in statuses):
+        _print_table(runs)
+    if any(run.needs_attention for run in runs):
         raise typer.Exit(1)
 
 
 def _print_lines(run: RunStatus) -> None:
-    for name, text in {"run": f"{run.name} ({run.folder})", **_columns(run), "problem": run.problem}.items():
-        if text is not None:
-            style = _STYLES[run.status] if name == "status" else None
-            print_line(f"{name}: {one_line(text)}", style=style)
-
-
-def _print_needs(folders: Sequence[Path], as_json: bool) -> None:
-    from rich.filesize import decimal
-
-    from limbeck.core import records
-    from limbeck.training.run_needs import needs_of
-
-    shown = []
-    for folder in folders:
-        needs, by_content = needs_of(folder)
-        run = records.load(records.Run, folder)
-        versions = {name: run.versions[name] for name in ("limbeck", "torch", "transformers") if name in run.versions}
-        options = " ".join(f"--set {need.option}={'[PLACE, …]' if len(need.places) > 1 else 'PLACE'}" for need in needs)
-        go_on = f"limbeck distill --resume --output {shlex.quote(str(folder))} {options}".strip()
-        shown.append({
-            "folder": folder, "by_content": by_content, "needs": [asdict(need) for need in needs],
-            "teacher_hash": run.teacher.weights, "versions": versions, "command": go_on,
-        })  # fmt: skip
-        if as_json:
-            continue
-        print_line(f"copy: the whole of {one_line(str(folder))}, with any program")
-        for need in needs:
-            size = f" ({decimal(need.bytes)})" if need.bytes is not None else ""
-            print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option}")
-        print_line("cache: not needed; text that was moved, or has other dates, is tokenised again")
-        if versions:
-            print_line(f"bit-identical with: {one_line(', '.join(f'{n} {v}' for n, v in versions.items()))}")
-        print_line(
-            f"continue: {one_line(go_on)}"
-            if by_content
-            else (
-                "continue: only in this place; a run of that version recognises its text by path and date, "
-                "not by content"
-            ),
-            style=None if by_content else "yellow",
-        )
-    if as_json:
-        print_json(shown)
+    """Print the status of one run, a line for each figure."""
+    print_line(f"run: {one_line(f'{run.name} ({run.folder})')}")
+    for name, text in _columns(run).items():
+        style = _STYLES[run.status] if name == "status" else None
+        print_line(f"{name}: {one_line(text)}", style=style)
+    if run.problem is not None:
+        print_line(f"problem: {one_line(run.problem)}")
 
 
 def _print_table(runs: Sequence[RunStatus]) -> None:
+    """Print a row for each run, and below them the problems of those that are dead."""
     headings = ("run", *_columns(runs[0]))
     rows: list[tuple[AnyCell, ...]] = []
     for run in runs:
-        status, *others = map(one_line, _columns(run).values())
-        rows.append((one_line(str(run.folder)), Cell(status, mark=_STYLES[run.status]), *others))
-    table = Table("", headings, tuple(rows), words=tuple(range(len(headings))), layout=BOXED)
+        status_text, *figures = (one_line(text) for text in _columns(run).values())
+        rows.append((one_line(str(run.folder)), Cell(status_text, mark=_STYLES[run.status]), *figures))
+    table = Table(
+        caption="",
+        headings=headings,
+        rows=tuple(rows),
+        words=tuple(range(len(headings))),  # Every column holds words, no figures.
+        layout=BOXED,
+    )
     result_console().print(console(table))
+    # The records of other runs have their problems; of a dead run it is concluded here.
     for run in runs:
-        if run.status == "dead" and run.problem is not None:  # What the others died of, nobody wrote down.
+        if run.status == "dead" and run.problem is not None:
             print_line(one_line(run.problem), style=_STYLES[run.status])
 
 
 def _columns(run: RunStatus) -> dict[str, str]:
-    """Return the cells of a run by their headings."""
-    doing = run.stage or run.activity
-    return {
+    """Return the figures of a run as text, by their headings; the status comes first."""
+    columns = {
         "status": run.shown,
-        "stage": doing or NOTHING,
-        "step": f"{run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else NOTHING,
-        "tokens/s": f"{run.tokens_per_second:,.0f}" if run.tokens_per_second is not None else NOTHING,
+        "stage": run.stage or run.activity or NOTHING,
+        "step": NOTHING,
+        "tokens/s": NOTHING,
         "time left": _duration(run.seconds_left),
-        "last update": f"{_duration(run.seconds_since)} ago" if run.seconds_since is not None else NOTHING,
-        "checkpoint": NOTHING if run.checkpoint is None else f"step {run.checkpoint:,}",
-        "process": f"{run.pid} on {run.host}" if run.pid is not None else NOTHING,
+        "last update": NOTHING,
+        "checkpoint": NOTHING,
+        "process": NOTHING,
     }
+    if run.step is not None and run.steps is not None:
+        columns["step"] = f"{run.step:,} of {run.steps:,}"
+    if run.tokens_per_second is not None:
+        columns["tokens/s"] = f"{run.tokens_per_second:,.0f}"
+    if run.seconds_since is not None:
+        columns["last update"] = f"{_duration(run.seconds_since)} ago"
+    if run.checkpoint is not None:
+        columns["checkpoint"] = f"step {run.checkpoint:,}"
+    if run.pid is not None:
+        columns["process"] = f"{run.pid} on {run.host}"
+    return columns
 
 
 def _duration(seconds: float | None) -> str:
+    """Return a time in the longest unit of which it has two or more."""
     if seconds is None:
         return NOTHING
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+    for unit, size in _UNITS_OF_TIME:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
+
+
+@dataclass(frozen=True)
+class _Relocation:
+    """What a run needs to go on in another place.
+
+    Args:
+        folder: Of the run.
+        by_content: Whether the run knows its text by what it holds; runs of older versions know its path and date.
+        needs: Teachers and text.
+        teacher_hash: Of the teacher's weights.
+        versions: Of packages, with which the student is the same bit for bit.
+    """
+
+    folder: Path
+    by_content: bool
+    needs: Sequence[Need]
+    teacher_hash: str | None
+    versions: dict[str, str]
+
+    @property
+    def command(self) -> str:
+        """The command that goes on, to be completed with the new places."""
+        words = ["limbeck distill --resume --output", shlex.quote(str(self.folder))]
+        for need in self.needs:
+            places = "[PLACE, …]" if len(need.places) > 1 else "PLACE"
+            words.append(f"--set {need.option}={places}")
+        return " ".join(words)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "folder": self.folder,
+            "by_content": self.by_content,
+            "needs": [asdict(need) for need in self.needs],
+            "teacher_hash": self.teacher_hash,
+            "versions": self.versions,
+            "command": self.command,
+        }
+
+
+def _print_relocations(folders: Sequence[Path], as_json: bool) -> None:
+    """Print what runs need to go on in another place."""
+    relocations = [_relocation_of(folder) for folder in folders]
+    if as_json:
+        print_json([relocation.to_dict() for relocation in relocations])
+        return
+    for relocation in relocations:
+        _print_relocation(relocation)
+
+
+def _relocation_of(folder: Path) -> _Relocation:
+    from limbeck.core import records
+    from limbeck.training.run_needs import needs_of
+
+    needs, by_content = needs_of(folder)
+    run = records.load(records.Run, folder)
+    versions = {name: run.versions[name] for name in _PACKAGES_OF_RESULTS if name in run.versions}
+    return _Relocation(folder, by_content, needs, run.teacher.weights, versions)
+
+
+def _print_relocation(relocation: _Relocation) -> None:
+    from rich.filesize import decimal
+
+    print_line(f"copy: the whole of {one_line(str(relocation.folder))}, with any program")
+    for need in relocation.needs:
+        size = f" ({decimal(need.bytes)})" if need.bytes is not None else ""
+        print_line(f"{need.what}: {one_line(', '.join(need.places))}{size}; elsewhere: {need.option}")
+    print_line("cache: not needed; text that was moved, or has other dates, is tokenised again")
+    if relocation.versions:
+        versions = ", ".join(f"{name} {version}" for name, version in relocation.versions.items())
+        print_line(f"bit-identical with: {one_line(versions)}")
+    if relocation.by_content:
+        print_line(f"continue: {one_line(relocation.command)}")
+    else:
+        print_line(
+            "continue: only in this place; a run of that version recognises its text by path and date, not by content",
+            style="yellow",
+        )

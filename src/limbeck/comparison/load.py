@@ -12,7 +12,7 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core.mistakes import mistakes_of
 from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError, together
-from limbeck.recipe.load import with_paths_beside, written_out
+from limbeck.recipe.load import expand_shorthands, with_paths_beside
 from limbeck.recipe.overrides import apply_overrides
 from limbeck.recipe.plain_values import check_plain
 
@@ -40,7 +40,7 @@ def load_plan(
     else:
         document = dict(plan)
     check_plain(document)
-    document = apply_overrides(written_out(document), overrides)
+    document = apply_overrides(expand_shorthands(document), overrides)
     check_plain(document)
 
     if data is not None:

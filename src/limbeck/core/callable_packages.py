@@ -38,4 +38,6 @@ def make_callable(package: str) -> None:
     Args:
         package: Its `__name__`, such as `limbeck.export`.
     """
-    sys.modules[package].__class__ = CallablePackage
+    module = sys.modules[package]
+    # A package that imports its names when they are used may have a class of its own already.
+    module.__class__ = type("CallablePackage", (CallablePackage, type(module)), {})

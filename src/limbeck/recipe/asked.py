@@ -6,7 +6,7 @@ as in a recipe; `training` has arguments of the training, `evaluation` is that p
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.core.paths import RECIPE
 from limbeck.errors import LimbeckError, RecipeError
@@ -14,14 +14,21 @@ from limbeck.errors import LimbeckError, RecipeError
 CHOSEN_BY = ("teacher", "student", "corpus")
 """Options that a recipe is chosen by."""
 
-_KEYS = {
-    "teacher": ("teacher", "model"),
-    "student": ("student", "shape"),
-    "corpus": ("corpus", "sources"),
-    "length": ("corpus", "length"),
-    "development": ("corpus", "development"),
+
+class _PlaceOfOption(NamedTuple):
+    """The part of a recipe that an option changes, and the key in it that a plain value stands for."""
+
+    part: str
+    key: str
+
+
+_PLACES_OF_OPTIONS = {
+    "teacher": _PlaceOfOption("teacher", "model"),
+    "student": _PlaceOfOption("student", "shape"),
+    "corpus": _PlaceOfOption("corpus", "sources"),
+    "length": _PlaceOfOption("corpus", "length"),
+    "development": _PlaceOfOption("corpus", "development"),
 }
-"""The part of a recipe that an option changes, and the key there that a plain value stands for."""
 
 _TRAINING_ARGUMENTS = {
     "steps": "max_steps",
@@ -64,9 +71,10 @@ def given_document(recipe: Any, options: Mapping[str, Any], *, resume: bool = Fa
     try:
         return read_recipe(path)
     except RecipeError:
-        if "corpus" not in options or path.suffix in (".yaml", ".yml", ".json"):
-            raise
         # A shell replaces an unquoted pattern behind --corpus by its files; the second stands in the recipe's place.
+        may_be_second_source = "corpus" in options and path.suffix not in (".yaml", ".yml", ".json")
+        if not may_be_second_source:
+            raise
         raise RecipeError(
             f"'{path}' would be the recipe, behind the first file of --corpus, and is none; quote the pattern, as in "
             f"--corpus '{path.parent}/*{path.suffix}', or repeat --corpus."
@@ -82,7 +90,9 @@ def _saved_document(output: str | Path | None) -> dict[str, Any]:
     path = Path(output).expanduser() / RECIPE
     if not path.is_file():
         raise RecipeError(f"'{output}' holds no run to resume; give the recipe, or the run's own folder.")
-    return {**read_recipe(path), "output": str(output)}
+    document = read_recipe(path)
+    document["output"] = str(output)  # The folder may have been moved.
+    return document
 
 
 def check_chosen_by(options: Mapping[str, Any], *more: str) -> None:
@@ -118,29 +128,33 @@ def merge_options(document: Mapping[str, Any], options: Mapping[str, Any]) -> di
     if "length" in options and "method" not in options:
         _check_no_own_length(document.get("stages"), options["length"])
     merged = dict(document)
+    # Reasons for what is changed no longer hold.
     changed_paths: list[str] = []
 
     for name in ("output", "seed"):
         if name in options:
             merged[name] = options[name]
             changed_paths.append(name)
-    for name, (part, key) in _KEYS.items():
+
+    # Options that change keys of one part.
+    for name, (part, key) in _PLACES_OF_OPTIONS.items():
         if name in options:
             value = options[name]
             keys = value if isinstance(value, Mapping) else {key: value}
-            merged[part] = {**_mapping(merged.get(part)), **keys}
-            changed_paths += [f"{part}.{changed}" for changed in keys]
+            merged[part] = _mapping(merged.get(part)) | dict(keys)
+            changed_paths += [f"{part}.{changed_key}" for changed_key in keys]
     if "evaluation" in options:
         evaluation = options["evaluation"]
         if isinstance(evaluation, Mapping):
-            merged["evaluation"] = {**_mapping(merged.get("evaluation")), **evaluation}
-            changed_paths += [f"evaluation.{changed}" for changed in evaluation]
+            merged["evaluation"] = _mapping(merged.get("evaluation")) | dict(evaluation)
+            changed_paths += [f"evaluation.{changed_key}" for changed_key in evaluation]
         else:
             merged["evaluation"] = evaluation  # The check of the recipe refuses it.
+
+    # Stages of a method replace those of the recipe; options of the training are for all stages.
     if "method" in options:
         merged["stages"] = _stages_of(options["method"])
         changed_paths.append("stages.0.method")
-
     training = _training_of(options)
     stages = merged.get("stages")
     if training and isinstance(stages, list):
@@ -165,12 +179,15 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
     if "method" in options:
         return _with_start(merge_options({}, options))
 
-    rest = dict(options)
-    teacher, student, corpus = (rest.pop(name) for name in CHOSEN_BY)
+    further_options = dict(options)
+    teacher = further_options.pop("teacher")
+    student = further_options.pop("student")
+    corpus = further_options.pop("corpus")
     sources = corpus
     if isinstance(corpus, Mapping):
-        sources = corpus.get("sources")
-        rest["corpus"] = {key: value for key, value in corpus.items() if key != "sources"}
+        corpus_keys = dict(corpus)
+        sources = corpus_keys.pop("sources", None)
+        further_options["corpus"] = corpus_keys
     if sources is None:
         raise RecipeError("corpus has no sources, but a recipe is chosen by its files or texts; give some.")
 
@@ -182,8 +199,8 @@ def choose_by_options(options: Mapping[str, Any], *, resume: bool = False) -> di
 
     from limbeck.recipe.choosing import choose_recipe  # It imports torch, which takes seconds.
 
-    chosen = choose_recipe(teacher, student, sources, output=rest.get("output"), resume=resume)
-    return merge_options(chosen, rest)
+    chosen = choose_recipe(teacher, student, sources, output=further_options.get("output"), resume=resume)
+    return merge_options(chosen, further_options)
 
 
 def _with_start(document: dict[str, Any]) -> dict[str, Any]:
@@ -213,8 +230,11 @@ def _with_start(document: dict[str, Any]) -> dict[str, Any]:
 
 def _training_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the training that options give, by their names there."""
-    arguments = {key: options[name] for name, key in _TRAINING_ARGUMENTS.items() if name in options}
-    return {**arguments, **(options.get("training") or {})}
+    arguments = {}
+    for name, argument in _TRAINING_ARGUMENTS.items():
+        if name in options:
+            arguments[argument] = options[name]
+    return arguments | dict(options.get("training") or {})
 
 
 def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
@@ -228,7 +248,7 @@ def _with_training(stage: Any, training: Mapping[str, Any]) -> Any:
 
 
 def _check_no_own_length(stages: Any, length: int) -> None:
-    """Refuse a length that a stage would not follow, since it has its own."""
+    """Refuse a length for all stages where one would not follow it, since it has its own."""
     if not isinstance(stages, list):
         return
     for number, stage in enumerate(stages):
@@ -260,13 +280,19 @@ def _stages_of_method(method: str | Mapping[str, Any]) -> list[dict[str, Any]]:
 
     options = {"name": method} if isinstance(method, str) else dict(method)
     name = options.get("name")
-    is_known = isinstance(name, str) and name in METHODS
-    if not is_known or "stage" in options or not METHODS[str(name)].stages:
+    # The check of the recipe refuses an unknown method.
+    stages_of_method: Sequence[Mapping[str, Any]] = ()
+    if isinstance(name, str) and name in METHODS and "stage" not in options:
+        stages_of_method = METHODS[name].stages
+    if not stages_of_method:
         return [{"method": method if isinstance(method, str) else options}]
 
-    stages = METHODS[str(name)].stages
-    return [{"name": f"stage-{number}", "method": {**stage, **options}} for number, stage in enumerate(stages, start=1)]
+    stages: list[dict[str, Any]] = []
+    for number, stage in enumerate(stages_of_method, start=1):
+        stages.append({"name": f"stage-{number}", "method": {**stage, **options}})
+    return stages
 
 
 def _mapping(value: Any) -> dict[str, Any]:
+    """Return a copy of a mapping; an empty one for anything else, which the check of the recipe refuses."""
     return dict(value) if isinstance(value, Mapping) else {}

@@ -16,7 +16,9 @@ from limbeck.evaluation.tasks.registry import find_task
 
 def sources_alone(value: Any) -> Any:
     """The keys of a corpus that is given by its sources alone; for validators."""
-    return {"sources": value} if isinstance(value, str | list) else value
+    if isinstance(value, str | list):
+        return {"sources": value}
+    return value
 
 
 def expand_corpus(value: Any) -> Any:
@@ -31,8 +33,10 @@ def expand_corpus(value: Any) -> Any:
     task = corpus.get("task")
     if isinstance(task, str):
         task = {"name": task}
-    if not isinstance(task, Mapping) or not isinstance(task.get("name"), str) or "kind" in task:
+    is_known_by_name = isinstance(task, Mapping) and isinstance(task.get("name"), str) and "kind" not in task
+    if not is_known_by_name:
         return corpus
+    assert isinstance(task, Mapping)
 
     try:
         kind = find_task(task["name"]).kind
@@ -45,8 +49,10 @@ def expand_corpus(value: Any) -> Any:
 
 
 def _error_at_task(message: str, task: Any) -> ValidationError:
+    """Make pydantic's error for the key `task` of a corpus; a validator of the whole corpus has no place of its own."""
     error = PydanticCustomError("value_error", "{message}", {"message": message})
-    return ValidationError.from_exception_data("CorpusSpec", [InitErrorDetails(type=error, loc=("task",), input=task)])
+    details = InitErrorDetails(type=error, loc=("task",), input=task)
+    return ValidationError.from_exception_data("CorpusSpec", [details])
 
 
 Corpus: TypeAlias = Annotated[

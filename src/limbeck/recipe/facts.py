@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
+from limbeck.core.kinds import KIND_NAMES
 from limbeck.core.strict import Strict
 from limbeck.corpus.settings import CorpusSpec, TaskSpec
 from limbeck.errors import LimbeckError
@@ -35,7 +36,10 @@ PartT = TypeVar("PartT", bound=Strict)
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a recipe, or of a stage, whose facts can be checked; None for those that are not there or wrong."""
+    """The parts of a recipe, or of a stage, whose facts can be checked.
+
+    A part is None where the recipe has none, and where it has a mistake without which it cannot be read.
+    """
 
     teacher: TeacherSpec | None
     student: StudentSpec | None
@@ -59,8 +63,10 @@ def load_checked(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str
     loaded = None
     with mistakes.of():
         loaded = check_document(document)
+    # Of a recipe with mistakes the rest is checked all the same.
+    parts = _readable_parts(document) if loaded is None else _parts_of(loaded)
     with mistakes.of():
-        _check_parts(_readable_parts(document) if loaded is None else _parts_of(loaded))
+        _check_parts(parts)
     mistakes.tell()
     assert loaded is not None
     return loaded
@@ -84,17 +90,19 @@ def _parts_of(recipe: Recipe) -> _Parts:
 
 
 def _check_parts(recipe: _Parts) -> None:
+    """Check the facts of all parts, and raise their mistakes as one error."""
     mistakes = Mistakes()
     if recipe.teacher is not None:
         with mistakes.of():
             check_not_pickled(recipe.teacher.model)
     if recipe.student is not None:
+        teacher = None if recipe.teacher is None else recipe.teacher.model
         with mistakes.of():
-            check_student(recipe.student, None if recipe.teacher is None else recipe.teacher.model)
+            check_student(recipe.student, teacher)
 
     # Without stages a student is compared with its teacher on the text.
-    is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
-    if recipe.corpus is not None and is_read:
+    corpus_is_read = not recipe.stages or any(stage.corpus is None for stage in recipe.stages)
+    if recipe.corpus is not None and corpus_is_read:
         with mistakes.of():
             check_corpus(recipe.corpus)
 
@@ -118,31 +126,39 @@ def _check_parts(recipe: _Parts) -> None:
 
 def _readable_parts(document: Mapping[str, Any]) -> _Parts:
     """Read the parts of a document with mistakes that have none, and others without their keys that are wrong."""
-    stages = document.get("stages")
-    stage_documents = [stage for stage in stages if isinstance(stage, dict)] if isinstance(stages, list) else []
+    stages = []
+    stage_documents = document.get("stages")
+    if isinstance(stage_documents, list):
+        stages = [_readable_parts_of_stage(stage) for stage in stage_documents if isinstance(stage, dict)]
     return _Parts(
-        _readable_part(TeacherSpec, model_alone(document.get("teacher"))),
-        _readable_part(StudentSpec, shape_alone(document.get("student"))),
-        _readable_corpus(document.get("corpus")),
-        _readable_part(EvaluationSpec, document.get("evaluation")),
-        [
-            _Parts(
-                _readable_part(StageTeacherSpec, model_alone(stage.get("teacher"))),
-                _readable_part(StudentSpec, shape_alone(stage.get("student"))),
-                _readable_corpus(stage.get("corpus")),
-            )
-            for stage in stage_documents
-        ],
+        teacher=_readable_part(TeacherSpec, model_alone(document.get("teacher"))),
+        student=_readable_part(StudentSpec, shape_alone(document.get("student"))),
+        corpus=_readable_corpus(document.get("corpus")),
+        evaluation=_readable_part(EvaluationSpec, document.get("evaluation")),
+        stages=stages,
+    )
+
+
+def _readable_parts_of_stage(stage: Mapping[str, Any]) -> _Parts:
+    return _Parts(
+        teacher=_readable_part(StageTeacherSpec, model_alone(stage.get("teacher"))),
+        student=_readable_part(StudentSpec, shape_alone(stage.get("student"))),
+        corpus=_readable_corpus(stage.get("corpus")),
     )
 
 
 def _readable_corpus(document: Any) -> CorpusSpec | None:
+    """Read a corpus as `_readable_part` does; one with a task stays one, also where its task has mistakes."""
     with suppress(ValidationError):
         document = expand_corpus(document)
     corpus = _readable_part(CorpusSpec, document)
-    if corpus is not None and corpus.task is None and isinstance(document, dict) and document.get("task") is not None:
-        # The task has mistakes; its files are of rows all the same.
-        return corpus.model_copy(update={"task": TaskSpec.model_construct(kind="classification")})
+    if corpus is None or corpus.task is not None:
+        return corpus
+    has_task = isinstance(document, dict) and document.get("task") is not None
+    if has_task:
+        # Its files are of rows, of any kind: whether they are there does not depend on it.
+        any_task = TaskSpec.model_construct(kind=KIND_NAMES[0])
+        return corpus.model_copy(update={"task": any_task})
     return corpus
 
 
@@ -154,7 +170,8 @@ def _readable_part(cls: type[PartT], document: Any) -> PartT | None:
         wrong_keys = {item["loc"][0] for item in error.errors() if item["loc"]}
     if not isinstance(document, dict):
         return None
-    rest = {key: value for key, value in document.items() if key in cls.model_fields and key not in wrong_keys}
+    right_keys = cls.model_fields.keys() - wrong_keys
+    rest = {key: value for key, value in document.items() if key in right_keys}
     with suppress(ValidationError):
         return cls.model_validate(rest)
     return None
@@ -178,10 +195,12 @@ def check_choice(teacher: str | Path, student: Any, corpus: Sequence[str | Path]
     else:
         size = _size_of(str(teacher))
         if size is not None:
-            check_depth(depth, *size)
-    for source in map(str, corpus):
-        if source not in TASKS and not is_own_task(source):
-            _check_source(source, None)
+            check_depth(depth, size.layers, size.hidden)
+    for place in corpus:
+        source = str(place)
+        is_task = source in TASKS or is_own_task(source)
+        if not is_task:
+            _check_source(source, content=None)
 
 
 def check_student(student: StudentSpec, teacher: str | None = None) -> None:
@@ -205,16 +224,22 @@ def check_student(student: StudentSpec, teacher: str | None = None) -> None:
     size = None if teacher is None else _size_of(teacher)
     if size is not None:
         if depth is not None:
-            check_depth(depth, *size)
+            check_depth(depth, size.layers, size.hidden)
         if isinstance(student.initialise.layers, list):
-            teacher_layers, _ = size
-            check_listed(student.initialise.layers, layers, teacher_layers)
+            check_listed(student.initialise.layers, layers, size.layers)
     if student.initialise.checkpoint is not None:
         check_not_pickled(student.initialise.checkpoint)
 
 
-def _size_of(model: str) -> tuple[int, int] | None:
-    """Depth and width of a model in a folder or package, as its config.json has them; None where unknown.
+class _Size(NamedTuple):
+    """The size of a model: its number of layers, and the width of its hidden states."""
+
+    layers: int
+    hidden: int
+
+
+def _size_of(model: str) -> _Size | None:
+    """The size of a model in a folder or package, as its config.json has it; None where unknown.
 
     Models on the Hub, of unknown families and without a readable configuration are left to `plan_run`.
     """
@@ -227,11 +252,11 @@ def _size_of(model: str) -> tuple[int, int] | None:
     if not isinstance(family, str) or family not in families:
         return None
     fields = families[family].fields
-    depth = config.get(fields.layers)
-    width = config.get(fields.hidden)
-    if not isinstance(depth, int) or not isinstance(width, int):
+    layers = config.get(fields.layers)
+    hidden = config.get(fields.hidden)
+    if not isinstance(layers, int) or not isinstance(hidden, int):
         return None
-    return depth, width
+    return _Size(layers, hidden)
 
 
 def check_corpus(corpus: CorpusSpec) -> None:
@@ -251,6 +276,7 @@ def check_corpus(corpus: CorpusSpec) -> None:
 
 
 def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None:
+    """Refuse a source that is nowhere, or whose files hold something else; None is for either content."""
     if source in _NO_PATHS or source.startswith("hub:"):
         return
     from limbeck.corpus.sources.named_sources import check_source  # It imports what reads files.
@@ -259,4 +285,6 @@ def _check_source(source: str, content: Literal["texts", "rows"] | None) -> None
 
 
 def _folder(place: str | None) -> Path | None:
-    return None if place is None else Path(place).expanduser()
+    if place is None:
+        return None
+    return Path(place).expanduser()

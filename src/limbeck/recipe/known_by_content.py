@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from limbeck.core.blocks import counted
 from limbeck.core.fields import NONE
 from limbeck.evaluation.tasks.registry import is_own_task
 
@@ -24,13 +25,14 @@ def without_places(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a corpus with words in place of its paths: whether a key is given still counts, and how many sources."""
     corpus = dict(part)
     sources = corpus.get("sources")
     if sources:
-        # Shares and units decide what is read.
+        # Shares and units stay: they decide what is read.
         if any(isinstance(source, Mapping) for source in sources):
             corpus["uses"] = [_keys_beside_source(source) for source in sources]
-        corpus["sources"] = "1 source" if len(sources) == 1 else f"{len(sources)} sources"
+        corpus["sources"] = counted(len(sources), "source")
     if corpus.get("development"):
         corpus["development"] = f"{len(corpus['development'])} with development rows"
     if corpus.get("data"):
@@ -51,6 +53,7 @@ def _corpus_without_places(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys_beside_source(source: Any) -> dict[str, Any]:
+    """Return how a source is read; nothing of one that is only named."""
     if not isinstance(source, Mapping):
         return {}
     return {key: value for key, value in source.items() if key != "source"}

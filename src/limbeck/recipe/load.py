@@ -18,6 +18,13 @@ from limbeck.recipe.plain_values import check_plain
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.stages import method_alone
 
+_KEYS_OF_PATHS = frozenset(
+    {"model", "sources", "source", "data", "development", "by", "masked_lm", "word_vectors", "checkpoint"}
+)
+"""Keys whose values are paths."""
+_KEYS_OF_TASKS = frozenset({"task", "tasks", "name"})
+"""Keys whose values may be the path of a task's file."""
+
 
 def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
     """Make a checked `Recipe` of a path, a dict or a `Recipe`, with overrides.
@@ -43,12 +50,16 @@ def document_of(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: str 
     Raises:
         RecipeError: for a file that cannot be read, an override that leads nowhere, and what no key may hold.
     """
+    data: Mapping[str, Any]
     if isinstance(recipe, str | Path):
-        data: Mapping[str, Any] = read_recipe(recipe)
+        data = read_recipe(recipe)
+    elif isinstance(recipe, Recipe):
+        data = recipe.model_dump(exclude_unset=True)
     else:
-        data = recipe.model_dump(exclude_unset=True) if isinstance(recipe, Recipe) else recipe
+        data = recipe
+    # Twice: paths of overrides lead through the recipe, and their values become part of it.
     check_plain(data)
-    changed = apply_overrides(written_out(data), overrides)
+    changed = apply_overrides(expand_shorthands(data), overrides)
     check_plain(changed)
     return changed
 
@@ -80,20 +91,21 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     data = read_document(Path(path), origin, "`limbeck recipe --example` prints one to start from.")
     if not isinstance(data, dict):
         raise RecipeError(f"{origin} must be a mapping with teacher, student, corpus and stages.")
-    return {
-        key: with_paths_beside(value, Path(path).expanduser().parent, key) for key, value in written_out(data).items()
-    }
+    folder = Path(path).expanduser().parent
+    document = expand_shorthands(data)
+    return {key: with_paths_beside(part, folder, key) for key, part in document.items()}
 
 
-def written_out(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recipe as its document would have it: paths as text, and parts that stand for one of their keys whole.
+def expand_shorthands(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe with its shorthands as full mappings (`teacher: NAME`, `corpus: [FILE]`), and paths as text.
 
-    So overrides and relative paths reach into parts such as `teacher: NAME` and `corpus: [FILE]`.
+    So overrides and relative paths reach into these parts.
 
     Args:
         data: The recipe; left as it is.
     """
     document = {key: _plain(value) for key, value in data.items()}
+    # The recipe itself, and its stages, which may have a teacher and a corpus too.
     parts = [document]
     if isinstance(document.get("stages"), list):
         document["stages"] = [method_alone(stage) for stage in document["stages"]]
@@ -107,6 +119,7 @@ def written_out(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """Return a copy of a value as YAML has it: paths are text, tuples are lists."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
@@ -114,14 +127,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return value
-
-
-_PATHS = frozenset(
-    {"model", "sources", "source", "data", "development", "by", "masked_lm", "word_vectors", "checkpoint"}
-)
-"""Keys whose values are paths."""
-_TASKS = frozenset({"task", "tasks", "name"})
-"""Keys whose values may be the path of a task's file."""
 
 
 def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
@@ -138,7 +143,7 @@ def with_paths_beside(part: Any, folder: Path, key: str) -> Any:
         return [with_paths_beside(value, folder, key) for value in part]
     if not isinstance(part, str):
         return part
-    names_task_file = key in _TASKS and is_own_task(part)
-    if key in _PATHS or names_task_file:
+    names_task_file = key in _KEYS_OF_TASKS and is_own_task(part)
+    if key in _KEYS_OF_PATHS or names_task_file:
         return find_beside(part, folder)
     return part

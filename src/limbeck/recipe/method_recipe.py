@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -23,53 +23,66 @@ from limbeck.models.teaching_facts import facts_of_shape
 _FINE_TUNED = "runs/fine-tuned-teacher/model"
 """The teacher of a task: the folder of the `limbeck finetune` that the recipe's first line names."""
 _SHAPES = ("6x384", "6x768")
-"""Shapes of a student, layers x width; methods without a map between widths need BERT-base's 768."""
+"""Shapes of a student, layers x width, in the order in which they are tried: methods without a map between widths need
+BERT-base's 768."""
 TEXT_TRAINING = {"max_steps": 10000, "per_device_train_batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 0.05}
 # What MLKD-BERT (its table 9) takes for most tasks, within what BERT-PKD tried.
 TASK_TRAINING = {"num_train_epochs": 10, "per_device_train_batch_size": 32, "learning_rate": 2e-5, "warmup_steps": 0.1}
 
 
-def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
-    """Compose a method for BERT-base and a student of a usual shape.
+class ComposedStage(NamedTuple):
+    """A stage of a method: the name of the stage's method, and the terms that it comes to."""
+
+    method: str
+    terms: list[Term]
+
+
+class ComposedMethod(NamedTuple):
+    """A method composed for BERT-base and a student: the student's shape, and the method's stages."""
+
+    shape: str
+    stages: list[ComposedStage]
+
+
+def compose_example(name: str) -> ComposedMethod:
+    """Compose a method for BERT-base and a student of the first usual shape that the method takes.
 
     Args:
         name: The method.
+    """
+    smaller_shape, widest_shape = _SHAPES
+    try:
+        return _compose_for(name, smaller_shape)
+    except RecipeError:
+        return _compose_for(name, widest_shape)
 
-    Returns:
-        The student's shape, and for each of the method's stages its method and terms.
+
+def _compose_for(name: str, shape: str) -> ComposedMethod:
+    """Compose a method for BERT-base and a student of a shape.
+
+    Raises:
+        RecipeError: for a student that the method of a stage does not take.
     """
     from transformers import BertConfig
 
-    task = METHODS[name].tasks[0]
     config = BertConfig()
-    teacher = facts_of_shape(shape_of(config))
-    *smaller_shapes, last_shape = _SHAPES
-    for shape in smaller_shapes:
-        student = shape_of(student_config(parse_blueprint(shape), config))
-        try:
-            return shape, _composed_stages(name, Pairing(student, teacher, task))
-        except RecipeError:
-            continue  # The method does not take a student of this shape.
-    student = shape_of(student_config(parse_blueprint(last_shape), config))
-    return last_shape, _composed_stages(name, Pairing(student, teacher, task))
-
-
-def _composed_stages(name: str, pairing: Pairing) -> list[tuple[str, list[Term]]]:
-    """Return the method and the terms of each stage of a method.
-
-    Raises:
-        RecipeError: for a student that a stage's method does not take.
-    """
+    pairing = Pairing(
+        student=shape_of(student_config(parse_blueprint(shape), config)),
+        teacher=facts_of_shape(shape_of(config)),
+        task=METHODS[name].tasks[0],
+    )
     stages = []
     for stage in stages_of(METHODS[name]):
         method, options = read_method(stage)
-        stages.append((stage["name"], method.compose(options, pairing)))
-    return stages
+        stages.append(ComposedStage(stage["name"], method.compose(options, pairing)))
+    return ComposedMethod(shape, stages)
 
 
 def stages_of(method: Method[Any]) -> list[dict[str, Any]]:
     """Return the stages that make a method up, each a method's name and options."""
-    return [dict(stage) for stage in method.stages] or [{"name": method.name}]
+    if not method.stages:
+        return [{"name": method.name}]
+    return [dict(stage) for stage in method.stages]
 
 
 def method_recipe(name: str) -> str:
@@ -92,14 +105,14 @@ def describe_method(name: str) -> dict[str, Any]:
         name: The method.
     """
     method = METHODS[name]
-    shape, composed = method_terms(name)
+    composed = compose_example(name)
     terms = []
-    for number, (stage, stage_terms) in enumerate(composed, start=1):
-        terms += [_describe_term(number, stage, term) for term in stage_terms]
+    for number, stage in enumerate(composed.stages, start=1):
+        terms += [_describe_term(number, stage.method, term) for term in stage.terms]
 
     # A stage may be of another method, whose options then carry its name.
     options: dict[str, str] = {}
-    for stage_method in dict.fromkeys(stage["name"] for stage in stages_of(method)):
+    for stage_method in dict.fromkeys(stage.method for stage in composed.stages):
         prefix = "" if stage_method == name else f"{stage_method}."
         for option, text in descriptions(METHODS[stage_method].options).items():
             options[f"{prefix}{option}"] = text
@@ -109,17 +122,17 @@ def describe_method(name: str) -> dict[str, Any]:
         "citation": None if method.citation is None else asdict(method.citation),
         "card": read_card(name) or f"# {name}\n\n{method.summary}\n",  # One from a plugin has no card.
         "options": options,
-        "student": shape,
+        "student": composed.shape,
         "terms": terms,
         "recipe": _recipe(name),
     }
 
 
-def _describe_term(number: int, stage: str, term: Term) -> dict[str, Any]:
+def _describe_term(stage: int, method: str, term: Term) -> dict[str, Any]:
     """Return a term of a stage, counted from 1, as plain values."""
     return {
-        "stage": number,
-        "method": stage,
+        "stage": stage,
+        "method": method,
         "weight": term.weight,
         "objective": term.objective,
         "student": [str(key) for key in term.student],
@@ -131,7 +144,6 @@ def _recipe(name: str) -> dict[str, Any]:
     """Return the recipe of a method's card with what it leaves out, and with every option of the method."""
     method = METHODS[name]
     recommended = _recommended(name)
-    shape, _ = method_terms(name)
     task = method.tasks[0]
     teacher = _FINE_TUNED if kind_of(task).has_labels else "google-bert/bert-base-uncased"
     title = name.replace("_", "-")
@@ -139,7 +151,8 @@ def _recipe(name: str) -> dict[str, Any]:
         "name": title,
         "output": f"runs/{title}",
         "teacher": {"model": teacher},
-        "student": {"shape": shape, "initialise": {"layers": "uniform"}} | recommended.get("student", {}),
+        "student": {"shape": compose_example(name).shape, "initialise": {"layers": "uniform"}}
+        | recommended.get("student", {}),
         "corpus": _corpus_of(task) | recommended.get("corpus", {}),
         "stages": _stages_of_recipe(method, recommended),
     }
@@ -160,17 +173,17 @@ def _corpus_of(task: str) -> dict[str, Any]:
 def _stages_of_recipe(method: Method[Any], recommended: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the stages of a method's recipe, with every option and what its card recommends."""
     usual_training = TASK_TRAINING if kind_of(method.tasks[0]).has_labels else TEXT_TRAINING
-    usual_stages = stages_of(method)
-    recommended_stages = recommended.get("stages", usual_stages)
+    methods = stages_of(method)
+    recommended_stages = recommended.get("stages", methods)
     stages = []
-    for number, (usual, changes) in enumerate(zip(usual_stages, recommended_stages, strict=True), start=1):
+    for number, (stage_method, recommended_stage) in enumerate(zip(methods, recommended_stages, strict=True), start=1):
         stage: dict[str, Any] = {}
-        if len(usual_stages) > 1:
+        if len(methods) > 1:
             stage["name"] = f"stage-{number}"
-        stage |= changes
-        options = _written_options({**usual, **changes.get("method", {})})
-        stage["method"] = {"name": usual["name"], **options}
-        stage["training"] = usual_training | changes.get("training", {})
+        stage |= recommended_stage
+        options = _written_options(stage_method | recommended_stage.get("method", {}))
+        stage["method"] = {"name": stage_method["name"], **options}
+        stage["training"] = usual_training | recommended_stage.get("training", {})
         stages.append(stage)
     return stages
 
@@ -192,12 +205,7 @@ def _teacher_note(name: str) -> str:
 
 def _reads_vocabulary_scores(name: str) -> bool:
     """Whether a term of a method reads the scores of a masked language model."""
-    _, stages = method_terms(name)
-    for _, terms in stages:
-        for term in terms:
-            if any(key.name == "logits" for key in (*term.student, *term.teacher)):
-                return True
-    return False
+    return any(term.reads_logits for stage in compose_example(name).stages for term in stage.terms)
 
 
 def _written_options(stage: dict[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,9 @@ class Mistakes:
             if not place:
                 self._errors.append(error)
                 return
-            lines = error.mistakes or (str(error),)
-            self._errors += [type(error)(f"{place}: {line}") for line in lines]
+            # The place stands before each mistake of an error that has several.
+            for line in error.mistakes or (str(error),):
+                self._errors.append(type(error)(f"{place}: {line}"))
 
     def tell(self) -> None:
         """Raise the errors that were gathered as one.

@@ -57,7 +57,9 @@ class TeacherSpec(Grown):
 
 def model_alone(value: Any) -> Any:
     """Return the keys of a teacher that is given by its name alone; for validators."""
-    return {"model": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"model": value}
+    return value
 
 
 Teacher: TypeAlias = Annotated[TeacherSpec, BeforeValidator(model_alone, json_schema_input_type=TeacherSpec | str)]
@@ -74,7 +76,9 @@ class StageTeacherSpec(TeacherSpec):
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> StageTeacherSpec:
-        if bool(self.model) == (self.stage is not None):
+        has_model = bool(self.model)
+        has_stage = self.stage is not None
+        if has_model == has_stage:
             raise ValueError("give either model (a folder or a name) or stage (an earlier stage), but not both")
         if self.stage is not None and self.classes:
             raise ValueError("classes renames those of a model; leave it out where stage is given")
@@ -114,14 +118,18 @@ class ShapeSpec(Strict):
 
 def shape_alone(value: Any) -> Any:
     """Return the keys of a student that is given by its shape alone; for validators."""
-    by_name = isinstance(value, Mapping) and "layers" in value and "shape" not in value
-    return {"shape": value} if by_name or isinstance(value, int | str) else value
+    has_fields_of_shape = isinstance(value, Mapping) and "layers" in value and "shape" not in value
+    if has_fields_of_shape or isinstance(value, int | str):
+        return {"shape": value}
+    return value
 
 
 def names_start(student: Mapping[str, Any]) -> bool:
-    """Return whether a student says what its layers start from."""
+    """Whether a student says what its layers start from."""
     start = student.get("initialise")
-    return isinstance(start, Mapping) and bool({"layers", "checkpoint"} & set(start))
+    if not isinstance(start, Mapping):
+        return False
+    return "layers" in start or "checkpoint" in start
 
 
 class StudentSpec(Strict):
@@ -150,8 +158,12 @@ class StudentSpec(Strict):
     @classmethod
     def _a_depth_starts_from_layers(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         keys = shape_alone(value)
-        if not isinstance(keys, Mapping) or (depth := depth_alone(keys.get("shape"))) is None:
+        if not isinstance(keys, Mapping):
             return validate(keys)
+        depth = depth_alone(keys.get("shape"))
+        if depth is None:
+            return validate(keys)
+        # A number of layers alone stands for layers of the teacher, unless the start says otherwise.
         start = keys.get("initialise", {})
         if isinstance(start, Mapping) and not names_start(keys):
             start = {**start, "layers": "ends"}

@@ -19,6 +19,7 @@ _WITHOUT_OPTIONS = ("constant", "constant_with_warmup")
 _BY_LOSS = ("reduce_lr_on_plateau", "greedy")
 """Schedules that follow the held-out loss."""
 _TRIAL_STEPS = 1_000
+"""Steps of a trial of a schedule, whose length its options do not depend on."""
 
 
 def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -> None:
@@ -31,8 +32,10 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
     Raises:
         RecipeError: naming the argument.
     """
+    # A test makes the default ones; `Trainer` takes seconds to import.
     if not training.keys() & _ARGUMENTS:
-        return  # A test makes the default ones; `Trainer` takes seconds to import.
+        return
+
     optimizer_name = arguments.optim.value
     if optimizer_name.startswith(_HOOKED) or "layerwise" in optimizer_name:
         raise RecipeError(
@@ -58,27 +61,39 @@ def check_optimizer(arguments: TrainingArguments, training: Mapping[str, Any]) -
 
 
 def _check_pairs(optim_args: object) -> None:
+    """Refuse options of an optimizer that are not `NAME=VALUE,NAME=VALUE`."""
     if optim_args is None or optim_args == "":
         return
-    if not isinstance(optim_args, str) or any(pair.count("=") != 1 for pair in optim_args.split(",")):
+    are_pairs = isinstance(optim_args, str) and all(pair.count("=") == 1 for pair in optim_args.split(","))
+    if not are_pairs:
         raise RecipeError(
             f"training.optim_args is {optim_args!r}: give NAME=VALUE, several separated by commas, or leave it out."
         )
 
 
 def _make_optimizer(arguments: TrainingArguments, *, takes_arguments: bool) -> torch.optim.Optimizer:
-    """Make the optimizer of one number."""
+    """Make the optimizer of one number.
+
+    Args:
+        arguments: Of the training.
+        takes_arguments: Whether the recipe gives `optim_args`, which the optimizer has to read.
+
+    Raises:
+        RecipeError: if the optimizer reads none of its `optim_args`.
+    """
     from transformers import Trainer
 
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
     if takes_arguments:
-        plain = copy.copy(arguments)
-        plain.optim_args = None
-        if Trainer.get_optimizer_cls_and_kwargs(plain) == (optimizer_class, options):
+        # The same without them: it read none.
+        without_arguments = copy.copy(arguments)
+        without_arguments.optim_args = None
+        if Trainer.get_optimizer_cls_and_kwargs(without_arguments) == (optimizer_class, options):
             raise RecipeError(
                 f"training.optim_args is not for '{arguments.optim.value}', which takes none of them: leave it out."
             )
-    optimizer: torch.optim.Optimizer = optimizer_class([torch.nn.Parameter(torch.zeros(1))], **options)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer: torch.optim.Optimizer = optimizer_class([parameter], **options)
     return optimizer
 
 
@@ -93,9 +108,12 @@ def _try_schedule(arguments: TrainingArguments, optimizer: torch.optim.Optimizer
         num_training_steps=_TRIAL_STEPS,
         scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
     )
-    losses = [1.0] if arguments.lr_scheduler_type.value in _BY_LOSS else []
+    follows_loss = arguments.lr_scheduler_type.value in _BY_LOSS
     for _ in range(_TRIAL_STEPS):
         optimizer.step()
-        schedule.step(*losses)
+        if follows_loss:
+            schedule.step(1.0)
+        else:
+            schedule.step()
     if not all(math.isfinite(group["lr"]) for group in optimizer.param_groups):
         raise ValueError("its learning rate is not a finite number")

@@ -11,10 +11,10 @@ from limbeck.errors import RecipeError
 LONGEST_TEXT = 4096
 """Characters; no path of a file is longer."""
 
-_NOT_WRITTEN = ("Cc", "Cs", "Zl", "Zp")
+_UNPRINTABLE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 """Categories of Unicode: control characters, lone surrogates, separators of lines and of paragraphs."""
-# They turn the direction of what follows, so that a name shows as another.
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DIRECTION_MARKS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of what follows, so that a name shows as another."""
 
 
 def check_plain(data: Any, place: str = "", depth: int = 0) -> None:
@@ -41,7 +41,8 @@ def check_plain(data: Any, place: str = "", depth: int = 0) -> None:
         for key, value in data.items():
             if isinstance(key, str):
                 _check_text(key, f"a key of {place or 'the recipe'}")
-            check_plain(value, f"{place}.{key}" if place else str(key), depth + 1)
+            place_of_value = f"{place}.{key}" if place else str(key)
+            check_plain(value, place_of_value, depth + 1)
     elif isinstance(data, list | tuple):
         for index, value in enumerate(data):
             check_plain(value, f"{place}.{index}", depth + 1)
@@ -51,7 +52,7 @@ def _check_text(text: str, place: str) -> None:
     if len(text) > LONGEST_TEXT:
         raise RecipeError(f"{place}: {text[:60]!r}… has {len(text):,} characters; give {LONGEST_TEXT:,} or less.")
     for character in text:
-        if unicodedata.category(character) in _NOT_WRITTEN or character in _TURNS:
+        if unicodedata.category(character) in _UNPRINTABLE_CATEGORIES or character in _DIRECTION_MARKS:
             raise RecipeError(
                 f"{place}: {text[:80]!a} has the character {character!a}, which no name may have; leave it out."
             )

@@ -74,7 +74,9 @@ class StageSpec(Strict):
     @field_validator("method", mode="before")
     @classmethod
     def _name_alone_is_a_method(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"name": value}
+        return value
 
     @field_validator("method")
     @classmethod
@@ -97,7 +99,9 @@ class StageSpec(Strict):
 
 def method_alone(value: Any) -> Any:
     """Return the keys of a stage that is given by its method's name alone; for validators."""
-    return {"method": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"method": value}
+    return value
 
 
 Stage: TypeAlias = Annotated[StageSpec, BeforeValidator(method_alone, json_schema_input_type=StageSpec | str)]
