@@ -32,7 +32,8 @@ import torch
 
 from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step import Step
-from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
+from limbeck.benchmark.step_batch import make_batch
+from limbeck.benchmark.step_setup import StepRequest, StepSetup, set_up_step
 from limbeck.core.devices import synchronise
 from limbeck.corpus.batches.batch import read_batch
 from limbeck.methods import METHODS
@@ -66,7 +67,8 @@ def draw_setups(arguments: argparse.Namespace) -> list[StepSetup]:
         device="auto",
     )
     base = set_up_step(request)
-    student, teacher = base.shapes
+    student = base.student_shape
+    teacher = base.teacher_shape
     space = elm_space(student.layers, teacher.layers)
     mappings = [space.decode(genome) for genome in draw_new(space, STUDENTS, np.random.default_rng(0))]
     method = METHODS["elm"]

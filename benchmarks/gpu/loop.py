@@ -44,7 +44,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     def __init__(self, setup: StepSetup, count: int) -> None:
         generator = torch.Generator().manual_seed(0)
         lengths = torch.randint(setup.length // 2, setup.length + 1, (count,), generator=generator).tolist()
-        words = setup.shapes[0].vocabulary
+        words = setup.student_shape.vocabulary
         ids = [torch.randint(5, words, (length,), generator=generator).tolist() for length in lengths]
         self.rows = [{"input_ids": row, "length": len(row)} for row in ids]
 

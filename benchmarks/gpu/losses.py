@@ -11,7 +11,9 @@ from typing import Any
 
 from benchmarks.gpu.parts import Request, Row
 
-from limbeck.benchmark.loss import LossCase, errors_of, measure_losses
+from limbeck.benchmark.loss import measure_losses
+from limbeck.benchmark.loss_case import LossCase
+from limbeck.benchmark.loss_errors import errors_of
 
 # Batch, length, heads, widths of teacher and student: heads of several sizes, texts that fill no tile.
 SHAPES = ((2, 128, 48, 768, 384), (2, 200, 3, 192, 60))

@@ -20,7 +20,8 @@ from benchmarks.gpu.parts import Request, Row
 from limbeck.benchmark.peak_memory import watch_peak
 from limbeck.benchmark.rows import tidy
 from limbeck.benchmark.step import Step
-from limbeck.benchmark.step_setup import StepRequest, make_batch, set_up_step
+from limbeck.benchmark.step_batch import make_batch
+from limbeck.benchmark.step_setup import StepRequest, set_up_step
 from limbeck.core.timing import stopwatch, summarise, take_turns
 from peer_steps import PEERS, Setting, make_side
 from training_step import Stepper
@@ -128,7 +129,8 @@ def _limbeck(name: str, asked: StepRequest, request: Request) -> tuple[Callable[
 def _peer(name: str, dtype: str, asked: StepRequest, request: Request) -> tuple[Callable[[], object], Row]:
     """Build a peer's step with models of the same sizes, on the batch that limbeck has."""
     setup = set_up_step(replace(asked, device=request.device))
-    student, teacher = setup.shapes
+    student = setup.student_shape
+    teacher = setup.teacher_shape
     setting = Setting(
         teacher=(teacher.layers, teacher.hidden),
         student=(student.layers, student.hidden),

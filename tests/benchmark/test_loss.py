@@ -5,17 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from limbeck.benchmark import loss
-from limbeck.benchmark.loss import (
-    LossCase,
-    benchmark_of,
-    error_case,
-    errors_of,
-    make_inputs,
-    measure_losses,
-    megabytes_needed,
-    run_loss,
-)
+from limbeck.benchmark import loss, loss_errors
+from limbeck.benchmark.loss import measure_losses
+from limbeck.benchmark.loss_case import LossCase, benchmark_of, make_inputs, megabytes_needed, run_loss
+from limbeck.benchmark.loss_errors import error_case, errors_of
 from limbeck.errors import KernelError, RecipeError
 
 SMALL = {"batch": 2, "length": 6, "heads": 2, "teacher_width": 8, "student_width": 4, "classes": 11}
@@ -98,7 +91,7 @@ def test_errors_are_measured_on_less_where_float64_would_not_fit():
     assert error_case(LossCase(length=128)) == LossCase(length=128, batch=2)
     long = error_case(LossCase(length=4096))
     assert long.batch == 1
-    assert 2 * megabytes_needed(long) <= loss.ERROR_MEGABYTES < 8.1 * megabytes_needed(long)
+    assert 2 * megabytes_needed(long) <= loss_errors.ERROR_MEGABYTES < 8.1 * megabytes_needed(long)
 
 
 @pytest.mark.parametrize(

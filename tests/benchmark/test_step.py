@@ -8,8 +8,9 @@ import yaml
 
 from limbeck.benchmark import step_rows
 from limbeck.benchmark.step import PARTS, Step
+from limbeck.benchmark.step_batch import make_batch
 from limbeck.benchmark.step_rows import WHOLE, measure_peak, measure_step
-from limbeck.benchmark.step_setup import StepRequest, make_batch, set_up_step
+from limbeck.benchmark.step_setup import StepRequest, set_up_step
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods import METHODS
 
@@ -121,4 +122,4 @@ def test_mistakes_are_refused(changes, error, words):
 def test_a_saved_model_says_how_long_its_texts_may_be(bert_folder):
     with pytest.raises(LimbeckError, match="--length 500 is longer"):
         set_up_step(request(teacher=str(bert_folder), length=500))
-    assert set_up_step(request(length=900)).shapes[0].positions == 900  # a named shape grows
+    assert set_up_step(request(length=900)).student_shape.positions == 900  # a named shape grows

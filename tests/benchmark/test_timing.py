@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from limbeck.benchmark import peak_memory
-from limbeck.benchmark.loss import LossCase, measure_peak
+from limbeck.benchmark.loss import measure_peak
+from limbeck.benchmark.loss_case import LossCase
 from limbeck.benchmark.peak_memory import Peak, peak_of, watch_peak
 from limbeck.benchmark.peak_rates import measure_ceiling
 from limbeck.core.devices import choose_device

@@ -3,7 +3,7 @@
 import pytest
 
 from limbeck.api.requests import completions
-from limbeck.benchmark.loss import measured_objectives
+from limbeck.benchmark.loss_case import measured_objectives
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
 from limbeck.export.format import FLOATS

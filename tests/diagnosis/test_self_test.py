@@ -7,7 +7,7 @@ import tempfile
 import pytest
 import torch
 
-from limbeck.benchmark.loss import measured_objectives
+from limbeck.benchmark.loss_case import measured_objectives
 from limbeck.diagnosis import self_test
 from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run, random_text, write_teacher
 from limbeck.kernels import dispatch

@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from limbeck.benchmark.loss import measured_objectives
+from limbeck.benchmark.loss_case import measured_objectives
 from limbeck.evaluation.protocols.protocol import PROTOCOLS
 from limbeck.evaluation.tasks.registry import DEFINITIONS, TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS

@@ -9,7 +9,8 @@ import torch
 from pydantic import Field
 from transformers import BertConfig
 
-from limbeck.benchmark.loss import LossCase, measure_losses
+from limbeck.benchmark.loss import measure_losses
+from limbeck.benchmark.loss_case import LossCase
 from limbeck.benchmark.operations import loss_operations
 from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import PluginError

@@ -117,7 +117,8 @@ def _measure_loss(request: requests.LossRequest, bar: Report) -> list[Row]:
             "such as 768,384."
         )
     teacher_width, student_width = request.widths
-    from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
+    from limbeck.benchmark.loss import measure_losses
+    from limbeck.benchmark.loss_case import LossCase, benchmark_of
 
     measured = benchmark_of(request.objective)
     heads = request.heads or (measured.heads,)

@@ -11,6 +11,7 @@ from limbeck.core.progress import Report, no_progress
 from limbeck.evaluation.protocols import published
 from limbeck.models import families
 
+# Columns of a row that are the same at every batch size and length.
 _SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
           "megabytes_of")  # fmt: skip
 
@@ -44,12 +45,17 @@ def measure_costs(
     timings = measure_models(
         names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
     )
-    shapes = [families.shape_of(read_config(name, max(lengths))) for name in names]
-    papers = published.matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
+    sizes = []
+    names_and_vocabularies = []
+    for name in names:
+        sizes.append(_size([row for row in timings if row["model"] == name]))
+        shape = families.shape_of(read_config(name, max(lengths)))
+        names_and_vocabularies.append((f"{shape.layers}x{shape.hidden}", shape.vocabulary))
+    published_costs = published.matching_costs(names_and_vocabularies)
     return {
-        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
+        "models": sizes,
         "timings": timings,
-        "published": [cost.to_dict() for cost in papers],
+        "published": [cost.to_dict() for cost in published_costs],
         "machine": describe_machine(device.type),
     }
 

@@ -45,8 +45,7 @@ def check_memory(options: str, least_bytes: float, device: torch.device) -> None
     if least_bytes > free:
         raise RecipeError(
             f"{options} take at least {least_bytes / 1e9:,.0f} GB of memory, but only {free / 1e9:,.0f} GB of "
-            f"{device.type} "
-            "memory are free; use smaller numbers."
+            f"{device.type} memory are free; use smaller numbers."
         )
 
 
@@ -60,13 +59,24 @@ def free_bytes(device: torch.device) -> float:
 
 
 def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
-    """Return what a forward pass holds at once at the very least: input and intermediate of one block."""
+    """Return the bytes that a forward pass holds at once at the very least: input and intermediate of one block.
+
+    Args:
+        shape: The model's.
+        tokens: Of the batch.
+        itemsize: Bytes of a number.
+    """
     return tokens * (shape.ffn + 2 * shape.hidden) * itemsize
 
 
 def least_training_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
-    """Return what a backward pass needs of the forward pass at the very least.
+    """Return the bytes that a backward pass needs of the forward pass at the very least.
 
     That is of every block its intermediate, and the inputs of its four matrix products with one of its attention.
+
+    Args:
+        shape: The model's.
+        tokens: Of the batch.
+        itemsize: Bytes of a number.
     """
     return shape.layers * tokens * (shape.ffn + 4 * shape.hidden) * itemsize

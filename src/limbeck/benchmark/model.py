@@ -17,6 +17,7 @@ from limbeck.models import blueprint, families, inference, locating, streams, st
 from limbeck.models.blueprint import names_shape
 from limbeck.models.loading import load_config, load_model
 
+_BERT_POSITIONS = 512
 _LOADED = 0.1
 """Share of the progress when all models are loaded."""
 
@@ -26,16 +27,15 @@ def read_config(name: str, length: int) -> PreTrainedConfig:
 
     Args:
         name: A shape (see `names_shape`), a folder, `package:NAME` or a Hub name.
-        length: Tokens that a model of a named shape has to take; 512 at least.
+        length: Tokens that a model of a named shape has to take; it takes 512 at least.
 
     Raises:
         ModelError: see `parse_blueprint` and `load_config`.
     """
     if not names_shape(name):
         return load_config(name)
-    return students.student_config(
-        blueprint.parse_blueprint(name), BertConfig(max_position_embeddings=max(512, length))
-    )
+    bert = BertConfig(max_position_embeddings=max(_BERT_POSITIONS, length))
+    return students.student_config(blueprint.parse_blueprint(name), bert)
 
 
 def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
@@ -129,29 +129,27 @@ def measure_models(
         report(_LOADED * index / len(names), f"loading {name}", Count(index, "models"))
         models[name] = _load(name, lengths, dtype, device)
     sizes = {name: measure_size(name, model) for name, model in models.items()}
+    encoders = {name: inference.encoder_of(model) for name, model in models.items()}
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     _check_memory(models, cases, dtype, device)
 
     vocabulary = min(families.shape_of(model.config).vocabulary for model in models.values())
-    generator = torch.Generator().manual_seed(0)  # All models share the token ids.
+    generator = torch.Generator().manual_seed(0)
     share = (1 - _LOADED) / len(cases)
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
-        input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
         progress = part_of(report, _LOADED + share * index, _LOADED + share * (index + 1))
         passes = time_passes(
-            {name: inference.encoder_of(model) for name, model in models.items()},
-            input_ids,
+            encoders,
+            torch.randint(0, vocabulary, (batch, length), generator=generator).to(device),
             seconds=seconds / len(cases),
             warmup=warmup,
             tell=tell_rounds(progress, f"{batch} x {length} tokens"),
         )
-        first_times = wall_times(passes[names[0]])
-
-        for name, passes_of_model in passes.items():
-            times = wall_times(passes_of_model)
+        times = {name: wall_times(passes_of_model) for name, passes_of_model in passes.items()}
+        for name, times_of_model in times.items():
             size, forward = sizes[name]
-            spread = summarise(times)
+            spread = summarise(times_of_model)
             row = {
                 "model": name,
                 **size,
@@ -160,11 +158,11 @@ def measure_models(
                 "device_type": device.type,
                 "batch": batch,
                 "length": length,
-                "rounds": len(times),
+                "rounds": len(times_of_model),
                 **spread,
                 "sentences_per_second": batch / spread["median_ms"] * 1000,
                 "tokens_per_second": batch * length / spread["median_ms"] * 1000,
-                "speedup": speedup(first_times, times),
+                "speedup": speedup(times[names[0]], times_of_model),
             }
             rows.append(tidy(row))
     return rows
@@ -194,5 +192,5 @@ def _check_memory(
     """Refuse batches that cannot fit into memory for any of the models."""
     shapes = [families.shape_of(model.config) for model in models.values()]
     for batch, length in cases:
-        needed = max(limits.least_forward_bytes(shape, batch * length, dtype.itemsize) for shape in shapes)
-        limits.check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)
+        least_bytes = max(limits.least_forward_bytes(shape, batch * length, dtype.itemsize) for shape in shapes)
+        limits.check_memory(f"--batch-sizes {batch} and --lengths {length}", least_bytes, device)

@@ -89,7 +89,9 @@ def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
         return ForwardCost(weights, tuple(attention_widths))
     # The head's other matrices read every token.
     counted = {id(parameter) for parameter in (*tap.base.parameters(), *decoder.parameters())}
-    weights += sum(p.numel() for p in tap.model.parameters() if p.dim() == 2 and id(p) not in counted)
+    for parameter in tap.model.parameters():
+        if parameter.dim() == 2 and id(parameter) not in counted:
+            weights += parameter.numel()
     return ForwardCost(weights, tuple(attention_widths), decoder.weight.numel())
 
 
@@ -119,13 +121,15 @@ def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequenc
 
 
 def _map_operations(term: Term, lengths: Sequence[int]) -> int:
-    """Forward and both gradients of a learned map, once for each of the student's layers where it takes several."""
+    """Count the operations of a learned map with both gradients, once for each layer of the student that it takes."""
     if term.learned_map is None:
         return 0
     is_of_samples = term.student[0].name in ("cls", *OF_SENTENCES)
     rows = len(lengths) if is_of_samples else sum(lengths)
     numbers = term.learned_map.inputs * term.learned_map.outputs
-    return 6 * rows * len(term.student) * numbers // (term.learned_map.heads or 1)
+    # A map of relation heads has a block for each head, and no numbers between heads.
+    heads = term.learned_map.heads or 1
+    return 6 * rows * len(term.student) * numbers // heads
 
 
 def _matrix_numbers(block: nn.Module) -> int:

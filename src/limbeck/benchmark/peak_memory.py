@@ -14,8 +14,11 @@ from limbeck.core.workers import Send, run_tasks
 
 BYTES_PER_MEGABYTE = 1_000_000
 _LONGEST_NOTE = 168
+"""Letters of a note."""
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+"""Written into `clear_refs`, it has Linux count the highest resident size of the process anew."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Peak:
     Attributes:
         total_mb: On a CPU of the whole process, on an accelerator of all tensors.
         extra_mb: Above what was held before.
-        note: Why it could not be had; else empty.
+        note: The reason why it could not be had; else empty.
     """
 
     total_mb: float | None = None
@@ -52,7 +55,7 @@ def watch_peak(run: Callable[[], object], device: torch.device) -> Peak:
     # Linux counts the highest resident size anew, since making the inputs may have taken more. Where a sandbox forbids
     # it, the highest size is that since the start.
     with suppress(OSError):
-        _CLEAR.write_text("5", encoding="ascii")
+        _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
     before = psutil.Process().memory_info().rss
     run()
     return _peak(before, _highest_resident())
@@ -80,20 +83,25 @@ def peak_of(measure: Callable[[], Peak], device: torch.device) -> Peak:
 
 
 def _send_peak(measure: Callable[[], Peak], send: Send) -> None:
+    """Measure a peak in a process of its own, and send it."""
     send(measure())
 
 
 def _peak(before: int, highest: int) -> Peak:
-    return Peak(highest / BYTES_PER_MEGABYTE, max(0, highest - before) / BYTES_PER_MEGABYTE)
+    """Return a peak, given bytes."""
+    extra = max(0, highest - before)
+    return Peak(total_mb=highest / BYTES_PER_MEGABYTE, extra_mb=extra / BYTES_PER_MEGABYTE)
 
 
 def _highest_resident() -> int:
-    """Highest resident size of this process in bytes.
+    """Return the highest resident size of this process in bytes.
 
     On Linux `getrusage` would also count what the parent held when it started this process.
     """
     if _STATUS.is_file():
         for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            # Such as `VmHWM:  123456 kB`.
             if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+                kibibytes = int(line.split()[1])
+                return kibibytes * 1024
     return peak_memory_bytes()

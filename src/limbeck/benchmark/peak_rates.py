@@ -7,9 +7,10 @@ from limbeck.core.timing import stopwatch, take_turns
 from limbeck.models import packed_linear
 
 # Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
-CPU_SIZE, DEVICE_SIZE = 1536, 8192
-# Numbers that are copied: more than any cache holds.
-COPIED = 1 << 26
+CPU_SIZE = 1536
+DEVICE_SIZE = 8192
+COPIED = 2**26
+"""Numbers that are copied: more than any cache holds."""
 
 
 def measure_ceiling(
@@ -33,9 +34,9 @@ def measure_ceiling(
     left = torch.randn(rows, rows, device=device).to(dtype)
     linear = nn.Sequential(nn.Linear(rows, rows, bias=False, device=device, dtype=dtype)).requires_grad_(False)
     packed_linear.pack_linear_maps([linear])
-    run = stopwatch(lambda: linear(left), device)
-    fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
-    return 2 * rows**3 / fastest
+    time_product = stopwatch(lambda: linear(left), device)
+    times = take_turns({"matmul": time_product}, seconds=seconds)["matmul"]
+    return 2 * rows**3 / min(times)
 
 
 def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: float = 1.0) -> float:
@@ -48,6 +49,8 @@ def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: f
     """
     source = torch.ones(numbers, device=device)
     target = torch.empty_like(source)
-    run = stopwatch(lambda: target.copy_(source), device)
-    fastest = min(take_turns({"copy": run}, seconds=seconds)["copy"])
-    return 2 * source.element_size() * numbers / fastest
+    time_copy = stopwatch(lambda: target.copy_(source), device)
+    times = take_turns({"copy": time_copy}, seconds=seconds)["copy"]
+    # Each number is read and written.
+    bytes_moved = 2 * source.element_size() * numbers
+    return bytes_moved / min(times)

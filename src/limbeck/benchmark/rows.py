@@ -14,12 +14,12 @@ from limbeck.errors import OutputError, RecipeError
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]
+"""Column to value."""
+Machine: TypeAlias = dict[str, Any]
+"""The machine that rows were measured on, fit for JSON; see `describe_machine`."""
 SUFFIXES = (".csv", ".json")
 _DIGITS = 6
-
-
-Machine: TypeAlias = dict[str, Any]
-"""What rows were measured on, fit for JSON; see `describe_machine`."""
+"""Significant digits of a number."""
 
 
 def describe_machine(device_type: str) -> Machine:
@@ -49,6 +49,7 @@ def tidy(row: Mapping[str, Value]) -> Row:
 
 
 def _tidy_value(value: Value) -> Value:
+    """Round a number; None for an undefined value."""
     if value == "":
         return None
     if not isinstance(value, float):
@@ -114,14 +115,15 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _machine_columns(machine: Machine) -> Row:
-    """The columns that every row of a CSV file ends with."""
+    """Return the columns that every row of a CSV file ends with."""
     machine_hardware = machine["hardware"]
+    named_versions = [f"{name}={version}" for name, version in machine["versions"].items()]
     return {
         "device": machine["device"],
         "cores": machine_hardware["cores"],
         "threads": machine_hardware["threads"],
         "platform": machine_hardware["platform"],
-        "versions": " ".join(f"{name}={version}" for name, version in machine["versions"].items()),
+        "versions": " ".join(named_versions),
         "commit": machine["commit"],
         "created": machine["created"],
     }

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from limbeck.benchmark.operations import forward_cost, loss_operations
-from limbeck.benchmark.step_setup import StepSetup, make_batch
+from limbeck.benchmark.step_batch import make_batch
+from limbeck.benchmark.step_setup import StepSetup
 from limbeck.core.devices import synchronise
 from limbeck.core.memory import keep_freed_memory
 from limbeck.corpus.batches.batch import read_batch
@@ -28,7 +29,12 @@ from limbeck.training.trainer import DistillationTrainer
 from limbeck.training.units import UNITS, count_units, sum_units
 
 PARTS = ("teacher forward", "student forward", "loss", "student backward", "optimizer")
+"""Parts of a step, in the order in which they are done."""
 _PROBE_ROWS = 2
+"""Rows of the batch on which it is found which parameters the loss reaches."""
+# Reads and writes of as many bytes as the trained weights have; see `Step.optimizer_bytes`.
+_ADAMW_PASSES = 7
+_CLIPPING_PASSES = 3
 _MIXED_PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -40,7 +46,8 @@ class Step:
     """
 
     def __init__(self, setup: StepSetup) -> None:
-        keep_freed_memory()  # As a run does.
+        # As a run does.
+        keep_freed_memory()
         self.setup = setup
         self.module, self._teacher_tap = _build_module(setup)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
@@ -50,7 +57,8 @@ class Step:
         with TemporaryDirectory() as folder:
             arguments = build_arguments(setup.training, output=folder, seed=0, evaluates=False)
             self.trainer = DistillationTrainer(self.module, args=arguments)
-        self.trainer.current_gradient_accumulation_steps = 1  # Else set by the loop.
+        # The loop sets this otherwise.
+        self.trainer.current_gradient_accumulation_steps = 1
         self.device = torch.device(arguments.device)
         self.batches = [send_batch(batch, self.device) for batch in batches]
         accelerator = self.trainer.accelerator
@@ -60,7 +68,10 @@ class Step:
     @property
     def lengths(self) -> list[int]:
         """Valid tokens of every sample of the step."""
-        return [int(n) for batch in self.batches for n in batch["attention_mask"].sum(1).tolist()]
+        lengths: list[int] = []
+        for batch in self.batches:
+            lengths += batch["attention_mask"].sum(1).tolist()
+        return lengths
 
     @property
     def tokens(self) -> int:
@@ -70,7 +81,8 @@ class Step:
     @property
     def padding_share(self) -> float:
         """Share of padding, 0 to below 1."""
-        return 1 - self.tokens / sum(batch["input_ids"].numel() for batch in self.batches)
+        all_tokens = sum(batch["input_ids"].numel() for batch in self.batches)
+        return 1 - self.tokens / all_tokens
 
     def run(self) -> None:
         """Take one step."""
@@ -95,14 +107,13 @@ class Step:
         return spent
 
     def operations(self) -> dict[str, tuple[int, torch.dtype]]:
-        """Count the operations of each part; see `measuring.py`.
+        """Count the operations of each part; see `limbeck.benchmark.operations`.
 
         Returns:
             For each of `PARTS` the operations of the step, and the format that its products are computed in.
         """
-        student_shape, teacher_shape = self.setup.shapes
-        student = forward_cost(self.module.student_tap, student_shape)
-        teacher = forward_cost(self._teacher_tap, teacher_shape)
+        student = forward_cost(self.module.student_tap, self.setup.student_shape)
+        teacher = forward_cost(self._teacher_tap, self.setup.teacher_shape)
 
         # Scores over the vocabulary are made by the model, or are left to the loss, whose products they are then.
         scored_tokens = 0
@@ -117,7 +128,7 @@ class Step:
                 scored_tokens += int(scored.sum())
         loss_dtype = self.student_dtype if loss else torch.float32
         for term in self.setup.terms:
-            loss += loss_operations(term, student_shape, teacher_shape, self.lengths)
+            loss += loss_operations(term, self.setup.student_shape, self.setup.teacher_shape, self.lengths)
 
         student_forward = student.operations(self.lengths, scored_tokens)
         teacher_forward = teacher.operations(self.lengths, scored_tokens)
@@ -147,11 +158,14 @@ class Step:
         AdamW reads weight, gradient and two moments of every trained number and writes all but the gradient, 28 bytes;
         clipping reads the gradient once for its norm and once to scale it, which writes it, 12 bytes more.
         """
-        trained = sum(p.numel() * p.element_size() for p in self.module.parameters() if p.requires_grad)
-        passes = 7
+        trained_bytes = 0
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                trained_bytes += parameter.numel() * parameter.element_size()
+        passes = _ADAMW_PASSES
         if self.trainer.args.max_grad_norm:
-            passes += 3
-        return trained * passes
+            passes += _CLIPPING_PASSES
+        return trained_bytes * passes
 
     def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
         """Take the forward and backward passes of a micro-batch; their seconds are added to `spent`."""
@@ -165,15 +179,17 @@ class Step:
         student_tensors = _tensors(student)
         # The loss ends at the streams, so that its backward pass is timed apart from the student's.
         leaves = _detached(student)
-        leaf_tensors = _tensors(leaves)  # Before the terms add streams that they make of these.
+        # Listed before the terms add streams that they make of these.
+        leaf_tensors = _tensors(leaves)
         with self._clock(spent, "loss"):
             terms = module.compute_terms(sides, leaves, teacher)
-            model: Any = lambda **_: terms  # noqa: E731 - stands in for the model
-            loss = self.trainer.compute_loss(model, batch, num_items_in_batch=window)
+            loss = self.trainer.compute_loss(_returning(terms), batch, num_items_in_batch=window)
             scaler = getattr(self.trainer.accelerator, "scaler", None)
             if scaler is not None:
                 loss = scaler.scale(loss)
             loss.backward()
+
+        # Streams that no term reads have no gradient.
         tensors = []
         gradients = []
         for tensor, leaf in zip(student_tensors, leaf_tensors, strict=True):
@@ -184,6 +200,7 @@ class Step:
             torch.autograd.backward(tensors, gradients)
 
     def _update(self) -> None:
+        """Clip the gradients, and take the optimizer's step."""
         max_norm = self.trainer.args.max_grad_norm
         if max_norm:
             self.trainer.accelerator.clip_grad_norm_(self.module.parameters(), max_norm)
@@ -192,6 +209,7 @@ class Step:
 
     @contextmanager
     def _clock(self, spent: dict[str, float], part: str) -> Iterator[None]:
+        """Add the seconds of the block to those of a part, the device's work included."""
         synchronise(self.device)
         start = time.perf_counter()
         yield
@@ -201,14 +219,18 @@ class Step:
 
 def _build_module(setup: StepSetup) -> tuple[DistillationModule, StreamTap]:
     """Build the module of a teacher and a student with random weights; return it with the tap on the teacher."""
-    student_pooling, teacher_pooling = setup.sentence_heads
     teacher = build_student(setup.teacher, seed=1, head=setup.teacher_head).to(setup.teacher_dtype)
-    teaching = LiveTeaching(teacher, setup.terms, pooling=teacher_pooling)
+    teaching = LiveTeaching(teacher, setup.terms, pooling=setup.teacher_sentence_head)
     student = build_student(setup.student, seed=0, head=setup.student_head)
     if setup.freeze_embeddings:
         for path in family_of(student.config).embeddings:
             base_model(student).get_submodule(path).requires_grad_(False)
-    return DistillationModule(student, teaching, setup.terms, pooling=student_pooling), teaching.tap
+    return DistillationModule(student, teaching, setup.terms, pooling=setup.student_sentence_head), teaching.tap
+
+
+def _returning(terms: Any) -> Any:
+    """Return a stand-in for the model, which gives terms that are made already."""
+    return lambda **_: terms
 
 
 def _detached(streams: Streams) -> Streams:
@@ -219,8 +241,12 @@ def _detached(streams: Streams) -> Streams:
 
 
 def _leaf(tensor: Tensor) -> Tensor:
+    """Return the same numbers as a leaf of a graph."""
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _tensors(streams: Streams) -> list[Tensor]:
-    return streams.tensors() if isinstance(streams, RowStreams) else list(streams.values())
+    """Return the tensors of all streams, in order."""
+    if isinstance(streams, RowStreams):
+        return streams.tensors()
+    return list(streams.values())

@@ -10,13 +10,14 @@ from limbeck.benchmark import peak_memory, peak_rates
 from limbeck.benchmark.peak_memory import Peak
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.step import PARTS, Step
-from limbeck.benchmark.step_setup import StepRequest, StepSetup, set_up_step
+from limbeck.benchmark.step_setup import StepRequest, set_up_step
 from limbeck.core.devices import choose_device
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 
 WHOLE = "step"
-# Shares of the progress: the peak memory is done, the peak rates are done; the rest is the timing.
+"""The whole step, in the column of parts."""
+# Shares of the progress when the peak memory and the peak rates are measured; the rest is the timing.
 _MEMORY_DONE = 0.2
 _RATES_DONE = 0.25
 
@@ -87,10 +88,10 @@ def measure_step(
 
     # Rates before and after the timing, so that a busy moment does not lower the ceiling.
     report(_MEMORY_DONE, "a large matrix product")
-    before = _measure_rates(step, seconds / 10, ceiling_size)
+    rates_before = _measure_rates(step, seconds / 10, ceiling_size)
     times = _measure_times(step, seconds, part_of(report, _RATES_DONE, 1.0))
-    after = _measure_rates(step, seconds / 10, ceiling_size)
-    return _rows(setup, step, times, _highest(before, after), peak)
+    rates_after = _measure_rates(step, seconds / 10, ceiling_size)
+    return _rows(step, times, _highest(rates_before, rates_after), peak)
 
 
 def _measure_rates(step: Step, seconds: float, size: int | None) -> Rates:
@@ -103,7 +104,7 @@ def _measure_rates(step: Step, seconds: float, size: int | None) -> Rates:
     """
     operations: dict[torch.dtype, float] = {}
     for count, dtype in step.operations().values():
-        if count and dtype not in operations:
+        if count > 0 and dtype not in operations:
             operations[dtype] = peak_rates.measure_ceiling(step.device, dtype, size=size, seconds=min(1.0, seconds))
     numbers = peak_rates.COPIED if size is None else size**2
     copied = peak_rates.measure_bandwidth(step.device, numbers=numbers, seconds=min(0.5, seconds))
@@ -111,15 +112,16 @@ def _measure_rates(step: Step, seconds: float, size: int | None) -> Rates:
 
 
 def _highest(first: Rates, second: Rates) -> Rates:
+    """Return the higher one of each rate."""
     operations = {dtype: max(rate, second.operations[dtype]) for dtype, rate in first.operations.items()}
     return Rates(operations, max(first.copied, second.copied))
 
 
 def _measure_times(step: Step, seconds: float, report: Report) -> dict[str, list[float]]:
     """Time whole steps and steps part by part in turns; return the seconds of each round, by part."""
-    watch = stopwatch(step.run, step.device)
+    time_step = stopwatch(step.run, step.device)
     rounds = take_turns(
-        {"whole": lambda: {WHOLE: watch()}, "parts": step.run_parts},
+        {"whole": lambda: {WHOLE: time_step()}, "parts": step.run_parts},
         seconds=seconds,
         tell=tell_rounds(report, f"steps of {step.tokens:,} tokens"),
     )
@@ -129,8 +131,15 @@ def _measure_times(step: Step, seconds: float, report: Report) -> dict[str, list
     return times
 
 
-def _rows(setup: StepSetup, step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -> list[Row]:
-    """Make the rows of the table: the whole step, then its parts."""
+def _rows(step: Step, times: dict[str, list[float]], rates: Rates, peak: Peak) -> list[Row]:
+    """Make the rows of the table: the whole step, then its parts.
+
+    Args:
+        step: The step.
+        times: Part to the seconds of each round; the whole step is a part too.
+        rates: Peak rates of the machine.
+        peak: Peak memory of the step.
+    """
     operations = step.operations()
     floors = _floors(step, operations, rates)
     medians = {part: summarise(times[part])["median_ms"] for part in PARTS}
@@ -138,13 +147,15 @@ def _rows(setup: StepSetup, step: Step, times: dict[str, list[float]], rates: Ra
 
     rows: list[dict[str, Any]] = []
     for part in (WHOLE, *PARTS):
-        count, dtype = operations.get(part, (0, step.student_dtype))
         if part == WHOLE:
             count = sum(operations_of_part for operations_of_part, _ in operations.values())
+            dtype = step.student_dtype
+        else:
+            count, dtype = operations[part]
         spread = summarise(times[part])
         row = {
             "part": part,
-            **_description(setup, step),
+            **_description(step),
             "dtype": _name(dtype),
             "rounds": len(times[part]),
             **spread,
@@ -171,7 +182,7 @@ def _rows(setup: StepSetup, step: Step, times: dict[str, list[float]], rates: Ra
         elif part == "optimizer":
             row["gbyte"] = step.optimizer_bytes() / 1e9
             row["ceiling_gbytes"] = rates.copied / 1e9
-        elif count:
+        elif count > 0:
             row["ceiling_gflops"] = rates.operations[dtype] / 1e9
         rows.append(row)
     return [tidy(row) for row in rows]
@@ -181,19 +192,19 @@ def _floors(step: Step, operations: dict[str, tuple[int, torch.dtype]], rates: R
     """Return the milliseconds that each part takes at the peak rates; None of a part without products."""
     floors: dict[str, float | None] = {}
     for part, (count, dtype) in operations.items():
-        floors[part] = count / rates.operations[dtype] * 1000 if count else None
+        floors[part] = count / rates.operations[dtype] * 1000 if count > 0 else None
     floors["optimizer"] = step.optimizer_bytes() / rates.copied * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
     return floors
 
 
-def _description(setup: StepSetup, step: Step) -> dict[str, Any]:
-    """Return the columns that say what was measured."""
-    student, teacher = setup.shapes
+def _description(step: Step) -> dict[str, Any]:
+    """Return the columns that describe the step."""
+    setup = step.setup
     return {
         "method": setup.method,
-        "teacher": str(teacher),
-        "student": str(student),
+        "teacher": str(setup.teacher_shape),
+        "student": str(setup.student_shape),
         "batch": setup.batch,
         "micro_batches": setup.micro_batches,
         "length": setup.length,
@@ -206,4 +217,5 @@ def _description(setup: StepSetup, step: Step) -> dict[str, Any]:
 
 
 def _name(dtype: torch.dtype) -> str:
+    """Return for example `"float32"`."""
     return str(dtype).removeprefix("torch.")

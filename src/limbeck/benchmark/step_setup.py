@@ -1,16 +1,14 @@
-"""What decides a training step to be measured: a request, checked against configurations, and its random batches."""
+"""The setup of a training step to be measured: a request, checked against configurations alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedConfig
 
 from limbeck.benchmark import limits
 from limbeck.benchmark.model import read_config
-from limbeck.core import IGNORED_LABEL
 from limbeck.core.blocks import counted
 from limbeck.core.devices import bf16_is_fast, choose_device
 from limbeck.core.kinds import LabelKind, kind_of
@@ -32,6 +30,9 @@ from limbeck.recipe.stage_checks import MASKED_SHARE
 from limbeck.recipe.stage_terms import needed_head
 from limbeck.recipe.training_fields import DEFAULTS
 from limbeck.training.stage_rows import label_kind
+
+_USUAL_LENGTH = 128
+_USUAL_BATCH = 8
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class StepSetup:
         method: Name of the method.
         teacher_head: The head whose scores the teacher gives, or None.
         student_head: The same of the student.
-        sentence_heads: What makes sentence vectors of the student and of the teacher.
-        labels: What labels a batch has, as `PadCollator` names it.
+        student_sentence_head: Makes sentence vectors of the student's streams.
+        teacher_sentence_head: Makes sentence vectors of the teacher's streams.
+        labels: The labels of a batch, as `PadCollator` names them.
         masked: Share of tokens with a label, where labels are tokens.
         freeze_embeddings: Keep the student's embeddings as they are.
         training: The training arguments, as a recipe gives them.
@@ -94,7 +96,8 @@ class StepSetup:
     method: str
     teacher_head: Head | None
     student_head: Head | None
-    sentence_heads: tuple[SentenceHead, SentenceHead]
+    student_sentence_head: SentenceHead
+    teacher_sentence_head: SentenceHead
     labels: LabelKind
     masked: float
     freeze_embeddings: bool
@@ -104,9 +107,14 @@ class StepSetup:
     ragged: bool
 
     @property
-    def shapes(self) -> tuple[Shape, Shape]:
-        """Shapes of student and teacher."""
-        return shape_of(self.student), shape_of(self.teacher)
+    def student_shape(self) -> Shape:
+        """The student's shape."""
+        return shape_of(self.student)
+
+    @property
+    def teacher_shape(self) -> Shape:
+        """The teacher's shape."""
+        return shape_of(self.teacher)
 
     @property
     def batch(self) -> int:
@@ -132,19 +140,29 @@ def set_up_step(request: StepRequest) -> StepSetup:
             f"Steps run on the first visible device, not on '{request.device}'; choose it with CUDA_VISIBLE_DEVICES."
         )
     setup = _from_shapes(request) if request.recipe is None else _from_recipe(request, request.recipe)
-    student, teacher = setup.shapes
-    _check_positions("student", student, setup.length)
-    _check_positions("teacher", teacher, setup.length)
+    _check_positions("student", setup.student_shape, setup.length)
+    _check_positions("teacher", setup.teacher_shape, setup.length)
 
-    tokens = setup.batch * setup.length
+    least_tokens = setup.batch * setup.length
     if setup.ragged:
-        tokens //= 2  # Every length is at least half of the longest.
-    needed = limits.least_training_bytes(student, tokens, torch.bfloat16.itemsize)
-    limits.check_memory(f"--batch {setup.batch} and --length {setup.length}", needed, device)
+        # Every length is at least half of the longest.
+        least_tokens //= 2
+    least_bytes = limits.least_training_bytes(setup.student_shape, least_tokens, torch.bfloat16.itemsize)
+    limits.check_memory(f"--batch {setup.batch} and --length {setup.length}", least_bytes, device)
     return setup
 
 
 def _check_positions(owner: str, shape: Shape, length: int) -> None:
+    """Refuse texts that are longer than a model can take.
+
+    Args:
+        owner: `student` or `teacher`, for the message.
+        shape: The model's.
+        length: Of the longest text, in tokens.
+
+    Raises:
+        RecipeError: with both numbers.
+    """
     if shape.positions is not None and length > shape.positions:
         raise RecipeError(
             f"--length {length} is longer than the {owner}'s {shape.positions} positions; use {shape.positions} or "
@@ -156,27 +174,30 @@ def _from_recipe(request: StepRequest, recipe: str) -> StepSetup:
     """Set up a stage of a recipe as its run would."""
     plan = plan_run(load_recipe(recipe, request.overrides))
     stage = plan.stages[_index(request.stage, len(plan.stages), "The recipe")]
-    student = stage.student or plan.student_plan
-    config = type(student.config)(**student.config.to_dict())
-    if student.spec.dropout is not None:
-        for name in family_of(config).fields.dropouts:
-            setattr(config, name, student.spec.dropout)
+    student_plan = stage.student or plan.student_plan
+    # A copy, since the plan's own configuration stays as it is.
+    student = type(student_plan.config)(**student_plan.config.to_dict())
+    if student_plan.spec.dropout is not None:
+        for name in family_of(student).fields.dropouts:
+            setattr(student, name, student_plan.spec.dropout)
 
     training = _training_arguments(request, stage.spec.training)
+    student_sentence_head, teacher_sentence_head = stage.sentence_heads()
     return StepSetup(
         teacher=stage.teacher.config,
-        student=config,
+        student=student,
         terms=stage.terms,
         method=str(stage.spec.method["name"]),
         teacher_head=stage.teacher_head,
         student_head=stage.student_head,
-        sentence_heads=stage.sentence_heads(),
+        student_sentence_head=student_sentence_head,
+        teacher_sentence_head=teacher_sentence_head,
         labels=label_kind(stage),
         masked=stage.mask_tokens,
         freeze_embeddings="embeddings" in stage.spec.freeze,
         training=training,
         teacher_dtype=_teacher_dtype(request, training, stage.teacher.spec.dtype),
-        length=request.length or stage.corpus.length,
+        length=stage.corpus.length if request.length is None else request.length,
         ragged=request.ragged,
     )
 
@@ -186,7 +207,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     stages = stages_of(METHODS[request.method])
     stage = stages[_index(request.stage, len(stages), f"The method {request.method}")]
     method, options = read_method(stage)
-    length = request.length or 128
+    length = _USUAL_LENGTH if request.length is None else request.length
     if names_shape(request.teacher):
         limits.check_length("--length", [length])
     teacher = read_config(request.teacher, length)
@@ -197,7 +218,8 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     # Of a method for several tasks the first stands for all.
     task = method.tasks[0]
     if kind_of(task).has_value:
-        teacher.num_labels = student.num_labels = 1
+        teacher.num_labels = 1
+        student.num_labels = 1
     pairing = Pairing(shape_of(student), facts_of_shape(shape_of(teacher)), task)
     terms = method.compose(options, pairing)
     student_head = needed_head(terms, pairing, "student")
@@ -212,8 +234,8 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     if reads_masked_tokens and not pairing.has_labels:
         masked = MASKED_SHARE
         labels = "token"
-    pooling = SentenceHead(getattr(options, "pooling", None) or "mean")
-    training = _training_arguments(request, {"per_device_train_batch_size": 8})
+    sentence_head = SentenceHead(getattr(options, "pooling", None) or "mean")
+    training = _training_arguments(request, {"per_device_train_batch_size": _USUAL_BATCH})
     return StepSetup(
         teacher=teacher,
         student=student,
@@ -221,7 +243,8 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         method=request.method,
         teacher_head=teacher_head,
         student_head=student_head,
-        sentence_heads=(pooling, pooling),
+        student_sentence_head=sentence_head,
+        teacher_sentence_head=sentence_head,
         labels=labels,
         masked=masked,
         freeze_embeddings=False,
@@ -243,7 +266,8 @@ def _training_arguments(request: StepRequest, training: dict[str, Any]) -> dict[
         arguments["per_device_train_batch_size"] = request.batch
     if choose_device(request.device).type == "cpu" and torch.accelerator.is_available():
         arguments["use_cpu"] = True
-        arguments.setdefault("bf16", False)  # The format that is fast on the accelerator may not be fast here.
+        # The format that is fast on the accelerator may not be fast here.
+        arguments.setdefault("bf16", False)
     if request.dtype != "auto":
         dtype = as_dtype(request.dtype)
         if dtype not in (torch.float32, torch.bfloat16):
@@ -256,7 +280,13 @@ def _training_arguments(request: StepRequest, training: dict[str, Any]) -> dict[
 
 
 def _teacher_dtype(request: StepRequest, training: dict[str, Any], planned: str) -> torch.dtype:
-    """Choose the format of the teacher's weights as a run does; a format that was asked for holds for both models."""
+    """Choose the format of the teacher's weights as a run does; a format that was asked for holds for both models.
+
+    Args:
+        request: The request.
+        training: Training arguments, the request's dtype in them.
+        planned: The recipe's format of the teacher's weights, or `auto`.
+    """
     if request.dtype == "auto" and planned != "auto":
         return as_dtype(planned)
     is_in_bf16 = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
@@ -264,61 +294,16 @@ def _teacher_dtype(request: StepRequest, training: dict[str, Any], planned: str)
 
 
 def _index(stage: int, stages: int, owner: str) -> int:
+    """Return the place of a stage, counted from 0.
+
+    Args:
+        stage: Counted from 1, as the user counts.
+        stages: How many there are.
+        owner: Has the stages, for the message.
+
+    Raises:
+        RecipeError: for a stage that is not there.
+    """
     if not 1 <= stage <= stages:
         raise RecipeError(f"{owner} has {counted(stages, 'stage')}, but --stage is {stage}; count from 1.")
     return stage - 1
-
-
-def make_batch(setup: StepSetup, index: int = 0) -> dict[str, Tensor]:
-    """Draw a batch of random tokens as a collator would give it, padded on the right; on the CPU.
-
-    Args:
-        setup: The step that reads it.
-        index: The number of the micro-batch in the step.
-    """
-    generator = torch.Generator().manual_seed(index)
-    rows = setup.batch
-    longest = setup.length
-    lengths = torch.full((rows, 1), longest)
-    if setup.ragged:
-        lengths = torch.randint(max(1, longest // 2), longest + 1, (rows, 1), generator=generator)
-        longest = int(lengths.max())
-    valid = torch.arange(longest) < lengths
-    vocabulary = min(shape.vocabulary for shape in setup.shapes)
-    ids = torch.randint(0, vocabulary, (rows, longest), generator=generator)
-    padding = int(getattr(setup.student, "pad_token_id", None) or 0)
-    batch = {"input_ids": ids.masked_fill(~valid, padding), "attention_mask": valid.long()}
-    if setup.labels == "relevance":
-        batch["groups"] = torch.arange(rows) // 2
-    elif setup.labels != "none":
-        batch["labels"] = _random_labels(setup, ids, valid, generator)
-    return batch
-
-
-def _random_labels(setup: StepSetup, ids: Tensor, valid: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw the labels of a batch.
-
-    Args:
-        setup: The step that reads them.
-        ids: Tokens [rows, length].
-        valid: Tokens that are no padding [rows, length].
-        generator: Of the random numbers.
-    """
-    rows, length = ids.shape
-    classes = int(setup.teacher.num_labels)
-    if setup.labels == "token" and setup.masked:
-        chosen = valid & (torch.rand(rows, length, generator=generator) < setup.masked)
-        chosen[0, 0] = True
-        return ids.masked_fill(~chosen, IGNORED_LABEL)
-    if setup.labels == "token":  # Tagged words, of a token each.
-        tags = torch.randint(0, classes, (rows, length), generator=generator)
-        return tags.masked_fill(~valid, IGNORED_LABEL)
-    if setup.labels == "class":
-        return torch.randint(0, classes, (rows,), generator=generator)
-    if setup.labels == "classes":
-        return torch.randint(0, 2, (rows, classes), generator=generator).float()
-    if setup.labels == "value":
-        return torch.rand(rows, generator=generator)
-    # The first and the last token of an answer, in order.
-    lengths = valid.sum(1, keepdim=True)
-    return (torch.rand(rows, 2, generator=generator) * lengths).long().sort(-1).values

@@ -20,11 +20,12 @@ def loss_blocks(rows: Rows) -> list[Block]:
     size = "heads"
     if rows:
         first = rows[0]
+        # An objective without heads may have a vocabulary.
         if first["heads"] is None and first["classes"] is not None:
             size = "classes"
-        conditions = [str(first[key]) for key in ("relation", "mask", "dtype", "device_type") if first[key]]
-        widths = f"widths {first['teacher_width']} and {first['student_width']}"
-        title = f"{first['objective']}, {widths}, {', '.join(conditions)}"
+        facts = [str(first["objective"]), f"widths {first['teacher_width']} and {first['student_width']}"]
+        facts += [str(first[key]) for key in ("relation", "mask", "dtype", "device_type") if first[key]]
+        title = ", ".join(facts)
     columns: dict[str, Column] = {
         "backend": "backend",
         "batch x\nlength": _batch,
@@ -49,7 +50,7 @@ def step_blocks(rows: Rows) -> list[Block]:
         "p10–p90": _spread,
         "share": lambda row: f"{float(row['share'] or 0):.0%}",
         "Gflop": "gflop",
-        "floor": lambda row: NOTHING if row["floor_percent"] is None else f"{_number(row['floor_percent'])} %",
+        "floor": _floor,
     }
     conditions = f"{_batch(whole)} tokens x {whole['micro_batches']}, {whole['mask']}, on {whole['device_type']}"
     return [
@@ -59,6 +60,13 @@ def step_blocks(rows: Rows) -> list[Block]:
         Notes((_throughput(whole), _floor_note(rows))),
         _notes(rows, "part"),
     ]
+
+
+def _floor(row: Mapping[str, Value]) -> str:
+    """Return how near a part is to its floor."""
+    if row["floor_percent"] is None:
+        return NOTHING
+    return f"{_number(row['floor_percent'])} %"
 
 
 def _throughput(whole: Mapping[str, Value]) -> str:
@@ -71,7 +79,7 @@ def _throughput(whole: Mapping[str, Value]) -> str:
 
 
 def _floor_note(rows: Rows) -> str:
-    """Return what the floor is: the rates that the parts are compared with."""
+    """Return a note on the floor, with the rates that the parts are compared with."""
     rates = {}
     for row in rows:
         if row["ceiling_gflops"] is not None:
@@ -105,21 +113,23 @@ def model_blocks(rows: Rows) -> list[Block]:
 
 
 def _uneven_notes(rows: Rows) -> Iterator[str]:
-    """Yield the models whose speedup is not the ratio of the medians, and which of the two holds."""
-    first_medians: dict[Any, Any] = {}
+    """Yield a note for each row whose speedup is not the ratio of the medians, with the number to trust."""
+    medians_of_first: dict[str, Any] = {}
     for row in rows:
         if row["model"] == rows[0]["model"]:
-            first_medians[row["batch"], row["length"]] = row["median_ms"]
+            medians_of_first[_batch(row)] = row["median_ms"]
     for row in rows:
-        first: Any = first_medians[row["batch"], row["length"]]
+        first_median = medians_of_first[_batch(row)]
         median: Any = row["median_ms"]
         ratio: Any = row["speedup"]
         rounds: Any = row["rounds"]
-        if rounds >= timing.FEWEST_ROUNDS and timing.is_doubtful(first, median, ratio, rounds):
+        # Where there are too few rounds, the speedup is no better than the ratio.
+        has_enough_rounds = rounds >= timing.FEWEST_ROUNDS
+        if has_enough_rounds and timing.is_doubtful(first_median, median, ratio, rounds):
             yield (
                 f"The machine was uneven: at {_batch(row)} the medians of {row['model']} give "
-                f"{_number(first / median)}x. Trust {_number(ratio)}x, of passes side by side; more --seconds make it "
-                "surer."
+                f"{_number(first_median / median)}x. Trust {_number(ratio)}x, of passes side by side; more --seconds "
+                "make it surer."
             )
 
 
@@ -150,17 +160,20 @@ def _operations_column(operations: Mapping[tuple[Value, Value], Value], length: 
 def _table(columns: Mapping[str, Column], rows: Rows) -> Table:
     """Make a table with these columns, by their headings."""
     cells = [tuple(_cell(column, row) for column in columns.values()) for row in rows]
-    padding = 0 if len(columns) > _MOST_PADDED_COLUMNS else 1
+    padding = 1 if len(columns) <= _MOST_PADDED_COLUMNS else 0
     layout = Layout(padding=padding, no_wrap=True, label_width=12)
-    return Table("", tuple(columns), tuple(cells), words=(0,), layout=layout)
+    return Table(caption="", headings=tuple(columns), rows=tuple(cells), words=(0,), layout=layout)
 
 
 def _cell(column: Column, row: Mapping[str, Value]) -> str:
-    return _number(row[column]) if isinstance(column, str) else column(row)
+    """Write the cell of a row in a column."""
+    if isinstance(column, str):
+        return _number(row[column])
+    return column(row)
 
 
 def _number(value: Value, digits: int = 3) -> str:
-    """Write a number with so many digits, whole from there on; text as it is."""
+    """Write a number with at least so many digits: a larger one as a whole number; text as it is."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
@@ -171,15 +184,22 @@ def _number(value: Value, digits: int = 3) -> str:
 
 
 def _batch(row: Mapping[str, Value]) -> str:
+    """Return the batch size and the length."""
     return f"{row['batch']} x {row['length']}"
 
 
 def _spread(row: Mapping[str, Value]) -> str:
-    return NOTHING if row["p10_ms"] is None else f"{_number(row['p10_ms'])}–{_number(row['p90_ms'])}"
+    """Return the percentiles of the milliseconds."""
+    if row["p10_ms"] is None:
+        return NOTHING
+    return f"{_number(row['p10_ms'])}–{_number(row['p90_ms'])}"
 
 
 def _speedup(row: Mapping[str, Value]) -> str:
-    return NOTHING if row["speedup"] is None else f"{_number(row['speedup'])}x"
+    """Return how many times as fast a row is as the first."""
+    if row["speedup"] is None:
+        return NOTHING
+    return f"{_number(row['speedup'])}x"
 
 
 def _millions(value: Value) -> str:

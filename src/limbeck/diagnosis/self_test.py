@@ -15,7 +15,8 @@ import torch
 from rich.console import Console
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
+from limbeck.benchmark.loss_case import LossCase, measured_objectives
+from limbeck.benchmark.loss_errors import errors_of
 from limbeck.diagnosis.checks import Finding
 from limbeck.diagnosis.machine import accelerator_kind
 from limbeck.errors import ModelError

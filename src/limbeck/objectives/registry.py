@@ -59,8 +59,8 @@ class Benchmark:
         backends: Ways to compute it, by name. The first is the plain one: it holds everything at once, and in float64
             it is what errors are measured against. Each takes the student's tensors, the teacher's, then `valid` and
             the keywords that `inputs` gives.
-        inputs: From a case (`limbeck.benchmark.loss.LossCase`) and a function that draws normal numbers of a shape,
-            with a deviation: the student's two tensors, the teacher's two, and keywords.
+        inputs: From a case (`limbeck.benchmark.loss_case.LossCase`) and a function that draws normal numbers of a
+            shape, with a deviation: the student's two tensors, the teacher's two, and keywords.
         numbers_at_once: float32 numbers that the plain backend holds at its highest, of a case; a little more than
             was seen.
         sizes: Fields of a case that it depends on, beside batch, length and widths.
