@@ -2,16 +2,17 @@
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 from rich.console import Console
 
-from limbeck.core.records import CorpusText
+from limbeck.core.records import Run
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_tables
 from limbeck.report.comparison import methods_markdown
-from limbeck.report.provenance import rows_by_role_and_unit
+from limbeck.report.provenance import run_provenance
 from limbeck.report.quality import format_count
 from limbeck.report.search import search_files, write_search
 from tests.golden.committed import read
@@ -35,8 +36,9 @@ def test_counts_read_well():
 
 
 def test_a_record_of_no_rows_has_shares_of_nothing():
-    text = CorpusText.read({"views": [{"stage": "a", "pieces": {"sentence": 0}}]})
-    assert [str(table.rows[0][1]) for table in rows_by_role_and_unit(text)] == ["0.00%"]
+    run = Run.read({"corpus": {"views": [{"stage": "a", "pieces": {"sentence": 0}}]}})
+    *_, table = run_provenance(run, Path())
+    assert [str(cell) for cell in table.rows[0]] == ["a", "sentence", "0.00%"]
 
 
 def test_a_larger_or_slower_student_is_called_so(values):

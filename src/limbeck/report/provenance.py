@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from limbeck.core import records, studies
-from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Table, duration, number
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Code, Facts, Table, duration, number
 from limbeck.report.names import without_path
 
 _DIRTY = "-dirty"
@@ -17,14 +17,14 @@ def run_provenance(run: records.Run, folder: Path) -> Iterator[Block]:
     seeds = [f"{name} {seed}" for name, seed in run.seeds.items()]
     times = [f"{name} {duration(seconds)}" for name, seconds in run.timings.items()]
     facts = made_by(run, folder, seeds=", ".join(seeds))
-    facts["Peak memory"] = gibibytes(run.peak_memory_bytes, 2)
-    facts["Peak memory on the device"] = gibibytes(run.peak_device_memory_bytes, 2)
+    facts["Peak memory"] = _gibibytes(run.peak_memory_bytes, digits=2)
+    facts["Peak memory on the device"] = _gibibytes(run.peak_device_memory_bytes, digits=2)
     facts["Time"] = ", ".join(times)
     yield facts_block(facts)
-    if run.corpus is not None and run.corpus.views:
-        yield _fingerprints(run.corpus.views)
+    if run.corpus is not None:
+        yield from _fingerprints(run.corpus)
         yield from _mixtures(run, run.corpus)
-        yield from rows_by_role_and_unit(run.corpus)
+        yield from _rows_by_role_and_unit(run.corpus)
 
 
 def comparison_provenance(comparison: studies.Comparison, folder: Path) -> Iterator[Block]:
@@ -68,7 +68,7 @@ def made_by(record: records.Made, folder: Path, seeds: str = "") -> dict[str, st
         "Device": hardware.device,
         "Processor": processor,
         "Threads": "" if hardware.threads is None else str(hardware.threads),
-        "Memory": gibibytes(hardware.memory_bytes, 1),
+        "Memory": _gibibytes(hardware.memory_bytes, digits=1),
         "Platform": hardware.platform,
     }
 
@@ -83,61 +83,51 @@ def identity_block(identity: dict[str, object]) -> Code:
     return Code("Identity", yaml.safe_dump(identity, sort_keys=False, allow_unicode=True), "yaml")
 
 
-def gibibytes(size: float | None, digits: int) -> str:
+def _gibibytes(size: float | None, *, digits: int) -> str:
     """Return a size in bytes as GiB; empty where it is not known."""
     if size is None:
         return ""
     return f"{size / 2**30:.{digits}f} GiB"
 
 
-def _fingerprints(views: list[records.CorpusView]) -> Table:
-    headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
-    rows = tuple(map(_fingerprint_cells, views))
-    return Table("Text fingerprints", headings, rows, words=(1, 5))
-
-
-def _fingerprint_cells(view: records.CorpusView) -> tuple[Cell, ...]:
-    return (
-        Cell(view.stage or None),
-        Cell(view.unit or None),
-        Cell(view.length, "{:.0f}"),
-        number(view.blocks),
-        number(view.tokens),
-        Cell(view.fingerprint or None),
-    )
-
-
-def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Block]:
-    """Show the shares of mixed sources, a table a stage, with the rows that finished stages drew from each."""
-    rows_drawn_by_stage = {stage.name: stage.drawn.rows for stage in run.stages if stage.drawn is not None}
-    for stage_name, rule in text.mixed.items():
-        # A stage whose blocks grow reads the text at several lengths, each with shares of its own.
-        views = [view for view in text.views if view.stage == stage_name]
-        headings = ["Share"]
-        if len(views) > 1:
-            headings = [f"Share at {view.length} tokens" for view in views]
-        shares_by_view = [view.shares or {} for view in views]
-        # The rows drawn are counted over all lengths.
-        rows_drawn = rows_drawn_by_stage.get(stage_name, {})
-
-        rows: list[tuple[AnyCell, ...]] = []
-        for source in shares_by_view[0] if shares_by_view else ():
-            share_cells = [Cell(shares.get(source), "{:.2%}") for shares in shares_by_view]
-            rows.append((without_path(source), *share_cells, number(rows_drawn.get(source))))
-        caption = f"Sources of {stage_name}, mixed by {rule}"
-        yield Table(caption, ("Source", *headings, "Rows drawn"), tuple(rows), folded=True)
-
-
-def rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Block]:
-    """Show the shares of rows by their role and by their unit, a table a stage."""
+def _fingerprints(text: records.CorpusText) -> Iterator[Table]:
+    rows: list[tuple[AnyCell, ...]] = []
     for view in text.views:
-        rows: list[tuple[AnyCell, ...]] = []
-        for role, share in (view.roles or {}).items():
-            rows.append((role, Cell(share, "{:.2%}")))
+        names = (Cell(view.stage or None), Cell(view.unit or None), Cell(view.length, "{:.0f}"))
+        rows.append((*names, number(view.blocks), number(view.tokens), Cell(view.fingerprint or None)))
+    if rows:
+        headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
+        yield Table("Text fingerprints", headings, tuple(rows), words=(1, 5))
+
+
+def _mixtures(run: records.Run, text: records.CorpusText) -> Iterator[Table]:
+    """Show the shares of mixed sources, and the rows that finished stages drew from each."""
+    drawn_by_stage = {stage.name: stage.drawn.rows for stage in run.stages if stage.drawn is not None}
+    rows: list[tuple[AnyCell, ...]] = []
+    # A stage whose blocks grow reads the text at several lengths, each with shares of its own.
+    for view in text.views:
+        if view.stage not in text.mixed:
+            continue
+        drawn = drawn_by_stage.get(view.stage, {})
+        for source, share in (view.shares or {}).items():
+            names = (view.stage, without_path(source), text.mixed[view.stage])
+            numbers = (Cell(view.length, "{:.0f}"), Cell(share, "{:.2%}"), number(drawn.get(source)))
+            rows.append((*names, *numbers))
+    if rows:
+        headings = ("Stage", "Source", "Mixed by", "Longest block, tokens", "Share", "Rows drawn, of all lengths")
+        yield Table("Mixed sources", headings, tuple(rows), words=(1, 2), folded=True)
+
+
+def _rows_by_role_and_unit(text: records.CorpusText) -> Iterator[Table]:
+    """Show the shares of the rows of each stage by their role and by their unit."""
+    rows: list[tuple[AnyCell, ...]] = []
+    for view in text.views:
         # Roles are recorded as shares, units as numbers of rows.
+        shares = dict(view.roles or {})
         row_count_by_unit = view.pieces or {}
         total = sum(row_count_by_unit.values()) or 1
         for unit, count in row_count_by_unit.items():
-            rows.append((unit, Cell(count / total, "{:.2%}")))
-        if rows:
-            yield Table(f"Rows of {view.stage}, by role and unit", ("Kind", "Share"), tuple(rows))
+            shares[unit] = count / total
+        rows += [(view.stage or NOTHING, kind, Cell(share, "{:.2%}")) for kind, share in shares.items()]
+    if rows:
+        yield Table("Rows by role and unit", ("Stage", "Role or unit", "Share"), tuple(rows), words=(1,))
