@@ -8,16 +8,16 @@ import pytest
 from limbeck import inspection
 from limbeck.core.blocks import Figure
 from limbeck.core.records import plain
-from limbeck.core.studies import ColumnFigure, Search
+from limbeck.core.studies import Search
 from limbeck.errors import OutputError, RecipeError
 from limbeck.inspection.results import read_result
 from limbeck.report import inspection_figures
-from limbeck.report.figures import Measured, bars_figure, bars_of, lines_figure, quality_figures, show_number
+from limbeck.report.figures import Measured, lines_figure, quality_figures, show_number
 from limbeck.report.inspection import write_inspection
 from limbeck.report.names import short_name
 from limbeck.report.output_files import check_output
 from limbeck.report.pictures import drawn, svg_of
-from limbeck.report.plots import Bar, BarGroup, Lines, Series
+from limbeck.report.plots import Lines, Series
 from limbeck.report.search import VIEWS
 from tests.golden.committed import read
 
@@ -181,18 +181,3 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
         check_output(tmp_path / "a.pgn")
     with pytest.raises(OutputError, match="cannot be written"):
         write_inspection(tmp_path / "file" / "a.json", "x", {}, {})
-
-
-def test_bars_without_a_bar_are_no_figure():
-    assert not [*bars_figure("Scores by task", [], "percent")]
-    assert not [*bars_figure("Scores by task", [BarGroup("higher is better", [])], "percent")]
-    [figure] = bars_figure("Scores by task", [BarGroup("a", [Bar("b", 1.0, "1.0")])], "percent")
-    assert figure.caption == ""
-
-
-def test_whiskers_are_deviations_over_seeds_else_intervals_over_rows():
-    seeds, rows = ColumnFigure(mean=70, deviation=2, interval=[60, 80]), ColumnFigure(mean=70, interval=[60, 80])
-    several, one = bars_of([("several", seeds), ("one", rows)])
-    assert (several.ends, one.ends) == ((68, 72), (60, 80))
-    [figure] = bars_figure("Scores by task", [BarGroup("a", [several, one])], "percent")
-    assert figure.caption.startswith("Whiskers show the standard deviation over seeds, or of one run the 95 % interval")

@@ -16,9 +16,6 @@ from limbeck.report.output_files import FILE_SUFFIXES
 from limbeck.report.pictures import drawn, picture_address, svg_of, write_figure
 from limbeck.report.plots import (
     SERIES,
-    Bar,
-    BarGroup,
-    Bars,
     Heat,
     Lines,
     Panels,
@@ -42,11 +39,6 @@ FRONT = [
     Series("Pareto front", [(0.1, 1.0), (0.2, 0.5), (0.4, 0.3)], "steps", names=["3x384", "4x384", "6x384"]),
     Series("shape", [(0.3, 0.9), (0.35, 0.88)], "points", names=["2x312", "5x312"]),
 ]
-BARS = [
-    Bar("teacher", 80, "80"),
-    Bar("a very long name of a student that nobody could fit", 40, "40 ± 2.5", 1, (37.5, 42.5)),
-    Bar("below nothing", -5, "-5", 7),
-]
 PLOTS = {
     "few points": Lines([Series("a", [(1, 10), (2, 20), (4, 40)])], "x", "y"),
     "one point": Lines([Series("a", [(1, 0)])], "generation", "y", x_is_whole=True),
@@ -57,7 +49,6 @@ PLOTS = {
         "step", "mean over the steps since the last log, without padding and so on", y_is_log=True,
     ),
     "front": Lines(FRONT, "latency", "loss", x_from_zero=True, y_from_zero=True, limit=0.5),
-    "bars": Bars([BarGroup("SST-2 (accuracy)", BARS), BarGroup("CoLA " * 30, BARS[:1])], "percent"),
     "small heat": heat(1, 1),
     "heat": heat(13, 25, upwards=True),
     "large heat": heat(64, 64),
@@ -102,14 +93,6 @@ def test_lines_are_the_points_that_were_declared(name):
     assert [area.get_paths()[0].vertices[:, 1].max() for area in axes.collections] == [
         max(high for _, high in band) for band in bands
     ]
-
-
-def test_bars_are_the_values_with_their_text():
-    [axes] = axes_of("bars")
-    assert [patch.get_width() for patch in axes.patches] == [80, 40, -5, 80]
-    assert [text.get_text() for text in axes.texts] == ["80", "40 ± 2.5", "-5", "80"]
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names[:2] == ["SST-2 (accuracy)", "teacher"] and all(len(name) <= 48 for name in names)
 
 
 def test_cells_are_the_matrix_with_numbers_where_there_is_room():
@@ -160,7 +143,7 @@ def test_a_page_has_the_figure_as_a_picture_that_is_the_same_again(name):
 
 
 def test_a_drawing_is_the_same_whatever_else_matplotlib_is_used_for():
-    some = ("few points", "front", "bars", "heat")
+    some = ("few points", "front", "heat")
     once = [svg_of(figure(PLOTS[name])) for name in some]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda name: svg_of(figure(PLOTS[name])), some)) == once
@@ -197,7 +180,6 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
 def test_text_stays_text_in_every_plot(tmp_path):
     drawings = (
         Lines([Series(HOSTILE, [(0, 1), (1, 2)]), Series("b", [(0, 1)])], HOSTILE, HOSTILE),
-        Bars([BarGroup(HOSTILE, [Bar(HOSTILE, 1.0, HOSTILE)])], HOSTILE),
         Heat([[0.5]], [HOSTILE], [HOSTILE], HOSTILE, HOSTILE, 0, 1, HOSTILE),
     )
     spoiled = figure(Panels([(HOSTILE, drawing) for drawing in drawings], 2), HOSTILE, HOSTILE)

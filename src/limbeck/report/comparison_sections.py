@@ -1,4 +1,4 @@
-"""Sections of a comparison: tables, the main figure as bars and against latency, costs, layers, training, runs."""
+"""Sections of a comparison: tables, quality against latency, costs, layers, training, runs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -7,15 +7,14 @@ import yaml
 
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Table, counted, duration, interval, number
 from limbeck.core.paths import short_model_name
-from limbeck.core.studies import ComparedRow, ComparedScores, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
+from limbeck.core.studies import ComparedRow, ComparisonSummary, Costs, Figure, MainFigure, StudentBlock
 from limbeck.report.comparison import comparison_tables
 from limbeck.report.comparison_notes import digits_of, has_one_seed, methods_notes, one_seed_lines, range_words
 from limbeck.report.costs import conditions_of, cost_blocks
 from limbeck.report.curves import course_figures
-from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
+from limbeck.report.figures import measured, quality_figures
 from limbeck.report.layers import layers_table
 from limbeck.report.names import without_path
-from limbeck.report.plots import BarGroup
 from limbeck.report.provenance import comparison_provenance
 from limbeck.report.quality import format_count
 from limbeck.report.sections import Summary, facts, section, summary
@@ -104,7 +103,7 @@ def _warnings(comparison: ComparisonFolder) -> Iterator[str]:
 
 @section(ComparisonFolder, "Results")
 def results(comparison: ComparisonFolder) -> Iterator[Block]:
-    """Show the tables, published rows apart, then draw the main figure as bars and against latency."""
+    """Show the tables, published rows apart, then draw the main figure against latency."""
     record = comparison.record.summary
     for table in comparison_tables(record):
         rows: list[tuple[AnyCell, ...]] = []
@@ -118,24 +117,9 @@ def results(comparison: ComparisonFolder) -> Iterator[Block]:
         if published:
             caption = "Published results for models of the same shape"
             yield Table(caption, table.headings, tuple(published), folded=True)
-    if record.main is None:
-        return
-    yield from _main_bars(record, record.main)
     costs = comparison.record.costs
-    if costs is not None and costs.timings:
+    if record.main is not None and costs is not None and costs.timings:
         yield from _quality_against_latency(record, record.main, costs)
-
-
-def _main_bars(record: ComparisonSummary, main: MainFigure) -> Iterator[Block]:
-    """Draw the main figure of every method and mapping, a group of bars for each student."""
-    groups = []
-    for block in record.blocks:
-        models: list[tuple[str, ComparedScores]] = [("teacher", record.teacher)]
-        models += [(row.label, row) for row in block.rows]
-        bars = bars_of([(label, model.main) for label, model in models], digits_of(main))
-        groups.append(BarGroup(block.student, bars))
-    direction = "lower is better" if main.best == "lowest" else "higher is better"
-    yield from bars_figure("Methods by student", groups, f"{main.title} ({direction})")
 
 
 def _quality_against_latency(record: ComparisonSummary, main: MainFigure, costs: Costs) -> Iterator[Block]:

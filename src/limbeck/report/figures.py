@@ -1,15 +1,13 @@
 """Figures: a plot with its title, its content in words, and the table of its numbers."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from limbeck.core import studies
-from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, mean, slug
-from limbeck.core.intervals import ends_of
-from limbeck.report.plots import Bar, BarGroup, Bars, Heat, Lines, Point, Series
+from limbeck.core.blocks import NOTHING, AnyCell, Cell, Figure, Table, slug
+from limbeck.report.plots import Heat, Lines, Point, Series
 from limbeck.search.pareto import pareto_front
 
 MOST_ROWS = 200
@@ -106,52 +104,6 @@ def heat_figure(title: str, heat: Heat, words: str, caption: str = "") -> Figure
     quantities = f"{heat.label}: {heat.row_title} by {heat.column_title}"
     data = Table(quantities, ("", *heat.column_names), tuple(rows))
     return Figure(slug(title), title, caption, words, heat, data)
-
-
-def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 1) -> list[Bar]:
-    """Return a bar for each figure that is known.
-
-    A whisker is the deviation over several runs, or the 95 % interval over the rows of the task of a single run.
-
-    Args:
-        figures: Each with its label. The colour goes by the place, so that a label has one colour in every group.
-        digits: After the point.
-    """
-    bars = []
-    for style, (label, figure) in enumerate(figures):
-        if figure is None:
-            continue
-        ends = None
-        if figure.deviation is not None:
-            ends = (figure.mean - figure.deviation, figure.mean + figure.deviation)
-        elif isinstance(figure, studies.ColumnFigure):
-            ends = ends_of(figure.interval)
-        bars.append(Bar(label, figure.mean, str(mean(figure, digits)), style, ends))
-    return bars
-
-
-def bars_figure(title: str, groups: Sequence[BarGroup], label: str) -> Iterator[Figure]:
-    """Make a figure of bars; nothing without a bar.
-
-    Args:
-        title: Of the figure.
-        groups: The bars under their headings.
-        label: The quantity, with its unit.
-    """
-    rows: list[tuple[AnyCell, ...]] = []
-    has_whiskers = False
-    for group in groups:
-        for bar in group.bars:
-            rows.append((group.title, bar.label, bar.text))
-            has_whiskers = has_whiskers or bar.ends is not None
-    if not rows:
-        return
-    caption = ""
-    if has_whiskers:
-        caption = "Whiskers show the standard deviation over seeds, or of one run the 95 % interval over its rows."
-    words = "; ".join(f"{heading}, {name}: {text}" for heading, name, text in rows)
-    data = Table(title, ("", "Model", label), tuple(rows), words=(1,))
-    yield Figure(slug(title), title, caption, f"Bar chart of {label}. {words}.", Bars(groups, label), data)
 
 
 @dataclass(frozen=True)
