@@ -35,6 +35,9 @@ def test_classes_of_a_row(value, flags):
 
 def test_numbers_of_a_data_set_are_understood_by_its_names():
     assert ClassNumbers(NAMES[:2]).flags([0], "rows:1", ("anger", "joy")) == (0, 1)
+    message = r"rows:1 has the label 'positive', which is not one of the teacher's classes \(neg, pos\): correct the"
+    with pytest.raises(CorpusError, match=message):
+        ClassNumbers(("neg", "pos")).number(0, "rows:1", ("positive", "negative"))
 
 
 @pytest.mark.parametrize(

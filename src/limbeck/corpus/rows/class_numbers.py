@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from limbeck.core.kinds import are_made_up
 from limbeck.errors import CorpusError
 
 TEACHERS_CLASSES = "the teacher's classes"
 _SHOWN_CLASSES = 20
+_MADE_UP_NAME = re.compile(r"LABEL_(\d+)", re.IGNORECASE)
 _SEPARATORS = "|;,"
 """Between several classes in a text; the first of these that the text has is taken."""
 
@@ -17,7 +19,8 @@ class ClassNumbers:
     """Finds the number of a class by its name, in any case, or by the number itself.
 
     A data set that states names for its own numbers (parquet files and Hub data sets may) is understood by the names
-    when the teacher has all of them: the two may number the classes differently.
+    alone: the two may number the classes differently. A number stands for itself where one of the two has no names but
+    numbers, or those that `transformers` makes up (`LABEL_0`).
 
     Args:
         labels: Class names in the order of their numbers.
@@ -32,11 +35,12 @@ class ClassNumbers:
             raise CorpusError("Classification has no class names: give labels, in the order of the teacher's id2label.")
         self._owner = owner
         self._labels = tuple(labels)
-        folded = [label.casefold() for label in labels]
+        folded = [_folded(label) for label in labels]
         self._numbers = {name: folded.index(name) for name in folded if folded.count(name) == 1}
         for number, label in enumerate(labels):
             self._numbers[label] = number
-        if _numbers_are_places(labels):
+        self._takes_numbers = _numbers_are_places(labels)
+        if self._takes_numbers:
             for number in range(len(labels)):
                 self._numbers[str(number)] = number
 
@@ -51,7 +55,8 @@ class ClassNumbers:
         Raises:
             CorpusError: if it is neither.
         """
-        if isinstance(value, int) and 0 <= value < len(names) and self._has_all(names):
+        has_names = bool(names) and not are_made_up(names) and not are_made_up(self._labels)
+        if has_names and isinstance(value, int) and 0 <= value < len(names):
             value = names[value]
         for spelling in _spellings(value):
             if spelling in self._numbers:
@@ -60,14 +65,14 @@ class ClassNumbers:
         known = ", ".join(self._labels[:_SHOWN_CLASSES])
         if len(self._labels) > _SHOWN_CLASSES:
             known += ", …"
+        problem = f"{where} has the label {value!r}, which is not one of {self._owner} ({known})"
+        if self._takes_numbers and not has_names:
+            problem += f" or a number from 0 to {len(self._labels) - 1}"
         is_number = re.fullmatch(r"[+-]?[\d.]+", str(value).strip())
         way_out = "."
         if self._owner == TEACHERS_CLASSES and not is_number:
             way_out = f": correct the label, or rename the classes (teacher.classes: {{{self._labels[0]}: …}})."
-        raise CorpusError(
-            f"{where} has the label {value!r}, which is not one of {self._owner} ({known}) or a number from 0 to "
-            f"{len(self._labels) - 1}{way_out}"
-        )
+        raise CorpusError(f"{problem}{way_out}")
 
     def flags(self, value: Any, where: str, names: Sequence[str] = ()) -> tuple[int, ...]:
         """Return for each class 1 where a row that may have several is labelled with it, else 0.
@@ -138,9 +143,6 @@ class ClassNumbers:
         names = [part.strip(" '\"") for part in bare.split(separator)]
         return [name for name in names if name]
 
-    def _has_all(self, names: Sequence[str]) -> bool:
-        return all(name in self._numbers or name.casefold() in self._numbers for name in names)
-
 
 def _numbers_are_places(labels: Sequence[str]) -> bool:
     """Whether 1 can only mean the second class.
@@ -154,11 +156,19 @@ def _numbers_are_places(labels: Sequence[str]) -> bool:
     return True
 
 
+def _folded(name: str) -> str:
+    """Return a name in lower case, with one sign for spaces, hyphens and underscores between its words."""
+    return re.sub(r"[\s_-]+", "_", name.strip()).casefold()
+
+
 def _spellings(value: Any) -> Iterator[str]:
     """Yield the texts by which a class is looked for, the nearest first."""
     text = str(value).strip()
     yield text
-    yield text.casefold()
+    yield _folded(text)
+    made_up = _MADE_UP_NAME.fullmatch(text)
+    if made_up is not None:
+        yield made_up[1]
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

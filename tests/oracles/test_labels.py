@@ -1,0 +1,76 @@
+"""Labels are understood by names, or refused: never by accident of a number."""
+
+import pytest
+from hypothesis import strategies as st
+
+from limbeck.corpus.rows.class_numbers import ClassNumbers
+from limbeck.errors import CorpusError
+from tests.oracles.generated import on_generated
+
+NAMES = ("negative", "positive", "neutral", "joy", "very sad")
+NAMED = st.permutations(NAMES).flatmap(lambda names: st.integers(2, 5).map(lambda count: tuple(names[:count])))
+CASES = st.sampled_from([str, str.upper, str.title, lambda name: name.replace(" ", "_"), lambda name: f" {name} "])
+
+
+def made_up(count: int, form: str) -> tuple[str, ...]:
+    return tuple(form.format(number) for number in range(count))
+
+
+@on_generated(1_000, teacher=NAMED, data=NAMED, case=CASES, place=st.integers(0, 4))
+def test_numbers_of_named_classes_are_their_names(teacher, data, case, place):
+    """Both have names: the same name has the same class, and a name that the teacher lacks has none."""
+    number = place % len(data)
+    names = [case(name) for name in data]
+    if data[number] in teacher:
+        assert ClassNumbers(teacher).number(number, "it", names) == teacher.index(data[number])
+    else:
+        with pytest.raises(CorpusError, match="has the label"):
+            ClassNumbers(teacher).number(number, "it", names)
+
+
+@on_generated(1_000, names=NAMED, case=CASES, place=st.integers(0, 4))
+def test_names_in_rows_are_names_of_classes(names, case, place):
+    name = NAMES[place]
+    if name in names:
+        assert ClassNumbers(names).number(case(name), "it") == names.index(name)
+    else:
+        with pytest.raises(CorpusError, match="has the label"):
+            ClassNumbers(names).number(case(name), "it")
+
+
+@on_generated(
+    1_000,
+    names=NAMED,
+    form=st.sampled_from(["LABEL_{}", "{}"]),
+    spelling=st.sampled_from([int, float, str, "LABEL_{}".format, "{}.0".format]),
+    place=st.integers(0, 6),
+)
+def test_numbers_stand_for_themselves_where_one_side_has_no_names(names, form, spelling, place):
+    count = len(names)
+    without_names = made_up(count, form)
+    for teacher, data in ((without_names, names), (names, without_names), (names, ()), (without_names, without_names)):
+        if place < count:
+            assert ClassNumbers(teacher).number(place, "it", data) == place
+        else:
+            with pytest.raises(CorpusError, match="has the label"):
+                ClassNumbers(teacher).number(place, "it", data)
+    # Rows without names for their numbers, however these are written.
+    if place < count:
+        assert ClassNumbers(names).number(spelling(place), "it") == place
+
+
+@on_generated(1_000, teacher=NAMED, data=NAMED, numbers=st.lists(st.integers(0, 4), max_size=5, unique=True))
+def test_several_classes_and_tags_are_their_names(teacher, data, numbers):
+    numbers = [number for number in numbers if number < len(data)]
+    if all(data[number] in teacher for number in numbers):
+        expected = tuple(int(name in [data[number] for number in numbers]) for name in teacher)
+        assert ClassNumbers(teacher).flags(numbers, "it", data) == expected
+    else:
+        with pytest.raises(CorpusError, match="has the label"):
+            ClassNumbers(teacher).flags(numbers, "it", data)
+
+
+@pytest.mark.parametrize("value", ["2.5", "-1", 1.5, None, [], "nowhere", "LABEL_7"])
+def test_what_is_neither_is_refused(value):
+    with pytest.raises(CorpusError, match="has the label"):
+        ClassNumbers(("negative", "positive")).number(value, "it")
