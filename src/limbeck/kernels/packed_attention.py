@@ -8,16 +8,20 @@ the probabilities anew.
     S = Q Kᵀ · scale,  P = softmax(S),  M = keep factors / (1 − p),  O = (P ∘ M) V
     dV = (P ∘ M)ᵀ dO,  D = rowsum(dO ∘ O),  dS = P ∘ ((dO Vᵀ) ∘ M − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
 
+with Q, K, V the queries, keys and values of one head of one sample, a *unit*, O its context, and dX the gradient of X.
+In shapes, A is the number of heads, T that of the tokens of all samples, and D that of the numbers of a head.
+
 Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4).
 
 Without it and its form in C a whole step takes 1.3 to 1.5 times as long (benchmarks/results/kernel_steps.json).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,6 +79,7 @@ def packed_attention(
         )
     share = dropped_share(dropout)
     if share == 1:
+        # Everything is dropped; the product keeps the result in the graph.
         return value.transpose(0, 1) * 0
     is_half = value.dtype in HALVES
     if share == 0 and not is_half:
@@ -84,7 +89,7 @@ def packed_attention(
     if plan is None:
         heads = len(value)
         grouped_to = GROUPED_TO if is_half else 0
-        blocks = _blocks(tuple(lengths), heads, grouped_to, BLOCK)
+        blocks = _divide(tuple(lengths), heads, grouped_to=grouped_to, block_scores=BLOCK)
         seed = draw_seed() if share > 0 else 0
         plan = _Plan(blocks, scale, dropout, seed)
     context: Tensor = _PackedAttention.apply(query, key, value, plan)
@@ -94,101 +99,218 @@ def packed_attention(
 def _attend_by_sample(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scale: float) -> Tensor:
     """Attend by PyTorch's fast attention, one sample after the other; `[T, A, D]`."""
     contexts = []
-    for tokens in _slices(lengths):
+    for tokens in _token_slices(lengths):
         # PyTorch's fast attention takes four axes only: [1, A, tokens, D].
-        sample = (query[None, :, tokens], key[None, :, tokens], value[None, :, tokens])
-        context = F.scaled_dot_product_attention(*sample, scale=scale)
+        sample_query = query[None, :, tokens]
+        sample_key = key[None, :, tokens]
+        sample_value = value[None, :, tokens]
+        context = F.scaled_dot_product_attention(sample_query, sample_key, sample_value, scale=scale)
         contexts.append(context[0].transpose(0, 1))
     return torch.cat(contexts)
 
 
-def _slices(lengths: Sequence[int]) -> list[slice]:
+def _token_slices(lengths: Sequence[int]) -> list[slice]:
     """Return the tokens of each sample."""
     ends = accumulate(lengths)
     return [slice(end - length, end) for length, end in zip(lengths, ends, strict=True)]
 
 
+class _PackedAttention(torch.autograd.Function):
+    """Joins a plan's work to autograd; saved are the operands, the result and the plan with its seed."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: "_Plan | CompiledPlan") -> Tensor:
+        heads, tokens, width = value.shape
+        context = value.new_empty(tokens, heads, width)
+        with autocast_off(query.device):  # Other threads have none; one thread must not differ.
+            plan.work(query, key, value).attend(context)
+        ctx.save_for_backward(query, key, value, context)
+        ctx.plan = plan
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative(
+            "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
+        )
+        query, key, value, context = ctx.saved_tensors
+        # [T, A, D], as the projections gave the operands, so that heads are joined again without a copy.
+        grads = []
+        for operand in (query, key, value):
+            heads, tokens, width = operand.shape
+            grads.append(operand.new_empty(tokens, heads, width))
+        with autocast_off(query.device):
+            ctx.plan.work(query, key, value).differentiate(context, upstream, grads)
+        query_grad, key_grad, value_grad = (grad.transpose(0, 1) for grad in grads)
+        # The plan has no gradient.
+        return query_grad, key_grad, value_grad, None
+
+
 @dataclass(frozen=True)
-class _Block:
-    """Some heads of one sample, or of samples of like length, and the stream that their keep factors come from.
+class _Block(ABC):
+    """Some heads of one sample, or of samples of like length, which are computed together.
 
     Args:
-        tokens: Of one sample; of several the place of each of their slots, `[samples · length]`.
         samples: How many.
         length: Slots of each.
         heads: Which heads.
-        number: Of the stream.
-        empty: Slots that hold no token, bool `[samples, length]`; None where all hold one.
-        held: Numbers of the others, and their tokens.
+        number: Of the stream that its keep factors come from.
     """
 
-    tokens: slice | Tensor
     samples: int
     length: int
     heads: slice
     number: int
-    empty: Tensor | None = None
-    held: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def empty(self) -> Tensor | None:
+        """Slots that hold no token, bool `[samples, length]`; None where all hold one."""
+        return None
 
     def rows(self) -> Iterator[slice]:
         """Query tokens that are done at once, within the sample."""
         scores_of_a_row = self.samples * self.length * (self.heads.stop - self.heads.start)
         step = max(1, BLOCK // scores_of_a_row)
-        for top in range(0, self.length, step):
-            yield slice(top, min(top + step, self.length))
+        for first in range(0, self.length, step):
+            yield slice(first, min(first + step, self.length))
 
+    @abstractmethod
     def take(self, operand: Tensor) -> Tensor:
         """Take the block's part of `[T, A, D]`: `[samples, heads, length, D]`."""
-        if isinstance(self.tokens, slice):
-            return operand[self.tokens, self.heads].transpose(0, 1)[None]
+
+    @abstractmethod
+    def put(self, part: Tensor, target: Tensor) -> None:
+        """Write `[samples, heads, length, D]` to the block's part of `[T, A, D]`, but for slots that are empty."""
+
+
+@dataclass(frozen=True)
+class _SampleBlock(_Block):
+    """Some heads of one sample.
+
+    Args:
+        tokens: The sample's.
+    """
+
+    tokens: slice
+
+    def take(self, operand: Tensor) -> Tensor:
+        """Take the block's part, a view; see `_Block.take`."""
+        return operand[self.tokens, self.heads].transpose(0, 1)[None]
+
+    def put(self, part: Tensor, target: Tensor) -> None:
+        """Write the block's part; see `_Block.put`."""
+        target[self.tokens, self.heads] = part[0].transpose(0, 1).to(target.dtype)
+
+
+class _FilledSlots(NamedTuple):
+    """The slots of a group that hold a token.
+
+    Attributes:
+        numbers: Their numbers, 0 to samples · length.
+        tokens: Their tokens.
+    """
+
+    numbers: Tensor
+    tokens: Tensor
+
+
+@dataclass(frozen=True)
+class _GroupBlock(_Block):
+    """All heads of samples of like length, each with as many slots as the longest has tokens.
+
+    Args:
+        tokens: The token of each slot, `[samples · length]`; slots behind a sample's end repeat its last token.
+        empty_slots: Slots that hold no token, bool `[samples, length]`; None where all hold one.
+        filled: The others; None where all are.
+    """
+
+    tokens: Tensor
+    empty_slots: Tensor | None
+    filled: _FilledSlots | None
+
+    @property
+    def empty(self) -> Tensor | None:
+        """Slots that hold no token; see `_Block.empty`."""
+        return self.empty_slots
+
+    def take(self, operand: Tensor) -> Tensor:
+        """Take the block's part, a copy; see `_Block.take`."""
         rows = operand.flatten(1).index_select(0, self.tokens)
         return rows.view(self.samples, self.length, *operand.shape[1:]).transpose(1, 2)
 
-    def put(self, units: Tensor, target: Tensor) -> None:
-        """Write `[samples, heads, length, D]` to the block's part of `[T, A, D]`, but for slots that are empty."""
-        if isinstance(self.tokens, slice):
-            target[self.tokens, self.heads] = units[0].transpose(0, 1).to(target.dtype)
-            return
-        rows = units.transpose(1, 2).to(target.dtype).flatten(0, 1).flatten(1)
-        places = self.tokens
-        if self.held is not None:
-            slots, places = self.held
-            rows = rows.index_select(0, slots)
-        target.flatten(1).index_copy_(0, places, rows)
+    def put(self, part: Tensor, target: Tensor) -> None:
+        """Write the block's part; see `_Block.put`."""
+        # [samples, heads, length, D] -> [samples · length, heads · D].
+        rows = part.transpose(1, 2).to(target.dtype).flatten(0, 1).flatten(1)
+        tokens = self.tokens
+        if self.filled is not None:
+            rows = rows.index_select(0, self.filled.numbers)
+            tokens = self.filled.tokens
+        target.flatten(1).index_copy_(0, tokens, rows)
 
 
 @lru_cache(maxsize=8)
-def _blocks(lengths: tuple[int, ...], heads: int, grouped_to: int, block: int) -> tuple[_Block, ...]:
-    """Divide the samples: each alone by heads, those of at most `grouped_to` tokens in groups of like length."""
+def _divide(lengths: tuple[int, ...], heads: int, *, grouped_to: int, block_scores: int) -> tuple[_Block, ...]:
+    """Divide the samples into blocks: each alone by heads, short ones in groups of like length.
+
+    Args:
+        lengths: Tokens of each sample.
+        heads: Of each sample.
+        grouped_to: Tokens of the longest sample that goes into a group.
+        block_scores: Scores that a block has at most, where it is of several heads or samples.
+    """
     blocks: list[_Block] = []
-    tokens = _slices(lengths)
+    token_slices = _token_slices(lengths)
     # A long sample by itself, some of its heads at a time.
-    for sample, length in enumerate(lengths):
+    for tokens, length in zip(token_slices, lengths, strict=True):
         if length <= grouped_to:
             continue
-        heads_at_once = max(1, min(heads, block // length**2))
+        heads_at_once = max(1, min(heads, block_scores // length**2))
         for first_head in range(0, heads, heads_at_once):
             head_part = slice(first_head, min(first_head + heads_at_once, heads))
-            blocks.append(_Block(tokens[sample], 1, length, head_part, len(blocks)))
+            blocks.append(_SampleBlock(samples=1, length=length, heads=head_part, number=len(blocks), tokens=tokens))
 
     # Short samples of like length together, with all heads.
     short = [sample for sample, length in enumerate(lengths) if length <= grouped_to]
     short_lengths = [lengths[sample] for sample in short]
-    for members in alike_samples(short_lengths, block // heads, GROUP_ALLOWANCE):
+    for members in alike_samples(short_lengths, block_scores // heads, GROUP_ALLOWANCE):
         group = [short[member] for member in members]
-        # [samples, 1] each.
-        group_lengths = torch.tensor([lengths[sample] for sample in group])[:, None]
-        starts = torch.tensor([tokens[sample].start for sample in group])[:, None]
-        # The first sample is the longest; slots beyond a sample's end repeat its last token.
-        slots = torch.arange(lengths[group[0]])
-        places = (starts + slots.minimum(group_lengths - 1)).flatten()
-        empty = slots >= group_lengths
-        group_block = _Block(places, len(group), len(slots), slice(0, heads), len(blocks))
-        if bool(empty.any()):
-            filled = (~empty).flatten().nonzero().flatten()
-            group_block = replace(group_block, empty=empty, held=(filled, places[filled]))
-        blocks.append(group_block)
+        group_lengths = [lengths[sample] for sample in group]
+        starts = [token_slices[sample].start for sample in group]
+        blocks.append(_group_block(starts, group_lengths, heads, number=len(blocks)))
     return tuple(blocks)
+
+
+def _group_block(starts: list[int], lengths: list[int], heads: int, *, number: int) -> _GroupBlock:
+    """Return the block of some samples.
+
+    Args:
+        starts: First token of each.
+        lengths: Tokens of each, by falling length.
+        heads: Of each sample.
+        number: Of the block.
+    """
+    # [samples, 1] each, and [slots of a sample].
+    starts_by_sample = torch.tensor(starts)[:, None]
+    lengths_by_sample = torch.tensor(lengths)[:, None]
+    slots = torch.arange(lengths[0])
+    tokens = (starts_by_sample + slots.minimum(lengths_by_sample - 1)).flatten()
+    is_empty = slots >= lengths_by_sample
+    empty_slots = None
+    filled = None
+    if bool(is_empty.any()):
+        empty_slots = is_empty
+        numbers = (~is_empty).flatten().nonzero().flatten()
+        filled = _FilledSlots(numbers, tokens[numbers])
+    return _GroupBlock(
+        samples=len(starts),
+        length=lengths[0],
+        heads=slice(0, heads),
+        number=number,
+        tokens=tokens,
+        empty_slots=empty_slots,
+        filled=filled,
+    )
 
 
 @dataclass(frozen=True)
@@ -218,34 +340,12 @@ class _Plan:
         return _Work(query, key, value, self)
 
 
-class _PackedAttention(torch.autograd.Function):
-    """Joins a plan's work to autograd; saved are the operands, the result and the plan with its seed."""
+class _Units(NamedTuple):
+    """Queries, keys and values of a block by unit, `[units, length, D]` each."""
 
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: _Plan | CompiledPlan) -> Tensor:
-        heads, tokens, width = value.shape
-        context = value.new_empty(tokens, heads, width)
-        with autocast_off(query.device):  # Other threads have none; one thread must not differ.
-            plan.work(query, key, value).attend(context)
-        ctx.save_for_backward(query, key, value, context)
-        ctx.plan = plan
-        return context
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative(
-            "Attention of packed samples on a CPU", "train in float32, with the student's dropout at 0"
-        )
-        query, key, value, context = ctx.saved_tensors
-        # [T, A, D], as the projections gave the operands, so that heads are joined again without a copy.
-        grads = []
-        for operand in (query, key, value):
-            heads, tokens, width = operand.shape
-            grads.append(operand.new_empty(tokens, heads, width))
-        with autocast_off(query.device):
-            ctx.plan.work(query, key, value).differentiate(context, upstream, grads)
-        query_grad, key_grad, value_grad = (grad.transpose(0, 1) for grad in grads)
-        return query_grad, key_grad, value_grad, None
+    q: Tensor
+    k: Tensor
+    v: Tensor
 
 
 class _Work:
@@ -259,10 +359,14 @@ class _Work:
     """
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: _Plan) -> None:
-        self.operands = [x.transpose(0, 1) for x in (query, key, value)]
+        # [T, A, D].
+        self.query = query.transpose(0, 1)
+        self.key = key.transpose(0, 1)
+        self.value = value.transpose(0, 1)
         self.plan = plan
         self.dtype = compute_dtype(query, key, value)
-        self.survivors = 1 / (1 - dropped_share(plan.dropout))
+        # The factor of probabilities that are kept.
+        self.keep_scale = 1 / (1 - dropped_share(plan.dropout))
         self.scratch = _SCRATCH
 
     def attend(self, context: Tensor) -> None:
@@ -270,28 +374,38 @@ class _Work:
         run_tasks([partial(self._attend, block, context) for block in self.plan.blocks])
 
     def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
-        """Write the gradients of the operands, each `[T, A, D]`."""
+        """Write the gradients of the operands, each `[T, A, D]`.
+
+        Args:
+            context: O, `[T, A, D]`.
+            upstream: dO, `[T, A, D]`.
+            grads: Receive dQ, dK and dV.
+        """
         run_tasks([partial(self._differentiate, block, context, upstream, grads) for block in self.plan.blocks])
 
     def _attend(self, block: _Block, context: Tensor) -> None:
+        """Write a block's part of the context."""
         keep = self.plan.keep(block)
         if keep is None and block.length > SHORT:
             self._attend_fast(block, context)
             return
-        query, key, value = self._operands(block)
-        result = self._buffer("result", value.shape)
+        units = self._take_operands(block)
+        # [units, length, D].
+        result = self._buffer("result", units.v.shape)
         for rows in block.rows():
-            probabilities = self._probabilities(query[:, rows], key, block)
+            probabilities = self._probabilities(units.q[:, rows], units.k, block)
             if keep is not None:
                 probabilities.mul_(keep.fill(self._buffer("keep", probabilities.shape)))
-            torch.bmm(probabilities, value, out=result[:, rows])
+            torch.bmm(probabilities, units.v, out=result[:, rows])
         if keep is not None:
-            result.mul_(self.survivors)
-        block.put(result.view(block.samples, -1, *result.shape[1:]), context)
+            result.mul_(self.keep_scale)
+        block.put(_by_sample(result, block), context)
 
     def _attend_fast(self, block: _Block, context: Tensor) -> None:
         """Attend by PyTorch's fast attention, which has no dropout."""
-        query, key, value = (block.take(operand) for operand in self.operands)
+        query = block.take(self.query)
+        key = block.take(self.key)
+        value = block.take(self.value)
         mask = None
         if block.empty is not None:
             # [samples, 1, 1, length], True for the keys that are attended to.
@@ -300,66 +414,77 @@ class _Work:
         block.put(result, context)
 
     def _differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
-        query, key, value = self._operands(block)
-        # dO, [units, tokens, D]; 1 / (1 − p) goes with it, since it is the smallest operand.
-        outer = self._units("upstream", block, upstream).mul_(self.survivors)
+        """Write a block's part of the gradients; arguments as of `differentiate`."""
+        units = self._take_operands(block)
+        # dO / (1 − p), [units, length, D]: this factor of M goes with the smallest operand.
+        scaled_upstream = self._take_units("upstream", block, upstream).mul_(self.keep_scale)
         if block.empty is not None:
-            # [units, tokens, D] -> [samples, heads, tokens, D].
-            by_sample = outer.view(block.samples, -1, *outer.shape[1:])
-            by_sample.masked_fill_(block.empty[:, None, :, None], 0.0)
-        # D = rowsum(dO ∘ O).
-        products = self._units("context", block, context).mul_(outer)
-        row_sums = products.sum(-1, keepdim=True).div_(self.survivors)
+            _by_sample(scaled_upstream, block).masked_fill_(block.empty[:, None, :, None], 0.0)
+        # D = rowsum(dO ∘ O), [units, length, 1].
+        products = self._take_units("context", block, context).mul_(scaled_upstream)
+        row_sums = products.sum(-1, keepdim=True).div_(self.keep_scale)
 
-        query_grad = self._buffer("of q", query.shape)
-        key_grad = self._buffer("of k", key.shape)
-        value_grad = self._buffer("of v", value.shape)
+        # dQ, dK and dV, [units, length, D].
+        query_grad = self._buffer("of q", units.q.shape)
+        key_grad = self._buffer("of k", units.k.shape)
+        value_grad = self._buffer("of v", units.v.shape)
         keep = self.plan.keep(block)
         for rows in block.rows():
-            probabilities = self._probabilities(query[:, rows], key, block)
+            # P, [units, rows, length].
+            probabilities = self._probabilities(units.q[:, rows], units.k, block)
             # dS = P ∘ ((dO Vᵀ) ∘ M − D), and P ∘ M in place of P.
-            gradient = self._buffer("gradient", probabilities.shape)
-            torch.bmm(outer[:, rows], value.mT, out=gradient)
+            score_grad = self._buffer("gradient", probabilities.shape)
+            torch.bmm(scaled_upstream[:, rows], units.v.mT, out=score_grad)
             if keep is None:
-                gradient.sub_(row_sums[:, rows]).mul_(probabilities)
+                score_grad.sub_(row_sums[:, rows]).mul_(probabilities)
             else:
                 factors = keep.fill(self._buffer("keep", probabilities.shape))
-                gradient.mul_(factors).sub_(row_sums[:, rows]).mul_(probabilities)
+                score_grad.mul_(factors).sub_(row_sums[:, rows]).mul_(probabilities)
                 probabilities.mul_(factors)
+            torch.bmm(score_grad, units.k, out=query_grad[:, rows])
             # The first rows overwrite the buffers (0 ignores their content), further ones are added.
-            beta = int(rows.start > 0)
-            value_grad.baddbmm_(probabilities.mT, outer[:, rows], beta=beta)
-            torch.bmm(gradient, key, out=query_grad[:, rows])
-            key_grad.baddbmm_(gradient.mT, query[:, rows], beta=beta)
+            beta = 0 if rows.start == 0 else 1
+            value_grad.baddbmm_(probabilities.mT, scaled_upstream[:, rows], beta=beta)
+            key_grad.baddbmm_(score_grad.mT, units.q[:, rows], beta=beta)
 
         query_grad.mul_(self.plan.scale)
         key_grad.mul_(self.plan.scale)
-        for target, units in zip(grads, (query_grad, key_grad, value_grad), strict=True):
-            block.put(units.view(block.samples, -1, *units.shape[1:]), target)
-
-    def _operands(self, block: _Block) -> tuple[Tensor, Tensor, Tensor]:
-        """Copy the block's queries, keys and values, `[samples · heads, length, D]` each."""
-        query, key, value = self.operands
-        query_units = self._units("q", block, query)
-        key_units = self._units("k", block, key)
-        value_units = self._units("v", block, value)
-        return query_units, key_units, value_units
-
-    def _units(self, name: str, block: _Block, operand: Tensor) -> Tensor:
-        """Copy the block's part of `[T, A, D]`: `[samples · heads, length, D]`."""
-        part = block.take(operand)
-        return self._buffer(name, part.shape).copy_(part).flatten(0, 1)
-
-    def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
-        return self.scratch.take(name, shape, self.operands[0], self.dtype)
+        for target, unit_grad in zip(grads, (query_grad, key_grad, value_grad), strict=True):
+            block.put(_by_sample(unit_grad, block), target)
 
     def _probabilities(self, query: Tensor, key: Tensor, block: _Block) -> Tensor:
-        """Compute the probabilities of some queries, `[units, rows, length]`."""
+        """Compute P of some queries, `[units, rows, length]`.
+
+        Args:
+            query: `[units, rows, D]`.
+            key: `[units, length, D]`.
+            block: Their block.
+        """
         shape = (*query.shape[:2], key.shape[1])
         scores = self._buffer("scores", shape)
         torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.plan.scale, out=scores)
         if block.empty is not None:
-            # [units, rows, length] -> [samples, heads, rows, length].
-            by_sample = scores.view(block.samples, -1, *scores.shape[1:])
-            by_sample.masked_fill_(block.empty[:, None, None], -torch.inf)
+            _by_sample(scores, block).masked_fill_(block.empty[:, None, None], -torch.inf)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))
+
+    def _take_operands(self, block: _Block) -> _Units:
+        """Copy the block's queries, keys and values."""
+        return _Units(
+            q=self._take_units("q", block, self.query),
+            k=self._take_units("k", block, self.key),
+            v=self._take_units("v", block, self.value),
+        )
+
+    def _take_units(self, name: str, block: _Block, operand: Tensor) -> Tensor:
+        """Copy the block's part of `[T, A, D]`: `[units, length, D]`."""
+        part = block.take(operand)
+        return self._buffer(name, part.shape).copy_(part).flatten(0, 1)
+
+    def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Return this thread's memory of a name, holding anything."""
+        return self.scratch.take(name, shape, self.query, self.dtype)
+
+
+def _by_sample(units: Tensor, block: _Block) -> Tensor:
+    """View `[units, …]` of a block as `[samples, heads, …]`."""
+    return units.view(block.samples, -1, *units.shape[1:])

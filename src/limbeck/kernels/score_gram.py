@@ -1,6 +1,9 @@
 """Squared distance of two score matrices Q Kᵀ, a chunk of a batch at a time.
 
-Long texts: the Gram identity, linear in the length, with s = 1/√d and s' = 1/√d',
+Letters: B samples, L tokens, A heads; d and d' are the student's and the teacher's head size, s = 1/√d and s' = 1/√d'.
+Q, K are the student's queries and keys of a head, Q', K' the teacher's. A *unit* is one head of one sample.
+
+Long texts: the Gram identity, linear in the length,
     ‖s Q Kᵀ − s' Q' K'ᵀ‖² = s² ⟨QᵀQ, KᵀK⟩ − 2 s s' ⟨QᵀQ', KᵀK'⟩ + s'² ⟨Q'ᵀQ', K'ᵀK'⟩.
 Near the teacher it subtracts large numbers, and their rounding stays. It is computed in float64, which leaves more
 digits than streams in float32 have to give.
@@ -12,9 +15,10 @@ A loss at L = 512 takes 0.16 times as long as with all scores in memory, in 0.14
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -50,36 +54,78 @@ def score_distance(
     Returns:
         A scalar, float64 where an input is float64 and float32 otherwise. It has a first derivative only.
     """
-    streams = (student_q, student_k, teacher_q, teacher_k)
     device = student_q.device
     batch, length, student_width = student_q.shape
     teacher_width = teacher_q.shape[-1]
-    result_dtype = compute_dtype(*streams)
-    by_scores = result_dtype == torch.float64 or length < SHORT * ((student_width + teacher_width) // heads)
-    dtype = torch.float64
+    result_dtype = compute_dtype(student_q, student_k, teacher_q, teacher_k)
+    head_sizes = (student_width + teacher_width) // heads
+    is_short = length < SHORT * head_sizes
+    by_scores = is_short or result_dtype == torch.float64
+    work_dtype = torch.float64
     if by_scores or device.type == "mps":  # "mps" has no float64.
-        dtype = result_dtype
+        work_dtype = result_dtype
 
     wants_gradient = any(wanted_gradients(student_q, student_k))
     with torch.no_grad(), autocast_off(device):
-        grads: list[Tensor] = []
+        grads: _StudentGrads | None = None
         if wants_gradient:
-            grads = [x.new_empty(x.shape, dtype=result_dtype) for x in (student_q, student_k)]
-        distance = _Distance(streams, grads, heads, valid, dtype, by_scores, Scratch())
+            grads = _StudentGrads(
+                q=student_q.new_empty(student_q.shape, dtype=result_dtype),
+                k=student_k.new_empty(student_k.shape, dtype=result_dtype),
+            )
+        distance = _Distance(
+            streams=_Streams(student_q, student_k, teacher_q, teacher_k),
+            grads=grads,
+            heads=heads,
+            valid=valid,
+            dtype=work_dtype,
+            compute_units=_by_scores if by_scores else _by_identity,
+            scratch=Scratch(),
+        )
 
         # As many samples at a time as a chunk holds.
         numbers_of_a_sample = length * max(student_width, teacher_width)
         if by_scores:
             numbers_of_a_sample = heads * length * length
-        step = max(1, _chunk_of(device) // max(1, numbers_of_a_sample))
-        tasks = [partial(distance.compute, slice(start, min(start + step, batch))) for start in range(0, batch, step)]
+        samples_at_once = max(1, _chunk_of(device) // max(1, numbers_of_a_sample))
+        tasks = []
+        for first in range(0, batch, samples_at_once):
+            samples = slice(first, min(first + samples_at_once, batch))
+            tasks.append(partial(distance.compute, samples))
         totals = run_tasks(tasks, device.type)
-        total = student_q.new_zeros((), dtype=dtype)
+        total = student_q.new_zeros((), dtype=work_dtype)
         if totals:
             total = torch.stack(totals).sum()
-    way_out = "leave it out of what is differentiated twice"
-    differentiated = streams[:2] if grads else ()
-    return with_gradients(total.to(result_dtype), differentiated, grads, "attention_score_mse", way_out)
+    total = total.to(result_dtype)
+    if grads is None:
+        return total
+    return with_gradients(
+        total,
+        (student_q, student_k),
+        grads,
+        objective="attention_score_mse",
+        way_out="leave it out of what is differentiated twice",
+    )
+
+
+class _Streams(NamedTuple):
+    """Queries and keys of both models: `[B, L, width]`, or by unit `[units, L, d]`."""
+
+    q: Tensor
+    k: Tensor
+    teacher_q: Tensor
+    teacher_k: Tensor
+
+
+class _StudentGrads(NamedTuple):
+    """Gradients of the student's queries and keys, shaped as these, to be written."""
+
+    q: Tensor
+    k: Tensor
+
+
+_ComputeUnits: TypeAlias = Callable[[_Streams, float, float, _StudentGrads | None], Tensor]
+"""Computes the distance of some units; see `_by_identity`."""
 
 
 @dataclass(frozen=True)
@@ -87,47 +133,57 @@ class _Distance:
     """A distance to compute, a chunk of samples at a time.
 
     Args:
-        streams: Queries and keys of the student and of the teacher, `[B, L, width]` each.
-        grads: The gradients of the student's queries and keys, to be written; none where none is wanted.
+        streams: `[B, L, width]` each.
+        grads: `[B, L, width_S]` each; None where none is wanted.
         heads: Attention heads of both.
         valid: Real tokens, bool `[B, L]`; None means all.
         dtype: Of the computation.
-        by_scores: Compute scores, rather than Gram matrices.
+        compute_units: The way of computing it.
         scratch: Memory to compute in.
     """
 
-    streams: Sequence[Tensor]
-    grads: Sequence[Tensor]
+    streams: _Streams
+    grads: _StudentGrads | None
     heads: int
     valid: Tensor | None
     dtype: torch.dtype
-    by_scores: bool
+    compute_units: _ComputeUnits
     scratch: Scratch
 
     def compute(self, samples: slice) -> Tensor:
         """Return the distance of some samples, and write their gradient."""
-        names = ("student q", "student k", "teacher q", "teacher k")
-        operands = [self._operand(name, x, samples) for name, x in zip(names, self.streams, strict=True)]
-        student_scale = 1 / math.sqrt(operands[0].shape[-1])
-        teacher_scale = 1 / math.sqrt(operands[2].shape[-1])
-        unit_grads = []
-        if self.grads:
-            for name, operand in zip(("gradient of q", "gradient of k"), operands[:2], strict=True):
-                unit_grads.append(self.scratch.take(name, operand.shape, operand, self.dtype))
-        compute = _by_scores if self.by_scores else _by_identity
-        total = compute(operands, student_scale, teacher_scale, unit_grads)
+        streams = self.streams
+        units = _Streams(
+            q=self._take_units("student q", streams.q, samples),
+            k=self._take_units("student k", streams.k, samples),
+            teacher_q=self._take_units("teacher q", streams.teacher_q, samples),
+            teacher_k=self._take_units("teacher k", streams.teacher_k, samples),
+        )
+        student_scale = 1 / math.sqrt(units.q.shape[-1])
+        teacher_scale = 1 / math.sqrt(units.teacher_q.shape[-1])
+        if self.grads is None:
+            return self.compute_units(units, student_scale, teacher_scale, None)
 
-        for target, unit_grad in zip(self.grads, unit_grads, strict=True):
+        # [units, L, d].
+        unit_grads = _StudentGrads(
+            q=self.scratch.take("gradient of q", units.q.shape, units.q, self.dtype),
+            k=self.scratch.take("gradient of k", units.k.shape, units.k, self.dtype),
+        )
+        total = self.compute_units(units, student_scale, teacher_scale, unit_grads)
+        for grad, unit_grad in zip(self.grads, unit_grads, strict=True):
             # ∂/∂Q = 2 s (difference) K and ∂/∂K = 2 s (difference)ᵀ Q.
-            by_head = unit_grad.mul_(2 * student_scale).unflatten(0, (-1, self.heads)).transpose(1, 2)
-            target[samples].unflatten(-1, (self.heads, -1)).copy_(by_head)
+            unit_grad.mul_(2 * student_scale)
+            # [units, L, d] -> [samples, L, A, d].
+            by_token = unit_grad.unflatten(0, (-1, self.heads)).transpose(1, 2)
+            grad[samples].unflatten(-1, (self.heads, -1)).copy_(by_token)
         return total
 
-    def _operand(self, name: str, stream: Tensor, samples: slice) -> Tensor:
-        """Copy a stream of some samples by head, `[samples · heads, L, d]`; 0 at padding."""
+    def _take_units(self, name: str, stream: Tensor, samples: slice) -> Tensor:
+        """Copy a stream of some samples by unit, `[units, L, d]`; 0 at padding."""
         part = stream[samples]
         if self.valid is not None:
             part = part.masked_fill(~self.valid[samples, :, None], 0.0)
+        # [samples, L, width] -> [samples, A, L, d].
         by_head = part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return self.scratch.take(name, by_head.shape, stream, self.dtype).copy_(by_head).flatten(0, 1)
 
@@ -137,29 +193,30 @@ def _chunk_of(device: torch.device) -> int:
 
 
 def _by_identity(
-    operands: Sequence[Tensor], student_scale: float, teacher_scale: float, grads: Sequence[Tensor]
+    units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None
 ) -> Tensor:
-    """Squared distance by the Gram identity.
+    """Squared distance of some units by the Gram identity.
 
     Args:
-        operands: Q, K, Q' and K', all `[units, L, d]`.
+        units: Q, K, Q' and K', all `[units, L, d]`.
         student_scale: s.
         teacher_scale: s'.
-        grads: Receive (difference) K and (difference)ᵀ Q; none where none is wanted.
+        unit_grads: Receive (difference) K and (difference)ᵀ Q, `[units, L, d]`; None where none is wanted.
     """
-    q, k, teacher_q, teacher_k = operands
+    q, k, teacher_q, teacher_k = units
+    # Gram matrices of the student, [units, d, d], and of both models, [units, d, d'].
     q_q = torch.bmm(q.mT, q)
     k_k = torch.bmm(k.mT, k)
     q_teacher = torch.bmm(q.mT, teacher_q)
     k_teacher = torch.bmm(k.mT, teacher_k)
+    # ⟨Q'ᵀQ', K'ᵀK'⟩, in which the student has no part.
     constant = (torch.bmm(teacher_q.mT, teacher_q) * torch.bmm(teacher_k.mT, teacher_k)).sum()
-    if grads:
+    if unit_grads is not None:
         # (difference) K = s Q KᵀK − s' Q' K'ᵀK, and the same with Q and K exchanged.
-        grad_q, grad_k = grads
-        torch.bmm(q, k_k, out=grad_q).mul_(student_scale)
-        grad_q.baddbmm_(teacher_q, k_teacher.mT, alpha=-teacher_scale)
-        torch.bmm(k, q_q, out=grad_k).mul_(student_scale)
-        grad_k.baddbmm_(teacher_k, q_teacher.mT, alpha=-teacher_scale)
+        torch.bmm(q, k_k, out=unit_grads.q).mul_(student_scale)
+        unit_grads.q.baddbmm_(teacher_q, k_teacher.mT, alpha=-teacher_scale)
+        torch.bmm(k, q_q, out=unit_grads.k).mul_(student_scale)
+        unit_grads.k.baddbmm_(teacher_k, q_teacher.mT, alpha=-teacher_scale)
 
     total = student_scale**2 * (q_q * k_k).sum()
     total = total - 2 * student_scale * teacher_scale * (q_teacher * k_teacher).sum()
@@ -168,26 +225,24 @@ def _by_identity(
     return total.clamp(min=0)
 
 
-def _by_scores(
-    operands: Sequence[Tensor], student_scale: float, teacher_scale: float, grads: Sequence[Tensor]
-) -> Tensor:
+def _by_scores(units: _Streams, student_scale: float, teacher_scale: float, unit_grads: _StudentGrads | None) -> Tensor:
     """Squared distance of the scores themselves, a block of rows at a time; arguments as of `_by_identity`."""
-    q, k, teacher_q, teacher_k = operands
-    units, length, _ = q.shape
+    q, k, teacher_q, teacher_k = units
+    unit_count, length, _ = q.shape
     total = sum_accumulator(q.device)
-    rows_at_once = max(1, _chunk_of(q.device) // max(1, units * length))
-    for top in range(0, length, rows_at_once):
-        rows = slice(top, top + rows_at_once)
-        # Both in the same operations: where the models agree, so does the rounding.
+    rows_at_once = max(1, _chunk_of(q.device) // max(1, unit_count * length))
+    for first in range(0, length, rows_at_once):
+        rows = slice(first, first + rows_at_once)
+        # [units, rows, L]. Both in the same operations: where the models agree, so does the rounding.
         difference = torch.bmm(q[:, rows], k.mT).mul_(student_scale)
         difference -= torch.bmm(teacher_q[:, rows], teacher_k.mT).mul_(teacher_scale)
-        if grads:
-            grad_q, grad_k = grads
-            grad_q[:, rows] = torch.bmm(difference, k)
+        if unit_grads is not None:
+            unit_grads.q[:, rows] = torch.bmm(difference, k)
+            # Every block of rows adds to the gradient of all keys.
             part_of_k = torch.bmm(difference.mT, q[:, rows])
-            if top == 0:
-                grad_k.copy_(part_of_k)
+            if first == 0:
+                unit_grads.k.copy_(part_of_k)
             else:
-                grad_k.add_(part_of_k)
+                unit_grads.k.add_(part_of_k)
         total += difference.square_().sum(-1).sum(dtype=total.dtype)
     return total

@@ -1,7 +1,10 @@
 /* Attention of some samples of a packed row in bfloat16, summed in float32: see attention.py.
  *
- * One head of one sample at a time, in memory that stays in a core's cache. Every product is of pairs of bfloat16, see
- * pairs.h: operands as they are, probabilities and their gradients rounded to it.
+ * One head of one sample, a unit, at a time, in memory that stays in a core's cache. Every product is of pairs of bfloat16,
+ * see pairs.h: operands as they are, probabilities and their gradients rounded to it.
+ *
+ * Letters as in packed_attention.py: Q, K, V; P, the probabilities; O, the context; dX, the gradient of X. Sizes: `length`
+ * is the sample's tokens, `depth` a head's numbers; `padded` and `width` are the two rounded up to whole vectors.
  */
 #include "pairs.h"
 #include "team.h"
@@ -17,9 +20,9 @@ typedef struct {
 
 typedef struct {
     operand query, key, value, upstream;
-    uint16_t *context;                       /* [tokens, heads, depth], dense */
-    uint16_t *of_query, *of_key, *of_value;  /* gradients, likewise */
-    const int64_t *samples;                  /* first token and length of each */
+    uint16_t *context;                             /* O, [tokens, heads, depth], dense */
+    uint16_t *query_grad, *key_grad, *value_grad;  /* likewise */
+    const int64_t *samples;                        /* first token and length of each */
     int64_t heads, depth;
     int64_t block;      /* scores in work; at least a row of the longest sample */
     float scale;
@@ -27,39 +30,58 @@ typedef struct {
     uint32_t seed;
 } attention;
 
-/* Operands of one head, as pairs; what is behind `length` and `depth` is 0. */
+/* A unit: its head, and its sample's tokens in the row. */
+typedef struct {
+    int64_t head, start;
+    int length;
+} unit;
+
+static unit unit_of(const attention *of, int64_t number) {
+    const int64_t *start_and_length = of->samples + number / of->heads * 2;
+    unit one = {number % of->heads, start_and_length[0], (int)start_and_length[1]};
+    return one;
+}
+
+/* Operands of one unit, as pairs; what is behind `length` and `depth` is 0. */
 
 /* A head of a token; that of the next head is asked for, since no processor foresees it. */
 static const uint16_t *head_of(operand from, int64_t token, int64_t head, int depth) {
-    const uint16_t *found = from.data + token * from.token + head * from.head;
-    for (int d = 0; d < depth; d += LINE) __builtin_prefetch(found + from.head + d);
-    return found;
+    const uint16_t *numbers = from.data + token * from.token + head * from.head;
+    for (int d = 0; d < depth; d += LINE) __builtin_prefetch(numbers + from.head + d);
+    return numbers;
 }
 
 /* Rows of pairs along depth, `padded` of them. */
-static void load(operand from, int64_t token, int64_t head, int length, int depth, int padded, uint32_t *rows) {
+static void load(operand from, unit of, int depth, int padded, uint32_t *rows) {
     int pairs = pairs_of(depth), whole_depth = depth / LANES * LANES;
-    for (int t = 0; t < length; t++, rows += pairs) {
-        const uint16_t *own = head_of(from, token + t, head, depth);
+    for (int t = 0; t < of.length; t++, rows += pairs) {
+        const uint16_t *numbers = head_of(from, of.start + t, of.head, depth);
         uint16_t *to = (uint16_t *)rows;
         rows[pairs - 1] = 0;
-        for (int d = 0; d < whole_depth; d += LANES) *(halves *)(to + d) = *(const halves *)(own + d);
-        if (whole_depth < depth) memcpy(to + whole_depth, own + whole_depth, 2 * (depth - whole_depth));
+        for (int d = 0; d < whole_depth; d += LANES) *(halves *)(to + d) = *(const halves *)(numbers + d);
+        if (whole_depth < depth) memcpy(to + whole_depth, numbers + whole_depth, 2 * (depth - whole_depth));
     }
-    memset(rows, 0, 4 * (int64_t)pairs * (padded - length));
+    memset(rows, 0, 4 * (int64_t)pairs * (padded - of.length));
+}
+
+/* Rows of pairs along depth, turned: a row for each pair, `padded` long. `rows` is memory to do it in. */
+static void load_turned(operand from, unit of, int depth, int padded, uint32_t *rows, uint32_t *turned) {
+    load(from, of, depth, padded, rows);
+    turn(rows, pairs_of(depth), padded, turned);
 }
 
 /* Rows of pairs along tokens, `width` long. */
-static void weave(operand from, int64_t token, int64_t head, int length, int depth, int width, uint32_t *out) {
-    for (int t = 0; t < length; t += 2, out += width) {
-        int last = t + 1 == length;
-        const uint16_t *low = head_of(from, token + t, head, depth);
-        const uint16_t *high = last ? low : head_of(from, token + t + 1, head, depth);
-        for (int d = 0; d < depth; d++) out[d] = low[d] | (last ? 0 : (uint32_t)high[d] << 16);
+static void weave(operand from, unit of, int depth, int width, uint32_t *out) {
+    for (int t = 0; t < of.length; t += 2, out += width) {
+        int is_last = t + 1 == of.length; /* without a second token */
+        const uint16_t *low = head_of(from, of.start + t, of.head, depth);
+        const uint16_t *high = is_last ? low : head_of(from, of.start + t + 1, of.head, depth);
+        for (int d = 0; d < depth; d++) out[d] = low[d] | (is_last ? 0 : (uint32_t)high[d] << 16);
         for (int d = depth; d < width; d++) out[d] = 0;
     }
 }
 
+/* The inner product of two rows of pairs. */
 static float inner(const uint32_t *left, const uint32_t *right, int pairs) {
     lanes sum = {0};
     float rest = 0;
@@ -76,6 +98,8 @@ static float inner(const uint32_t *left, const uint32_t *right, int pairs) {
     return total(sum) + rest;
 }
 
+/* Writes rows [length, width] times a factor, and times one of each row where there are such, to a head of the unit's
+ * tokens in bfloat16. `to` is the head of the first token, `token` the stride of tokens. */
 static void store(const float *rows, int length, int depth, int width, float factor, const float *factors, uint16_t *to,
                   int64_t token) {
     for (int t = 0; t < length; t++) {
@@ -91,6 +115,7 @@ static void store(const float *rows, int length, int depth, int width, float fac
 /* Rows of scores to the numerators of their probabilities, 0 behind `length`, and one over the sum of each. A few rows go
  * through each step together, so that no step waits for the sums of one. */
 static void exponentials(int rows, int length, int padded, float scale, float *scores, float *shares) {
+    /* Which numbers of the last vector of a row are of tokens. */
     int last = padded - LANES;
     integers filled;
     for (int t = 0; t < LANES; t++) filled[t] = -(last + t < length);
@@ -98,6 +123,7 @@ static void exponentials(int rows, int length, int padded, float scale, float *s
         int some = rows - first < ROWS ? rows - first : ROWS;
         float tops[ROWS];
         lanes sums[ROWS];
+        /* The maximum of each row; padding gets a score of the row, since its own may lie far above all of them. */
         for (int r = 0; r < some; r++) {
             float *row = scores + r * padded;
             lanes top = chosen(filled, *(lanes *)(row + last), (lanes){0} + row[last]);
@@ -105,14 +131,15 @@ static void exponentials(int rows, int length, int padded, float scale, float *s
             for (int t = 0; t < last; t += LANES) top = greater(top, *(lanes *)(row + t));
             tops[r] = largest(top);
         }
+        /* Exponentials in place of scores, and their sums. */
         for (int r = 0; r < some; r++) {
             float *row = scores + r * padded;
             sums[r] = (lanes){0};
             for (int t = 0; t < padded; t += LANES) {
-                lanes found = exponential((*(lanes *)(row + t) - tops[r]) * scale);
-                if (t == last) found = chosen(filled, found, (lanes){0});
-                *(lanes *)(row + t) = found;
-                sums[r] += found;
+                lanes numerator = exponential((*(lanes *)(row + t) - tops[r]) * scale);
+                if (t == last) numerator = chosen(filled, numerator, (lanes){0});
+                *(lanes *)(row + t) = numerator;
+                sums[r] += numerator;
             }
         }
         for (int r = 0; r < some; r++) shares[r] = 1 / total(sums[r]);
@@ -120,7 +147,7 @@ static void exponentials(int rows, int length, int padded, float scale, float *s
 }
 
 /* Keep factors, 0 or 1, of a vector of probabilities: bits of a hash of their place, the same whenever they are asked. */
-static inline lanes kept(const attention *of, uint32_t stream, uint32_t place) {
+static inline lanes keep_factors(const attention *of, uint32_t stream, uint32_t place) {
     static const words steps = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     words bits = (steps + place) ^ stream;
     bits = (bits ^ (bits >> 16)) * 0x7feb352du;
@@ -137,115 +164,125 @@ static uint32_t mixed(uint32_t x) {
     return x ^ (x >> 16);
 }
 
-static uint32_t stream_of(const attention *of, int64_t start, int64_t head) {
-    return mixed((uint32_t)(start * of->heads + head) + 0x9e3779b9u);
+/* The stream of a unit's keep factors. */
+static uint32_t stream_of(const attention *of, unit one) {
+    return mixed((uint32_t)(one.start * of->heads + one.head) + 0x9e3779b9u);
 }
 
-/* Heads of samples, `first` to before `last`: head h of sample s is s * heads + h. Scratch: 3 operands of the longest
- * sample, its tokens, and two blocks. */
+/* One over the probability that dropout keeps a probability. */
+static float keep_scale_of(const attention *of) { return 65536.0f / (65536.0f - of->dropped); }
+
+/* Units `first` to before `last`: head h of sample s is s * heads + h. Scratch: 3 operands of the longest sample in
+ * float32's size, its tokens, and two blocks. */
 void attend(const attention *of, int64_t first, int64_t last, float *scratch) {
     int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
-    float survivors = 65536.0f / (65536.0f - of->dropped);
-    for (int64_t unit = first; unit < last; unit++) {
-        int64_t head = unit % of->heads, start = of->samples[unit / of->heads * 2];
-        int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
-        int step = rows_at_once(of->block, length);
-        int64_t size = (int64_t)padded * width;
-        uint32_t *query = (uint32_t *)scratch, *key = query + size / 2, *turned = key + size / 2;
-        uint32_t *value = turned + size / 2;
-        float *found = (float *)(value + size / 2), *shares = found + size, *scores = shares + padded;
-        uint16_t *chances = (uint16_t *)(scores + of->block);
-        uint32_t stream = stream_of(of, start, head);
-        load(of->query, start, head, length, depth, padded, query);
-        load(of->key, start, head, length, depth, padded, key);
-        turn(key, pairs, padded, turned);
-        weave(of->value, start, head, length, depth, width, value);
+    for (int64_t number = first; number < last; number++) {
+        unit one = unit_of(of, number);
+        int length = one.length, padded = whole(length), step = rows_at_once(of->block, length);
+        /* An operand of pairs has half the size of one in float32. */
+        int64_t size = (int64_t)padded * width, half = size / 2;
+        uint32_t *query = (uint32_t *)scratch, *key = query + half, *turned_key = key + half;
+        uint32_t *value = turned_key + half;
+        float *context = (float *)(value + half), *shares = context + size, *scores = shares + padded;
+        uint16_t *probabilities = (uint16_t *)(scores + of->block); /* up to the shares */
+        uint32_t stream = stream_of(of, one);
+        load(of->query, one, depth, padded, query);
+        load_turned(of->key, one, depth, padded, key, turned_key);
+        weave(of->value, one, depth, width, value);
         for (int top = 0; top < length; top += step) {
             int rows = length - top < step ? length - top : step;
-            multiply_pairs(rows, padded, pairs, query + top * pairs, pairs, 1, turned, padded, scores, padded, 0);
+            /* S, then P up to the shares, [rows, padded]. */
+            multiply_pairs(rows, padded, pairs, query + top * pairs, pairs, 1, turned_key, padded, scores, padded, 0);
             exponentials(rows, length, padded, of->scale, scores, shares + top);
             for (int r = 0; r < rows; r++) {
                 for (int t = 0; t < padded; t += LANES) {
-                    lanes chance = *(lanes *)(scores + (int64_t)r * padded + t);
-                    if (of->dropped) chance *= kept(of, stream, (uint32_t)((top + r) * padded + t));
-                    *(halves *)(chances + (int64_t)r * padded + t) = halved(chance);
+                    lanes probability = *(lanes *)(scores + (int64_t)r * padded + t);
+                    if (of->dropped) probability *= keep_factors(of, stream, (uint32_t)((top + r) * padded + t));
+                    *(halves *)(probabilities + (int64_t)r * padded + t) = halved(probability);
                 }
             }
-            multiply_pairs(rows, width, pairs_of(length), (uint32_t *)chances, padded / 2, 1, value, width,
-                           found + top * width, width, 0);
+            /* O = P V. */
+            multiply_pairs(rows, width, pairs_of(length), (uint32_t *)probabilities, padded / 2, 1, value, width,
+                           context + top * width, width, 0);
         }
-        store(found, length, depth, width, survivors, shares,
-              of->context + (start * of->heads + head) * depth, of->heads * depth);
+        store(context, length, depth, width, keep_scale_of(of), shares,
+              of->context + (one.start * of->heads + one.head) * depth, of->heads * depth);
     }
 }
 
 /* Likewise. Scratch: 8 operands of the longest sample, its tokens, and three blocks. */
 void differentiate(const attention *of, int64_t first, int64_t last, float *scratch) {
     int depth = (int)of->depth, width = whole(depth), pairs = pairs_of(depth);
-    float survivors = 65536.0f / (65536.0f - of->dropped);
-    operand context = {of->context, of->heads * depth, depth};
-    for (int64_t unit = first; unit < last; unit++) {
-        int64_t head = unit % of->heads, start = of->samples[unit / of->heads * 2];
-        int length = (int)of->samples[unit / of->heads * 2 + 1], padded = whole(length);
-        int step = rows_at_once(of->block, length);
+    float keep_scale = keep_scale_of(of);
+    operand context_operand = {of->context, of->heads * depth, depth};
+    for (int64_t number = first; number < last; number++) {
+        unit one = unit_of(of, number);
+        int length = one.length, padded = whole(length), step = rows_at_once(of->block, length);
+
+        /* The unit's memory: operands as pairs, gradients, the shares of rows, and three blocks. */
         int64_t size = (int64_t)padded * width, half = size / 2;
-        uint32_t *query = (uint32_t *)scratch, *upstream = query + half, *found = upstream + half, *rows = found + half;
-        uint32_t *turned_key = rows + half, *turned_value = turned_key + half, *woven_query = turned_value + half;
-        uint32_t *woven_key = woven_query + half, *woven_upstream = woven_key + half;
-        float *of_query = (float *)(woven_upstream + half), *of_key = of_query + size, *of_value = of_key + size;
-        float *shares = of_value + size, *scores = shares + padded, *gradient = scores + of->block;
-        uint16_t *along = (uint16_t *)(gradient + of->block);
-        uint32_t *chances = (uint32_t *)scores, *changes = (uint32_t *)gradient;
-        uint32_t stream = stream_of(of, start, head);
-        load(of->key, start, head, length, depth, padded, rows);
-        turn(rows, pairs, padded, turned_key);
-        load(of->value, start, head, length, depth, padded, rows);
-        turn(rows, pairs, padded, turned_value);
-        load(of->query, start, head, length, depth, padded, query);
-        load(of->upstream, start, head, length, depth, padded, upstream);
-        load(context, start, head, length, depth, padded, found);
-        weave(of->query, start, head, length, depth, width, woven_query);
-        weave(of->key, start, head, length, depth, width, woven_key);
-        weave(of->upstream, start, head, length, depth, width, woven_upstream);
+        uint32_t *query = (uint32_t *)scratch, *upstream = query + half, *context = upstream + half;
+        uint32_t *rows = context + half, *turned_key = rows + half, *turned_value = turned_key + half;
+        uint32_t *woven_query = turned_value + half, *woven_key = woven_query + half, *woven_upstream = woven_key + half;
+        float *query_grad = (float *)(woven_upstream + half), *key_grad = query_grad + size, *value_grad = key_grad + size;
+        float *shares = value_grad + size, *scores = shares + padded, *gradient = scores + of->block;
+        /* dS as pairs along its rows, for dQ; it and P as pairs of two rows, for dK and dV, in place of what they are made
+         * of. */
+        uint16_t *score_grads = (uint16_t *)(gradient + of->block);
+        uint32_t *paired_probabilities = (uint32_t *)scores, *paired_grads = (uint32_t *)gradient;
+
+        load_turned(of->key, one, depth, padded, rows, turned_key);
+        load_turned(of->value, one, depth, padded, rows, turned_value);
+        load(of->query, one, depth, padded, query);
+        load(of->upstream, one, depth, padded, upstream);
+        load(context_operand, one, depth, padded, context);
+        weave(of->query, one, depth, width, woven_query);
+        weave(of->key, one, depth, width, woven_key);
+        weave(of->upstream, one, depth, width, woven_upstream);
+
+        uint32_t stream = stream_of(of, one);
         for (int top = 0; top < length; top += step) {
             int count = length - top < step ? length - top : step, twos = pairs_of(count);
-            uint32_t *own = query + top * pairs, *wanted = upstream + top * pairs;
-            multiply_pairs(count, padded, pairs, own, pairs, 1, turned_key, padded, scores, padded, 0);
-            multiply_pairs(count, padded, pairs, wanted, pairs, 1, turned_value, padded, gradient, padded, 0);
+            uint32_t *queries = query + top * pairs, *upstreams = upstream + top * pairs;
+            /* S, then P up to the shares, and dO V^T, [count, padded]. */
+            multiply_pairs(count, padded, pairs, queries, pairs, 1, turned_key, padded, scores, padded, 0);
+            multiply_pairs(count, padded, pairs, upstreams, pairs, 1, turned_value, padded, gradient, padded, 0);
             exponentials(count, length, padded, of->scale, scores, shares);
+            /* dS = P o ((dO V^T) o M - D) and P o M, two rows at a time; a row behind the last is 0. */
             for (int r = 0; r < 2 * twos; r += 2) {
-                float share[2] = {0, 0}, expected[2] = {0, 0};
+                float share[2] = {0, 0}, row_sum[2] = {0, 0}; /* row_sum: D = rowsum(dO o O) */
                 for (int second = 0; second < 2 && r + second < count; second++) {
-                    expected[second] = inner(found + (top + r + second) * pairs, wanted + (r + second) * pairs, pairs);
+                    row_sum[second] = inner(context + (top + r + second) * pairs, upstreams + (r + second) * pairs, pairs);
                     share[second] = shares[r + second];
                 }
                 for (int t = 0; t < padded; t += LANES) {
-                    lanes chance[2], change[2];
+                    lanes dropped_out[2], score_grad[2];
                     for (int second = 0; second < 2; second++) {
                         int at = (r + second) * padded + t;
                         lanes keep = (lanes){0} + 1.0f, probability = *(lanes *)(scores + at) * share[second];
-                        if (of->dropped) keep = survivors * kept(of, stream, (uint32_t)(top * padded + at));
-                        chance[second] = probability * keep;
-                        change[second] = probability * (*(lanes *)(gradient + at) * keep - expected[second]);
-                        if (r + second >= count) chance[second] = change[second] = (lanes){0};
-                        *(halves *)(along + at) = halved(change[second]);
+                        if (of->dropped) keep = keep_scale * keep_factors(of, stream, (uint32_t)(top * padded + at));
+                        dropped_out[second] = probability * keep;
+                        score_grad[second] = probability * (*(lanes *)(gradient + at) * keep - row_sum[second]);
+                        if (r + second >= count) dropped_out[second] = score_grad[second] = (lanes){0};
+                        *(halves *)(score_grads + at) = halved(score_grad[second]);
                     }
                     /* In place of the first of the two rows that they were made of. */
-                    *(words *)(chances + r * padded + t) = paired(chance[0], chance[1]);
-                    *(words *)(changes + r * padded + t) = paired(change[0], change[1]);
+                    *(words *)(paired_probabilities + r * padded + t) = paired(dropped_out[0], dropped_out[1]);
+                    *(words *)(paired_grads + r * padded + t) = paired(score_grad[0], score_grad[1]);
                 }
             }
-            multiply_pairs(length, width, twos, chances, 1, 2 * padded, woven_upstream + top / 2 * width, width,
-                           of_value, width, top > 0);
-            multiply_pairs(length, width, twos, changes, 1, 2 * padded, woven_query + top / 2 * width, width,
-                           of_key, width, top > 0);
-            multiply_pairs(count, width, pairs_of(length), (uint32_t *)along, padded / 2, 1, woven_key, width,
-                           of_query + top * width, width, 0);
+            /* dV = (P o M)^T dO and dK = dS^T Q, both added up, and dQ = dS K. */
+            multiply_pairs(length, width, twos, paired_probabilities, 1, 2 * padded, woven_upstream + top / 2 * width, width,
+                           value_grad, width, top > 0);
+            multiply_pairs(length, width, twos, paired_grads, 1, 2 * padded, woven_query + top / 2 * width, width,
+                           key_grad, width, top > 0);
+            multiply_pairs(count, width, pairs_of(length), (uint32_t *)score_grads, padded / 2, 1, woven_key, width,
+                           query_grad + top * width, width, 0);
         }
-        int64_t place = (start * of->heads + head) * depth, token = of->heads * depth;
-        store(of_query, length, depth, width, of->scale, 0, of->of_query + place, token);
-        store(of_key, length, depth, width, of->scale, 0, of->of_key + place, token);
-        store(of_value, length, depth, width, 1, 0, of->of_value + place, token);
+        int64_t place = (one.start * of->heads + one.head) * depth, token = of->heads * depth;
+        store(query_grad, length, depth, width, of->scale, 0, of->query_grad + place, token);
+        store(key_grad, length, depth, width, of->scale, 0, of->key_grad + place, token);
+        store(value_grad, length, depth, width, 1, 0, of->value_grad + place, token);
     }
 }
 

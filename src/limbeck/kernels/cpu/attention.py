@@ -24,9 +24,9 @@ from limbeck.kernels.dropout import draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, run_tasks
 
 SOURCE = Path(__file__).with_suffix(".c")
-_ANY = 1 << 30
+_ANY_LENGTH = 1 << 30
 # Tokens that would take as long as what of a sample does not depend on its length squared.
-_SHARED = 160
+_TOKENS_OF_A_START = 160
 # Scores that a thread has in work.
 BLOCK = 1 << 15
 # Tasks of a thread, so that none waits long for another.
@@ -35,6 +35,8 @@ _SCRATCH = Scratch()
 
 
 class _Operand(ctypes.Structure):
+    """`operand` of the source: the address of a tensor `[T, A, D]`, and its strides."""
+
     _fields_ = (("data", ctypes.c_void_p), ("token", ctypes.c_int64), ("head", ctypes.c_int64))
 
 
@@ -42,11 +44,21 @@ class _Attention(ctypes.Structure):
     """`attention` of the source."""
 
     _fields_ = (
-        *((name, _Operand) for name in ("query", "key", "value", "upstream")),
-        *((name, ctypes.c_void_p) for name in ("context", "of_query", "of_key", "of_value", "samples")),
-        *((name, ctypes.c_int64) for name in ("heads", "depth", "block")),
+        ("query", _Operand),
+        ("key", _Operand),
+        ("value", _Operand),
+        ("upstream", _Operand),
+        ("context", ctypes.c_void_p),
+        ("query_grad", ctypes.c_void_p),
+        ("key_grad", ctypes.c_void_p),
+        ("value_grad", ctypes.c_void_p),
+        ("samples", ctypes.c_void_p),
+        ("heads", ctypes.c_int64),
+        ("depth", ctypes.c_int64),
+        ("block", ctypes.c_int64),
         ("scale", ctypes.c_float),
-        *((name, ctypes.c_uint32) for name in ("dropped", "seed")),
+        ("dropped", ctypes.c_uint32),
+        ("seed", ctypes.c_uint32),
     )
 
 
@@ -71,7 +83,8 @@ def kernel() -> Kernel | str:
 
 
 def _read(library: ctypes.CDLL) -> Kernel:
-    attend, differentiate = (TeamKernel.read(library, name) for name in ("attend", "differentiate"))
+    attend = TeamKernel.read(library, "attend")
+    differentiate = TeamKernel.read(library, "differentiate")
     return Kernel(attend, differentiate, _forward_to(library))
 
 
@@ -82,27 +95,37 @@ def _forward_to(library: ctypes.CDLL) -> int:
     fast as those of a compiler that does not know it.
     """
     if library.multiplies_tiles():
-        return _ANY
+        return _ANY_LENGTH
     if torch.cpu._is_amx_tile_supported():
         return 64
-    return _ANY if library.multiplies_pairs() else 160
+    return _ANY_LENGTH if library.multiplies_pairs() else 160
 
 
 def _is_right(kernel: Kernel) -> bool:
     """Whether the kernel computes attention and its gradients, by one sample."""
-    row = torch.arange(2 * 19 * 5, dtype=torch.float32).view(2, 19, 5).mul(0.37).sin().bfloat16()
+    heads, tokens = 2, 19
+    scale = 0.4
+    # [A, T, D].
+    row = torch.arange(heads * tokens * 5, dtype=torch.float32).view(heads, tokens, 5).mul(0.37).sin().bfloat16()
     with torch.enable_grad():
         query, key, value = (row.clone().requires_grad_() for _ in range(3))
-        context = F.scaled_dot_product_attention(query, key, value, scale=0.4)
-        wanted = [context.detach(), *torch.autograd.grad(context, (query, key, value), row)]
+        expected_context = F.scaled_dot_product_attention(query, key, value, scale=scale)
+        expected_grads = torch.autograd.grad(expected_context, (query, key, value), row)
 
-    results = [row.new_full((19, 2, 5), torch.nan) for _ in wanted]
-    division = _divide((19,), 2, kernel.forward_to, 1)
-    work = CompiledPlan(kernel, division, scale=0.4, dropout=0.0, seed=0).work(row, row, row)
-    work.attend(results[0])
-    work.differentiate(results[0], row.transpose(0, 1), results[1:])
-    pairs = zip(results, wanted, strict=True)
-    return all(bool((x.transpose(0, 1) - y).abs().max() < 0.05) for x, y in pairs)
+    # [T, A, D] each; what is not written stays NaN.
+    context = row.new_full((tokens, heads, 5), torch.nan)
+    grads = [torch.full_like(context, torch.nan) for _ in expected_grads]
+    division = _divide((tokens,), heads, kernel.forward_to, 1)
+    work = CompiledPlan(kernel, division, scale=scale, dropout=0.0, seed=0).work(row, row, row)
+    work.attend(context)
+    work.differentiate(context, row.transpose(0, 1), grads)
+    pairs = zip((context, *grads), (expected_context.detach(), *expected_grads), strict=True)
+    return all(_is_near(result.transpose(0, 1), expected) for result, expected in pairs)
+
+
+def _is_near(result: Tensor, expected: Tensor) -> bool:
+    # NaN is near nothing.
+    return bool((result - expected).abs().max() < 0.05)
 
 
 def compiled_plan(
@@ -126,32 +149,53 @@ class _Division:
     Attributes:
         samples: First token and length of each, int64 `[samples, 2]`.
         longest: Length of the last.
-        short: How many are short enough to go forward by the kernel.
-        of_short: Ranges of heads of the short ones, int64 `[ranges, 2]`.
-        of_all: Ranges of heads of all.
+        short_count: How many are short enough to go forward by the kernel.
+        short_parts: Ranges of heads of the short ones, int64 `[ranges, 2]`.
+        all_parts: Ranges of heads of all.
     """
 
     samples: Tensor
     longest: int
-    short: int
-    of_short: Tensor
-    of_all: Tensor
+    short_count: int
+    short_parts: Tensor
+    all_parts: Tensor
 
 
 @lru_cache(maxsize=8)
 def _divide(lengths: tuple[int, ...], heads: int, forward_to: int, parts: int) -> _Division:
-    """Divide heads of samples into ranges that take about the same time, so many of each kind at most."""
+    """Divide heads of samples into ranges that take about the same time.
+
+    Args:
+        lengths: Tokens of each sample.
+        heads: Of each sample.
+        forward_to: Tokens of the longest sample that counts as short.
+        parts: The most ranges of each division.
+    """
     starts = accumulate(lengths[:-1], initial=0)
     samples = sorted(zip(starts, lengths, strict=True), key=lambda sample: sample[1])
-    costs = [length * (length + _SHARED) for _, length in samples for _ in range(heads)]
-    short = sum(length <= forward_to for length in lengths)
-    of_short = divide_work(costs[: short * heads], parts)
-    of_all = divide_work(costs, parts)
-    return _Division(as_pairs(samples), max(lengths), short, of_short, of_all)
+    costs = []
+    for _, length in samples:
+        costs += [length * (length + _TOKENS_OF_A_START)] * heads
+    short_count = sum(length <= forward_to for length in lengths)
+    return _Division(
+        samples=as_pairs(samples),
+        longest=max(lengths),
+        short_count=short_count,
+        short_parts=divide_work(costs[: short_count * heads], parts),
+        all_parts=divide_work(costs, parts),
+    )
 
 
 class CompiledPlan(NamedTuple):
-    """Attention by the kernel: how its work is divided, the scale of scores, and dropout."""
+    """Attention by the kernel.
+
+    Attributes:
+        kernel: The compiled functions.
+        division: How the work is divided.
+        scale: Factor of the scores.
+        dropout: Probability that a probability is set to 0.
+        seed: Of the keep factors.
+    """
 
     kernel: Kernel
     division: _Division
@@ -175,7 +219,10 @@ class CompiledWork:
     """
 
     def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: CompiledPlan) -> None:
-        self.operands = [_dense(x.transpose(0, 1)) for x in (query, key, value)]
+        # [T, A, D]; these names keep the memory whose addresses the kernel is given.
+        self.query = _dense(query.transpose(0, 1))
+        self.key = _dense(key.transpose(0, 1))
+        self.value = _dense(value.transpose(0, 1))
         self.plan = plan
         heads, _, depth = query.shape
         # Sizes in numbers of scratch.
@@ -183,7 +230,9 @@ class CompiledWork:
         self.operand_size = self.padded * whole_vectors(depth)
         self.block = max(BLOCK, TILE * self.padded)
         self.arguments = _Attention(
-            *map(_operand, self.operands),
+            query=_operand(self.query),
+            key=_operand(self.key),
+            value=_operand(self.value),
             samples=plan.division.samples.data_ptr(),
             heads=heads,
             depth=depth,
@@ -197,29 +246,43 @@ class CompiledWork:
         """Write the context, `[T, A, D]`."""
         self.arguments.context = context.data_ptr()
         division = self.plan.division
-        ranges = division.of_all
+        parts = division.all_parts
         if dropped_share(self.plan.dropout) == 0:
             # PyTorch's fast attention has no dropout, and is faster for long samples.
-            long = division.samples[division.short :].tolist()
-            run_tasks([partial(self._attend_fast, context, slice(start, start + length)) for start, length in long])
-            ranges = division.of_short
-        size = 3 * self.operand_size + self.padded + 2 * self.block
-        self.plan.kernel.attend.run(self.arguments, ranges, size, _SCRATCH)
+            tasks = []
+            for start, length in division.samples[division.short_count :].tolist():
+                tasks.append(partial(self._attend_fast, context, slice(start, start + length)))
+            run_tasks(tasks)
+            parts = division.short_parts
+        # As the source says of its function.
+        scratch_size = 3 * self.operand_size + self.padded + 2 * self.block
+        self.plan.kernel.attend.run(self.arguments, parts, scratch_size, _SCRATCH)
 
     def differentiate(self, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
-        """Write the gradients of the operands, each `[T, A, D]`."""
+        """Write the gradients of the operands, each `[T, A, D]`.
+
+        Args:
+            context: `[T, A, D]`.
+            upstream: The gradient of the context, `[T, A, D]`.
+            grads: Receive those of query, key and value.
+        """
         upstream = _dense(upstream)
-        of_query, of_key, of_value = grads
+        query_grad, key_grad, value_grad = grads
         self.arguments.context = context.data_ptr()
         self.arguments.upstream = _operand(upstream)
-        self.arguments.of_query = of_query.data_ptr()
-        self.arguments.of_key = of_key.data_ptr()
-        self.arguments.of_value = of_value.data_ptr()
-        size = 8 * self.operand_size + self.padded + 3 * self.block
-        self.plan.kernel.differentiate.run(self.arguments, self.plan.division.of_all, size, _SCRATCH)
+        self.arguments.query_grad = query_grad.data_ptr()
+        self.arguments.key_grad = key_grad.data_ptr()
+        self.arguments.value_grad = value_grad.data_ptr()
+        # As the source says of its function.
+        scratch_size = 8 * self.operand_size + self.padded + 3 * self.block
+        self.plan.kernel.differentiate.run(self.arguments, self.plan.division.all_parts, scratch_size, _SCRATCH)
 
     def _attend_fast(self, context: Tensor, tokens: slice) -> None:
-        query, key, value = (x[tokens].transpose(0, 1)[None] for x in self.operands)
+        """Write the context of one sample by PyTorch's fast attention."""
+        # [1, A, tokens, D].
+        query = self.query[tokens].transpose(0, 1)[None]
+        key = self.key[tokens].transpose(0, 1)[None]
+        value = self.value[tokens].transpose(0, 1)[None]
         result = F.scaled_dot_product_attention(query, key, value, scale=self.plan.scale)
         context[tokens] = result[0].transpose(0, 1)
 

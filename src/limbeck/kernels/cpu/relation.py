@@ -9,7 +9,6 @@ times as long (benchmarks/results/kernel_steps.json).
 
 import ctypes
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from torch import Tensor
 from limbeck.kernels.cpu.compiling import TILE, compile_kernel, whole_vectors
 from limbeck.kernels.cpu.team import TeamKernel, as_pairs, divide_work
 from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.kernels.relation_vectors import RelationGrads, RelationVectors
 from limbeck.kernels.workers import Scratch
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -33,6 +33,8 @@ _SCRATCH = Scratch()
 
 
 class _Stream(ctypes.Structure):
+    """`stream` of the source: the address of a tensor `[B, L, width]`, and its strides."""
+
     _fields_ = (("data", ctypes.c_void_p), ("sample", ctypes.c_int64), ("token", ctypes.c_int64))
 
 
@@ -40,12 +42,49 @@ class _Relation(ctypes.Structure):
     """`relation` of the source."""
 
     _fields_ = (
-        *((name, _Stream) for name in ("student_a", "student_b", "teacher_a", "teacher_b")),
-        *((name, ctypes.c_void_p) for name in ("of_a", "of_b", "samples", "places", "sums")),
-        *((name, ctypes.c_int64) for name in ("tokens", "heads", "own", "other")),
-        *((name, ctypes.c_float) for name in ("own_scale", "other_scale")),
+        ("student_a", _Stream),
+        ("student_b", _Stream),
+        ("teacher_a", _Stream),
+        ("teacher_b", _Stream),
+        ("grad_a", ctypes.c_void_p),
+        ("grad_b", ctypes.c_void_p),
+        ("samples", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("sums", ctypes.c_void_p),
+        ("tokens", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("student_depth", ctypes.c_int64),
+        ("teacher_depth", ctypes.c_int64),
+        ("student_scale", ctypes.c_float),
+        ("teacher_scale", ctypes.c_float),
         ("block", ctypes.c_int64),
     )
+
+
+def compiled_relation(
+    student: RelationVectors, teacher: RelationVectors, grads: RelationGrads, heads: int, valid: Tensor | None
+) -> Tensor | None:
+    """Compute a relation by the kernel, and write its gradient; None where it cannot compute it.
+
+    Args:
+        student: The student's vectors, `[B, L, width_S]`.
+        teacher: The teacher's vectors, `[B, L, width_T]`.
+        grads: The gradients of the student's vectors, zero so far, float32.
+        heads: Relation heads; divides all widths.
+        valid: Real tokens, bool `[B, L]`; None means all.
+
+    Returns:
+        Σ KL over samples, heads and valid rows, a scalar in nats, float64.
+    """
+    for vectors in (*student, *teacher):
+        if vectors.dtype != torch.bfloat16 or vectors.shape[-1] > DEPTH_TO * heads:
+            return None
+    if student.a.numel() == 0:
+        return None
+    relate = kernel()
+    if isinstance(relate, str):
+        return None
+    return _compute(relate, student, teacher, grads, heads, valid)
 
 
 @lru_cache(maxsize=1)
@@ -60,60 +99,39 @@ def _read(library: ctypes.CDLL) -> TeamKernel:
 
 def _is_right(relate: TeamKernel) -> bool:
     """Whether the kernel computes a relation and its gradients, by two samples."""
+    # [tensors, samples, tokens, width].
     numbers = torch.arange(4 * 2 * 19 * 10).mul(0.37).sin().view(4, 2, 19, 10)
     student_a, student_b, teacher_a, teacher_b = (vectors.bfloat16() for vectors in numbers)
     valid = torch.arange(19) < torch.tensor([[17], [5]])
+    heads = 2
     with torch.enable_grad():
         leaf_a = student_a.float().requires_grad_()
         leaf_b = student_b.float().requires_grad_()
-        wanted = relation_kl_reference(leaf_a, leaf_b, teacher_a, teacher_b, 2, valid)
-        wanted_grads = torch.autograd.grad(wanted, (leaf_a, leaf_b))
+        expected = relation_kl_reference(leaf_a, leaf_b, teacher_a, teacher_b, heads, valid)
+        expected_a, expected_b = torch.autograd.grad(expected, (leaf_a, leaf_b))
 
-    grads = [torch.zeros_like(x) for x in wanted_grads]
-    total = _compute(relate, (student_a, student_b), (teacher_a, teacher_b), grads, 2, valid)
-    pairs = zip((total, *grads), (wanted.detach(), *wanted_grads), strict=True)
-    return all(bool((x - y).norm() < 1e-4 * y.norm()) for x, y in pairs)
+    grad_a = torch.zeros_like(expected_a)
+    grad_b = torch.zeros_like(expected_b)
+    student = RelationVectors(student_a, student_b)
+    teacher = RelationVectors(teacher_a, teacher_b)
+    total = _compute(relate, student, teacher, RelationGrads(grad_a, grad_b), heads, valid)
+    return _is_near(total, expected.detach()) and _is_near(grad_a, expected_a) and _is_near(grad_b, expected_b)
 
 
-def compiled_relation(
-    student: Sequence[Tensor],
-    teacher: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    heads: int,
-    valid: Tensor | None,
-) -> Tensor | None:
-    """Compute a relation by the kernel, and write its gradient; None where it cannot compute it.
-
-    Args:
-        student: `(a, b)`, or `(a,)` when both are one, each `[B, L, width_S]`.
-        teacher: The same of the teacher, `[B, L, width_T]`.
-        grads: The gradient of each of `student`, zero so far, float32; None where none is wanted.
-        heads: Relation heads; divides all widths.
-        valid: Real tokens, bool `[B, L]`; None means all.
-
-    Returns:
-        Σ KL over samples, heads and valid rows, a scalar in nats, float64.
-    """
-    streams = (*student, *teacher)
-    if any(x.dtype != torch.bfloat16 or x.shape[-1] > DEPTH_TO * heads for x in streams):
-        return None
-    if streams[0].numel() == 0:
-        return None
-    relate = kernel()
-    if isinstance(relate, str):
-        return None
-    return _compute(relate, student, teacher, grads, heads, valid)
+def _is_near(result: Tensor, expected: Tensor) -> bool:
+    return bool((result - expected).norm() < 1e-4 * expected.norm())
 
 
 def _compute(
     relate: TeamKernel,
-    student: Sequence[Tensor],
-    teacher: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
+    student: RelationVectors,
+    teacher: RelationVectors,
+    grads: RelationGrads,
     heads: int,
     valid: Tensor | None,
 ) -> Tensor:
-    batch, tokens, _ = student[0].shape
+    """Run the kernel; arguments and result as of `compiled_relation`."""
+    batch, tokens, _ = student.a.shape
     lengths = (tokens,) * batch
     places = None
     if valid is not None:
@@ -123,37 +141,46 @@ def _compute(
     division = _divide(lengths, heads, TASKS * torch.get_num_threads())
 
     # These names keep the memory whose addresses the kernel is given.
-    student = [_dense(x) for x in student]
-    teacher = [_dense(x) for x in teacher]
+    student = _dense_vectors(student)
+    teacher = _dense_vectors(teacher)
     sums = torch.zeros(len(division.samples) * heads, 3, dtype=torch.float64)
-    student_size = student[0].shape[-1] // heads
-    teacher_size = teacher[0].shape[-1] // heads
+    student_depth = student.a.shape[-1] // heads
+    teacher_depth = teacher.a.shape[-1] // heads
     padded = whole_vectors(division.longest)
     block = max(BLOCK, TILE * padded)
     arguments = _Relation(
-        student_a=_stream(student[0]),
-        student_b=_stream(student[-1]),
-        teacher_a=_stream(teacher[0]),
-        teacher_b=_stream(teacher[-1]),
-        of_a=_address(grads[0]),
-        of_b=_address(grads[-1]),
+        student_a=_stream(student.a),
+        student_b=_stream(student.b),
+        teacher_a=_stream(teacher.a),
+        teacher_b=_stream(teacher.b),
+        grad_a=_address(grads.a),
+        grad_b=_address(grads.b),
         samples=_address(division.samples),
         places=_address(places),
         sums=_address(sums),
         tokens=tokens,
         heads=heads,
-        own=student_size,
-        other=teacher_size,
-        own_scale=1 / math.sqrt(student_size),
-        other_scale=1 / math.sqrt(teacher_size),
+        student_depth=student_depth,
+        teacher_depth=teacher_depth,
+        student_scale=1 / math.sqrt(student_depth),
+        teacher_scale=1 / math.sqrt(teacher_depth),
         block=block,
     )
     # Five operands of the student's, one of the teacher's, and two blocks of logits.
-    scratch_size = padded * (5 * whole_vectors(student_size) + whole_vectors(teacher_size)) + 2 * block
+    student_size = padded * whole_vectors(student_depth)
+    teacher_size = padded * whole_vectors(teacher_depth)
+    scratch_size = 5 * student_size + teacher_size + 2 * block
     relate.run(arguments, division.parts, scratch_size, _SCRATCH)
     # Of each head of each sample Σ p_T D, and the product of s_S / s_T as m · 2ⁿ.
     weighted, factors, powers = sums.unbind(1)
     return (weighted + factors.log() + powers * math.log(2)).sum()
+
+
+def _dense_vectors(vectors: RelationVectors) -> RelationVectors:
+    """Return vectors whose last axis lies in one piece; those that are one tensor stay one."""
+    a = _dense(vectors.a)
+    b = a if vectors.is_symmetric else _dense(vectors.b)
+    return RelationVectors(a, b)
 
 
 def _dense(stream: Tensor) -> Tensor:
@@ -185,7 +212,19 @@ class _Division(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _divide(lengths: tuple[int, ...], heads: int, parts: int) -> _Division:
-    """Divide all heads into ranges that take about the same time, so many at most."""
-    samples = [(sample, length) for sample, length in enumerate(lengths) if length]
-    ranges = divide_work([length**2 for _, length in samples for _ in range(heads)], parts)
+    """Divide all heads into ranges that take about the same time.
+
+    Args:
+        lengths: Tokens of each sample.
+        heads: Of each sample.
+        parts: The most ranges.
+    """
+    samples = []
+    # A head costs about the square of its sample's length.
+    costs = []
+    for sample, length in enumerate(lengths):
+        if length:
+            samples.append((sample, length))
+            costs += [length**2] * heads
+    ranges = divide_work(costs, parts)
     return _Division(as_pairs(samples), max(lengths, default=0), ranges)
