@@ -27,9 +27,9 @@ from limbeck.models.sentences import SentencePooling
 from limbeck.models.streams import StreamKey
 from limbeck.report import export_card, run_cards, student_card, write_model_card
 from limbeck.report import model_card as text_of_card
-from limbeck.report.card import onnx_usage, short_name, web_address
+from limbeck.report.card_templates import onnx_usage, short_name, web_address
 from limbeck.report.layers import layer_rows
-from limbeck.report.task_scores import find_scores, scores_of
+from limbeck.report.task_scores import ScoredRows, find_scores, scores_of
 from limbeck.training.layer_links import describe_layers
 from tests.golden.committed import read
 from tests.support.models import make_teacher
@@ -284,8 +284,8 @@ def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp
     note = f"STS-B validation: {why}"
     found = scores_in(STUDENT, evaluation_of(notes=[note, "SQuAD train: 5 rows, but 9 are published"]))
     assert found.notes == (note,)
-    assert found.rows[0].dataset == {"type": "stsb", "name": "STS-B"}
-    assert found.rows[1].dataset["type"] == "rajpurkar/squad"
+    assert found.rows[0].dataset == ScoredRows("stsb", "STS-B")
+    assert found.rows[1].dataset.type == "rajpurkar/squad"
     assert f"- {note}" in text_of_card(run_record(), tmp_path, scores=found)
 
 
@@ -351,8 +351,8 @@ def test_scores_of_one_student_among_many():
         ("STS-B", 81.0, 90.0, 90.0), ("SQuAD", 80.0, None, None), ("STS-B cosine", 70.0, None, None),
         ("Own", 60.0, None, None),
     ]  # fmt: skip
-    assert found.rows[0].dataset == {"type": "nyu-mll/glue", "name": "STS-B", "config": "stsb", "split": "validation"}
-    assert found.rows[3].dataset == {"type": "own.yaml", "name": "Own"}
+    assert found.rows[0].dataset == ScoredRows("nyu-mll/glue", "STS-B", config="stsb", split="validation")
+    assert found.rows[3].dataset == ScoredRows("own.yaml", "Own")
     assert scores_in("/here/runs/other/student", summary) is None
     assert scores_in("teacher", summary).teacher == ""
 

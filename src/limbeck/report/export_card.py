@@ -13,14 +13,8 @@ from limbeck.core.exports import Export
 from limbeck.core.paths import MODEL_CARD, run_of_student
 from limbeck.errors import RecipeError
 from limbeck.models import locating
-from limbeck.report.card import (
-    export_tags,
-    front_matter,
-    is_in_float32,
-    onnx_usage,
-    router_usage,
-    usage_fields,
-)
+from limbeck.report.card import export_tags, front_matter, is_in_float32, usage_fields
+from limbeck.report.card_templates import onnx_usage, router_usage
 from limbeck.report.export_text import ExportRecord, export_part
 from limbeck.report.run_cards import find_record
 from limbeck.report.student_card import write_model_card

@@ -20,9 +20,9 @@ from limbeck.report.card import (
     card_text,
     reads_pairs,
     result_fields,
-    short_name,
     usage_fields,
 )
+from limbeck.report.card_templates import short_name
 from limbeck.report.evaluation import digits_of, units_of_thresholds
 from limbeck.report.names import metric_name
 from limbeck.report.task_scores import hub_results, scores_of_model

@@ -30,13 +30,12 @@ from limbeck.report.card import (
     base_model_fields,
     card_text,
     export_tags,
-    folder_name,
     is_in_float32,
     reads_pairs,
     result_fields,
-    short_name,
     usage_fields,
 )
+from limbeck.report.card_templates import folder_name, short_name
 from limbeck.report.export_text import ExportRecord
 from limbeck.report.quality import comparison_markdown
 from limbeck.report.student_results import development_results, held_out_results

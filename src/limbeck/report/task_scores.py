@@ -1,7 +1,7 @@
 """The scores of one student on tasks, out of the tables of `limbeck evaluate`, as its card shows them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,24 @@ _OTHER_ROWS = re.compile(
 )
 """In notes on scores that are of other rows than the published ones, or of a part of them."""
 _VECTOR_TASKS = {"similarity": "sentence-similarity", "retrieval": "information-retrieval"}
+"""The Hub's names of the tasks whose kinds compare sentence vectors."""
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """The rows that a score is of, as the Hub names them.
+
+    Attributes:
+        type: Name of the data set on the Hub, or of the task where its rows are not those of the Hub.
+        name: The task, as tables head it.
+        config: Part of the data set on the Hub, where it has several.
+        split: Split of the data set on the Hub; None where the rows are not those of the Hub.
+    """
+
+    type: str
+    name: str
+    config: str | None = None
+    split: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,14 +53,14 @@ class TaskScore:
         student: The student's score.
         teacher: That of the first model of the evaluation, or None where this is the student.
         share: The share that the student keeps of it, in percent; None where it says nothing.
-        dataset: `type`, `name`, and `config` and `split` where the rows are also on the Hub.
+        dataset: The scored rows.
     """
 
     column: Column
     student: ColumnFigure
     teacher: ColumnFigure | None
     share: float | None
-    dataset: dict[str, str]
+    dataset: ScoredRows
 
 
 @dataclass(frozen=True)
@@ -80,7 +98,8 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
         run = student.resolve().parent
         folders = [*sorted(path.parent for path in run.glob(f"*/{EVALUATION_TABLE}")), run.parent.parent / "evaluation"]
         for folder in folders:
-            scores = _scores_in(folder, student)
+            summary = load(Evaluation, folder)
+            scores = scores_of(student, summary) if _has_scores(summary) else None
             if scores is not None:
                 return scores
         return None
@@ -97,11 +116,6 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
     return scores
 
 
-def _scores_in(folder: Path, student: Path) -> TaskScores | None:
-    summary = load(Evaluation, folder)
-    return scores_of(student, summary) if _has_scores(summary) else None
-
-
 def _has_scores(summary: Evaluation) -> bool:
     return summary.preset is not None and bool(summary.models) and bool(summary.columns)
 
@@ -110,68 +124,76 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
     """Return a student's scores out of an evaluation's summary; None where it is not among the models.
 
     Args:
-        student: Its folder; models are known by their path, or by its last two parts where that has moved.
+        student: Its folder.
         summary: Of the evaluation.
     """
     for model in summary.models:
-        if _is_model_in(student, model.name):
+        if _is_same_folder(student, Path(model.name).expanduser()):
             return scores_of_model(model, summary)
     return None
 
 
-def _is_model_in(folder: Path, name: str) -> bool:
-    """Return whether a model's name is that of a folder, wherever that was moved: its last two parts tell."""
-    path = Path(name).expanduser()
+def _is_same_folder(folder: Path, named: Path) -> bool:
+    """Return whether a model's name is the path of a folder; its last two parts are enough, since a run may move."""
     folder_parts = folder.resolve().parts
-    named_parts = path.resolve().parts
-    if folder_parts == named_parts:
+    if folder_parts == named.resolve().parts:
         return True
-    return len(path.parts) > 1 and folder_parts[-2:] == named_parts[-2:]
+    return len(named.parts) > 1 and folder_parts[-2:] == named.resolve().parts[-2:]
 
 
 def scores_of_model(model: EvaluatedModel, summary: Evaluation) -> TaskScores:
     """Return the scores of one of the models of an evaluation's summary."""
     first = summary.models[0]
     teacher = Scores() if model is first else first
-    notes = _notes_on_rows(summary)
     rows = []
+    notes: list[str] = []
     for column in summary.columns:
+        column_notes = _notes_on_rows(column, summary.notes)
+        notes += [note for note in column_notes if note not in notes]
         figure = model.columns.get(column.key)
-        if figure is not None and not column.detail:
-            share = share_kept(column.key, model, teacher)
-            rows.append(TaskScore(column, figure, teacher.columns.get(column.key), share, _dataset(column, notes)))
-    name = "" if model is first else first.name
-    return TaskScores(str(summary.preset), name, tuple(rows), tuple(dict.fromkeys(notes.values())), summary.as_is)
-
-
-def _notes_on_rows(summary: Evaluation) -> dict[tuple[str, str], str]:
-    """Return the first note on scores of other rows than the published ones, by task and split."""
-    notes: dict[tuple[str, str], str] = {}
-    for column in summary.columns:
-        task = column.task
-        if task is None or task not in DEFINITIONS:
+        # Details are parts of another column.
+        if figure is None or column.detail:
             continue
-        for split in _splits_of(column):
-            start = f"{DEFINITIONS[task].task.title} {split}: "
-            for note in summary.notes:
-                if note.startswith(start) and _OTHER_ROWS.search(note):
-                    notes.setdefault((task, split), note)
-    return notes
+        score = TaskScore(
+            column=column,
+            student=figure,
+            teacher=teacher.columns.get(column.key),
+            share=share_kept(column.key, model, teacher),
+            dataset=_scored_rows(column, are_all=not column_notes),
+        )
+        rows.append(score)
+    teacher_name = "" if model is first else first.name
+    return TaskScores(str(summary.preset), teacher_name, tuple(rows), tuple(notes), summary.as_is)
 
 
-def _dataset(column: Column, notes: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """Return the place of the rows on the Hub if all of them were scored, else the task's own name."""
+def _notes_on_rows(column: Column, notes: Sequence[str]) -> list[str]:
+    """Return, of each split of a column, the first note that its scores are of other rows than the published ones."""
+    if column.task is None or column.task not in DEFINITIONS:
+        return []
+    title = DEFINITIONS[column.task].task.title
+    notes_on_rows = []
+    for split in _splits_of(column):
+        split_notes = [note for note in notes if note.startswith(f"{title} {split}: ") and _OTHER_ROWS.search(note)]
+        notes_on_rows += split_notes[:1]
+    return notes_on_rows
+
+
+def _scored_rows(column: Column, *, are_all: bool) -> ScoredRows:
+    """Return the rows of a column by their place on the Hub, or by the task's own name.
+
+    Args:
+        column: Of the evaluation.
+        are_all: Whether all published rows were scored; a score of other rows would be a wrong claim about the data
+            set of the Hub.
+    """
     task = str(column.task)
-    splits = _splits_of(column)
-    # A score of other rows would be a wrong claim about the data set of the Hub.
     place = None
-    if task in DEFINITIONS and all((task, split) not in notes for split in splits):
-        place = DEFINITIONS[task].on_hub(splits[0])
+    if are_all and task in DEFINITIONS:
+        place = DEFINITIONS[task].on_hub(_splits_of(column)[0])
     if place is None:
-        return {"type": task, "name": column.title}
-    hub, split = place
-    config = {"config": split.config} if split.config else {}
-    return {"type": hub.name, "name": column.title, **config, "split": split.split}
+        return ScoredRows(type=task, name=column.title)
+    data_set, split = place
+    return ScoredRows(type=data_set.name, name=column.title, config=split.config or None, split=split.split)
 
 
 def _splits_of(column: Column) -> list[str]:
@@ -183,19 +205,18 @@ def hub_results(scores: TaskScores) -> Iterator[EvalResult]:
     """Yield scores on tasks as the Hub has them, all as shares."""
     for row in scores.rows:
         kind = str(row.column.kind)
-        how = f"fine-tuned, preset {scores.preset}"
         if KINDS[kind].of_vectors:
+            task_type = _VECTOR_TASKS[kind]
             how = "cosine of sentence vectors"
-        elif scores.as_is:
-            how = "as it is"
-        task_type = _VECTOR_TASKS[kind] if KINDS[kind].of_vectors else HEADS[own_kind_like(kind)]["pipeline_tag"]
-        dataset = {key: one_line(value) for key, value in row.dataset.items()}
+        else:
+            task_type = HEADS[own_kind_like(kind)]["pipeline_tag"]
+            how = "as it is" if scores.as_is else f"fine-tuned, preset {scores.preset}"
         yield EvalResult(
             task_type=task_type,
-            dataset_type=dataset["type"],
-            dataset_name=dataset["name"],
-            dataset_config=dataset.get("config"),
-            dataset_split=dataset.get("split"),
+            dataset_type=one_line(row.dataset.type),
+            dataset_name=one_line(row.dataset.name),
+            dataset_config=row.dataset.config,
+            dataset_split=row.dataset.split,
             metric_type=hub_metric(row.column.metric),
             metric_name=f"{metric_name(row.column.metric)} ({how})",
             metric_value=round(row.student.mean / 100, 4),

@@ -1,0 +1,96 @@
+"""The templates of cards, and the filters by which they escape and word what a record holds."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader
+
+from limbeck.core.blocks import mean
+from limbeck.core.escaping import code_block, escape_markdown, inline_code, one_line
+from limbeck.core.exports import Export
+from limbeck.core.paths import short_model_name
+from limbeck.core.records import modules_of
+from limbeck.kinds.registry import KINDS
+from limbeck.kinds.usage import MASKED_LM, HeadUsage
+from limbeck.report.export_text import export_part
+from limbeck.report.layers import layer_rows
+from limbeck.report.names import metric_name
+from limbeck.report.quality import format_count
+from limbeck.report.run_warnings import resembling_rows, skipped_text, untrained_rows, untrained_values
+
+
+@cache
+def card_templates() -> Environment:
+    """Return the templates of cards, which are Markdown: the filters escape what a record holds."""
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {
+        "text": escape_markdown,
+        "code": inline_code,
+        "block": code_block,
+        "link": web_address,
+        "count": format_count,
+        "short": short_name,
+        "mean": mean,
+        "metric": metric_name,
+        "usage": usage_of,
+        "exported": export_part,
+        "graph_usage": onnx_usage,
+        "router_usage": router_usage,
+        "layer_rows": layer_rows,
+        "modules": modules_of,
+        "resembling_rows": resembling_rows,
+        "skipped_text": skipped_text,
+        "untrained_rows": untrained_rows,
+        "untrained_values": untrained_values,
+    }
+    return environment
+
+
+def usage_of(head: str | None) -> HeadUsage | None:
+    """Return the example code of a head; None without a head, and for a kind that is not installed.
+
+    Args:
+        head: `"masked_lm"`, or the name of a kind of task.
+    """
+    if head == "masked_lm":
+        return MASKED_LM
+    if head is None or head not in KINDS:
+        return None
+    return KINDS[head].usage
+
+
+def onnx_usage(export: Export) -> str:
+    """Return Python that runs an exported graph on a line of text, by its outputs."""
+    return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
+
+
+def router_usage(export: Export) -> str:
+    """Return how a router is used, as Markdown: queries, documents, and an index that is there already."""
+    return card_templates().get_template("router_usage.md.j2").render(export=export).strip()
+
+
+def web_address(value: Any) -> str:
+    """Return an http(s) address that cannot end the link it stands in; empty for anything else."""
+    line = one_line(value)
+    if not re.match(r"https?://[^/\s]", line):
+        return ""
+    return quote(line, safe=":/?#@!$&=+,;%~-._")
+
+
+def short_name(value: Any) -> str:
+    """Return a path's last part; Hub names and `package:` or `hub:` sources as they are."""
+    line = one_line(value)
+    if line.startswith(("package:", "hub:")):
+        return line
+    is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
+    return folder_name(line) if is_path else line
+
+
+def folder_name(path: str) -> str:
+    """Return a path's last part, on whatever system it was written, or of a model in a run's folder the run's."""
+    return short_model_name(path.replace("\\", "/"))
