@@ -13,6 +13,7 @@ from limbeck.core.blocks import console
 from limbeck.core.exports import Export
 from limbeck.inspection.results import read_result
 from limbeck.report import comparison, evaluation, export_text, inspection, quality, search, write_model_card
+from limbeck.report.costs import costs_table
 from tests.golden.committed import FOLDERS, read
 from tests.golden.snapshot import check
 
@@ -28,7 +29,7 @@ def of_a_run(record):
 def of_an_evaluation(summary):
     costs = summary.get("costs")
     shown = {"table": evaluation.evaluation_table(summary)}
-    shown |= {} if costs is None else {"costs": evaluation.costs_table(costs)}
+    shown |= {} if costs is None else {"costs": costs_table(costs)}
     markdown, csv = evaluation.evaluation_markdown(summary, costs), evaluation.evaluation_csv(summary)
     return shown, {"evaluation_table.md": markdown, "evaluation_table.csv": csv}
 

@@ -20,13 +20,8 @@ from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.models.families import Shape
 from limbeck.report import fine_tuned_card
 from limbeck.report.costs import cost_tables
-from limbeck.report.evaluation import (
-    chosen_lines,
-    evaluation_markdown,
-    evaluation_table,
-    metrics_table,
-    scores_table,
-)
+from limbeck.report.evaluation import evaluation_markdown, evaluation_table
+from limbeck.report.evaluation_tables import chosen_lines, metrics_table, scores_table
 from limbeck.report.names import at_start, metric_name
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.

@@ -11,7 +11,7 @@ from limbeck.core.blocks import NOTHING, AnyCell, Block, Facts, Notes, Table, co
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import FINISHED
 from limbeck.report.costs import conditions_of, cost_blocks
-from limbeck.report.evaluation import (
+from limbeck.report.evaluation_tables import (
     chosen_lines,
     has_several_runs,
     is_untrained,

@@ -23,7 +23,7 @@ from limbeck.report.card import (
     usage_fields,
 )
 from limbeck.report.card_templates import short_name
-from limbeck.report.evaluation import digits_of, units_of_thresholds
+from limbeck.report.evaluation_tables import digits_of, units_of_thresholds
 from limbeck.report.names import metric_name
 from limbeck.report.task_scores import hub_results, scores_of_model
 
