@@ -114,7 +114,7 @@ def reads_pairs(task: Mapping[str, Any]) -> bool | None:
         task: As a recipe describes it, or its `name` alone.
     """
     name = task.get("name")
-    if name in DEFINITIONS:
+    if name is not None and name in DEFINITIONS:
         return DEFINITIONS[name].columns.pair is not None
     # A task file of the user's own is not described in the recipe.
     if name is not None or "kind" not in task:
