@@ -109,6 +109,11 @@ def carry_out_benchmark(kind: str, request: BenchmarkRequest) -> BenchmarkResult
 
 
 def _measure_loss(request: requests.LossRequest, bar: Report) -> list[Row]:
+    """Measure a loss at each length and number of heads.
+
+    Raises:
+        RecipeError: for a name that there is not, and widths that are not two.
+    """
     check_name("objective", request.objective, OBJECTIVES)
     check_name("dtype", request.dtype, (*DTYPES, "float64"))
     if len(request.widths) != 2:
@@ -121,18 +126,18 @@ def _measure_loss(request: requests.LossRequest, bar: Report) -> list[Row]:
     from limbeck.benchmark.loss_case import LossCase, benchmark_of
 
     measured = benchmark_of(request.objective)
-    heads = request.heads or (measured.heads,)
+    head_counts = request.heads or (measured.heads,)
     if "heads" not in measured.sizes:
         # Heads play no part in this loss, so that one number of them stands for all.
-        heads = heads[:1]
+        head_counts = head_counts[:1]
     cases = []
     for length in request.lengths:
-        for number in heads:
+        for heads in head_counts:
             case = LossCase(
                 objective=request.objective,
                 batch=request.batch,
                 length=length,
-                heads=number,
+                heads=heads,
                 teacher_width=teacher_width,
                 student_width=student_width,
                 classes=request.classes,
@@ -142,13 +147,22 @@ def _measure_loss(request: requests.LossRequest, bar: Report) -> list[Row]:
                 device=str(choose_device(request.device)),
             )
             cases.append(case)
-    backends = [name.strip() for name in (request.backends or "").split(",") if name.strip()]
+    names = "" if request.backends is None else request.backends
+    backends = [name.strip() for name in names.split(",") if name.strip()]
     return measure_losses(cases, backends, seconds=request.seconds, memory=request.memory, report=bar)
 
 
 def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
-    models = {name: getattr(request, name) for name in ("teacher", "student", "method", "vocabulary")}
-    models = {name: value for name, value in models.items() if value is not None}
+    """Measure a step of a recipe, or of models and a method.
+
+    Raises:
+        RecipeError: for options that do not go with a recipe, or with none.
+    """
+    models = {}
+    for name in ("teacher", "student", "method", "vocabulary"):
+        value = getattr(request, name)
+        if value is not None:
+            models[name] = value
     overrides = tuple(request.overrides)
     if request.recipe is not None and models:
         raise RecipeError(f"--{next(iter(models))} and a recipe do not go together; use --set to change the recipe.")
@@ -162,6 +176,7 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
     if request.method is not None:
         from limbeck.methods.registry import METHODS
 
+        # An unknown name is refused here.
         METHODS[request.method]
     from limbeck.benchmark.step_rows import measure_step
     from limbeck.benchmark.step_setup import StepRequest
@@ -181,6 +196,7 @@ def _measure_step(request: requests.StepRequest, bar: Report) -> list[Row]:
 
 
 def _measure_models(request: requests.ModelRequest, bar: Report) -> list[Row]:
+    """Measure models side by side."""
     check_name("dtype", request.dtype, (*DTYPES, "float64"))
     names = Objects().models(request.models)
     check_models(*names, shapes=True)

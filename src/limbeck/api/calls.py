@@ -4,7 +4,8 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from pydantic import ValidationError
@@ -33,7 +34,8 @@ def python_call(name: str, request: Callable[P, Q], carry_out: Callable[[Q], R])
     def call(*args: P.args, **options: P.kwargs) -> R:
         return carry_out(make_request(request, args, options))
 
-    call.__name__ = call.__qualname__ = name
+    call.__name__ = name
+    call.__qualname__ = name
     call.__module__ = carry_out.__module__
     call.__doc__ = _docstring_of(carry_out, request)
     returned = carry_out.__annotations__.get("return", inspect.Signature.empty)
@@ -65,15 +67,14 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-class named_for_python:  # noqa: N801 - used as a function
-    """A context in which errors name options as Python's arguments: `resume=True` for `--resume`."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, cls: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, LimbeckError):
-            error.name_arguments()
+@contextmanager
+def named_for_python() -> Iterator[None]:
+    """Let errors name options as Python's arguments inside the block: `resume=True` for `--resume`."""
+    try:
+        yield
+    except LimbeckError as error:
+        error.name_arguments()
+        raise
 
 
 def refuse_unknown(refusal: str, names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -114,14 +115,13 @@ def signature_of(request: Callable[..., Any], returned: Any = inspect.Signature.
     parameters = []
     for field in python_fields(request):
         option = declared[field.name]
-        parameters.append(
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if option.is_required else option.default,
-                annotation=field.type,
-            )
+        parameter = inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if option.is_required else option.default,
+            annotation=field.type,
         )
+        parameters.append(parameter)
     return inspect.Signature(parameters, return_annotation=returned)
 
 
@@ -131,6 +131,7 @@ def _written(name: str, flag: str) -> str:
 
 
 def _refusal(request: Callable[..., Any], error: ValidationError) -> str:
+    """Return the message of the first value that a request refuses."""
     item = error.errors()[0]
     name = str(item["loc"][0])
     option = _written(name, options_of(request)[name].flag)
@@ -152,4 +153,6 @@ def _docstring_of(carry_out: Callable[..., Any], request: Callable[..., Any]) ->
         line = f"{field.name}: {option.python or option.description}"
         lines.append(textwrap.fill(line, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8))
     arguments = "\n".join(["Args:", *lines])
-    return "\n\n".join(part for part in (text[:start].rstrip(), arguments, text[start:]) if part)
+    summary = text[:start].rstrip()
+    other_sections = text[start:]
+    return "\n\n".join(part for part in (summary, arguments, other_sections) if part)

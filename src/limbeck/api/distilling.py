@@ -153,7 +153,7 @@ def print_reasons(recipe: Recipe, console: Console) -> None:
 
 
 def _recipe_of(request: DistilRequest) -> Recipe | Mapping[str, Any]:
-    """Return the recipe that is given, or made for what is given, with names in the places of objects."""
+    """Return the recipe of a request, or one chosen by its options, with names in the places of objects."""
     options = _options_over(request)
     if isinstance(request.recipe, Recipe) and not options:
         return request.recipe
@@ -166,7 +166,7 @@ def _recipe_of(request: DistilRequest) -> Recipe | Mapping[str, Any]:
 
 
 def _options_over(request: ValidateRequest) -> dict[str, Any]:
-    """Return what a request gives beside a recipe, without what it leaves out."""
+    """Return the options that a request gives beside a recipe."""
     options = {name: getattr(request, name, None) for name in _OVER_A_RECIPE}
     options["method"] = method_of(request.method)
     options["training"] = training_of(request.training) or None
@@ -182,7 +182,7 @@ def named_recipe(
     resume: bool = False,
     before: Callable[[str | Path], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return a recipe with what is given beside it, or chosen by that, with names in the places of objects.
+    """Return a recipe with options laid over it, or one chosen by options, with names in the places of objects.
 
     Args:
         recipe: A `Recipe`, a dict, or the path of a YAML file, if any.

@@ -54,7 +54,8 @@ class InspectionResult(Shown):
     def _figure(self) -> Figure | None:
         from limbeck.report.inspection_figures import inspection_pictures
 
-        return next(iter(inspection_pictures(self.kind, self.measured).values()), None)
+        pictures = list(inspection_pictures(self.kind, self.measured).values())
+        return pictures[0] if pictures else None
 
     def _csv(self) -> str:
         figure = self._figure()
@@ -124,7 +125,7 @@ def inspect(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What an inspection reads.
+    """The models and texts of an inspection.
 
     Attributes:
         models: Names of the model and, if there is one, its teacher.
@@ -177,6 +178,7 @@ def carry_out_inspection(kind: str, request: InspectRequest) -> InspectionResult
 
 
 def _read_texts(request: InspectRequest) -> Sequence[str]:
+    """Return the texts of a request, of its file, or those that come along."""
     if request.texts is None:
         return inspection.read_texts(None, request.count)
     if isinstance(request.texts, str | Path):
@@ -185,15 +187,21 @@ def _read_texts(request: InspectRequest) -> Sequence[str]:
 
 
 def _measure_phrases(request: requests.PhrasesRequest, inputs: _Inputs) -> Any:
-    seeds = tuple(range(request.seed, request.seed + request.seeds))
+    """Cluster the phrases of a file by the vectors of each model."""
     sample = inspection.SpanSample(
-        request.spans, request.unlabelled, request.clusters, request.held_out, request.seed, seeds
+        labelled=request.spans,
+        unlabelled=request.unlabelled,
+        clusters=request.clusters,
+        held_out=request.held_out,
+        seed=request.seed,
+        seeds=tuple(range(request.seed, request.seed + request.seeds)),
     )
     text = inspection.read_chunks(Path(request.data))
     return inspection.cluster_phrases(inputs.subjects(), text, sample, report=inputs.bar)
 
 
 def _measure_attention(request: requests.AttentionRequest, inputs: _Inputs) -> Any:
+    """Return the attention maps of a sentence, and beside a teacher their divergence on texts."""
     sentence = inputs.texts[0]
     if request.sentence is not None:
         sentence = request.sentence
@@ -218,6 +226,7 @@ def _measure_attention(request: requests.AttentionRequest, inputs: _Inputs) -> A
 
 
 def _measure_similarity(request: requests.SimilarityRequest, inputs: _Inputs) -> Any:
+    """Compare the layers of the model with its teacher's, or with its own where there is none."""
     subjects = inputs.subjects()
     return inspection.measure_similarity(
         subjects[0], subjects[-1], inputs.texts, length=request.length, report=inputs.bar
@@ -225,11 +234,13 @@ def _measure_similarity(request: requests.SimilarityRequest, inputs: _Inputs) ->
 
 
 def _measure_contribution(request: requests.ContributionRequest, inputs: _Inputs) -> Any:
+    """Measure the contribution of tokens to others in each model."""
     subjects = inputs.subjects()
     contributions = []
     for index, subject in enumerate(subjects):
-        bar = part_of(inputs.bar, index / len(subjects), (index + 1) / len(subjects))
-        contributions.append(inspection.measure_contribution(subject, inputs.texts, length=request.length, report=bar))
+        report = part_of(inputs.bar, index / len(subjects), (index + 1) / len(subjects))
+        contribution = inspection.measure_contribution(subject, inputs.texts, length=request.length, report=report)
+        contributions.append(contribution)
     return contributions
 
 

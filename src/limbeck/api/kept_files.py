@@ -137,6 +137,7 @@ class KeptFiles:
         return path, digest.hexdigest()
 
     def _note(self, place: str, what: str, path: Path, digest: str) -> None:
+        """Note an object, by the key of the recipe."""
         self.notes[place] = f"{what}, kept as '{path}' (hash of its content: {digest})"
 
 

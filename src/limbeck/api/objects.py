@@ -259,6 +259,7 @@ def _is_splits(value: Any) -> bool:
 
 
 def _is_data_set(value: Any) -> bool:
+    """Whether a value is a data set, or one split of one, of the library `datasets`."""
     return hasattr(value, "column_names") and hasattr(value, "with_format") and hasattr(value, "num_rows")
 
 
@@ -274,10 +275,12 @@ def _are_contents(values: Sequence[Any]) -> bool:
     if len(texts) < len(members):
         has_names = any(isinstance(member, Path | Mapping) for member in members)
         return bool(texts) and not has_names and _are_contents(texts)
-    return 2 * sum(map(_is_text, texts)) > len(texts)
+    count = sum(_is_text(text) for text in texts)
+    return 2 * count > len(texts)
 
 
 def _is_text(value: str) -> bool:
+    """Whether a string of a list is a text, and not the name of a source."""
     from limbeck.corpus.files.addresses import is_remote
     from limbeck.corpus.files.file_readers import names_file
 

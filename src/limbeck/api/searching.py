@@ -65,7 +65,9 @@ class SearchResult(Result):
     def _csv(self) -> str:
         from limbeck.report.search import search_files
 
-        return [text for name, text in search_files(self.search).items() if name.endswith(".csv")][-1]
+        # The last table is that of the candidates.
+        tables = [text for name, text in search_files(self.search).items() if name.endswith(".csv")]
+        return tables[-1]
 
 
 @checked_call
@@ -220,6 +222,7 @@ def _stand_in(request: options_of_searches.ArchitectureRequest) -> dict[str, Any
 def _mapping_search(
     request: options_of_searches.MappingRequest, proxy: requests.ProxyRequest
 ) -> requests.MappingRequest:
+    """Plan a search for a layer mapping, given the run that it is for."""
     genetic: dict[str, Any] = {
         "parents": request.parents,
         "elite": request.elite,
@@ -248,10 +251,11 @@ def _mapping_search(
 def _architecture_search(
     request: options_of_searches.ArchitectureRequest, proxy: requests.ProxyRequest
 ) -> requests.ArchitectureRequest:
+    """Plan a search for a student's shape, given the run that it is for."""
     return requests.ArchitectureRequest(
         proxy,
-        requests.ShapeSizes(request.layers, request.hidden, request.heads, request.ffn),
-        limits=requests.ShapeLimits(request.max_parameters, request.max_latency_share),
+        requests.ShapeSizes(layers=request.layers, hidden=request.hidden, heads=request.heads, ffn=request.ffn),
+        limits=requests.ShapeLimits(parameters=request.max_parameters, latency_share=request.max_latency_share),
         measuring=requests.MeasuringRequest(
             device=request.device,
             length=request.measure_length,
@@ -271,12 +275,10 @@ def _architecture_search(
 def _teacher_layer_search(
     request: options_of_searches.TeacherLayerRequest, proxy: requests.ProxyRequest
 ) -> requests.TeacherLayerRequest:
+    """Plan a search for a teacher layer, given the run that it is for."""
     if request.no_halving and request.halving is not None:
         raise RecipeError(f"--halving {request.halving} and --no-halving contradict each other; give one of them.")
-    halving = 2 if request.halving is None else request.halving
-    return requests.TeacherLayerRequest(
-        proxy,
-        layers=request.layers,
-        steps_total=request.steps_total,
-        halving=None if request.no_halving else halving,
-    )
+    halving: int | None = 2 if request.halving is None else request.halving
+    if request.no_halving:
+        halving = None
+    return requests.TeacherLayerRequest(proxy, layers=request.layers, steps_total=request.steps_total, halving=halving)

@@ -89,6 +89,7 @@ def note_of_callbacks(callbacks: Sequence[Any]) -> dict[str, str]:
 
 
 def _source_hash(cls: type) -> str:
+    """Return the hash of the source of a class, or words where the source cannot be read."""
     try:
         source = _source_of(cls)
     except (OSError, TypeError):
@@ -102,4 +103,4 @@ def _source_of(cls: type) -> str:
         return inspect.getsource(cls)
     except (OSError, TypeError):
         functions = [member for member in vars(cls).values() if inspect.isfunction(member)]
-        return "".join(map(inspect.getsource, functions))
+        return "".join(inspect.getsource(function) for function in functions)
