@@ -154,6 +154,7 @@ class GeneticSampler(BaseSampler):
         if log is None:
             log = read_genomes(study.get_trials(deepcopy=False), self.space)
         attributes = study.user_attrs
+        values = log.values
         history: list[list[Scored]] = []
         bred = 0
         while True:
@@ -168,8 +169,6 @@ class GeneticSampler(BaseSampler):
             # A generation of new genomes comes out empty where the space has nothing new left.
             if not genomes or bred == MOST_GENERATIONS_AT_ONCE:
                 return generation
-
-            values = log.values
             scored = [(genome, values[genome]) for genome in genomes if genome in values]
             if not scored:
                 raise TrainingError(
