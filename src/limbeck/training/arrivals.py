@@ -1,8 +1,8 @@
-"""`Arrivals`: asynchronous copies from device to host, read one or two steps later."""
+"""`Arrivals`: numbers that travel from the device to the host while the next steps run, so that no step waits."""
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,20 @@ Note = TypeVar("Note")
 _DELAY = 2
 
 
+class _Sending(NamedTuple, Generic[Note]):
+    """Values on their way to the host.
+
+    Attributes:
+        values: On the host; their numbers are valid once they have arrived.
+        arrival: The end of their copy; None where there is nothing to wait for.
+        note: Belongs to them.
+    """
+
+    values: Tensor
+    arrival: torch.cuda.Event | None
+    note: Note
+
+
 class Arrivals(Generic[Note]):
     """Hands values over in the order in which they were sent, each with a note.
 
@@ -23,32 +37,35 @@ class Arrivals(Generic[Note]):
     """
 
     def __init__(self) -> None:
-        self._sent: deque[tuple[Tensor, torch.cuda.Event | None, Note]] = deque()
+        self._sent: deque[_Sending[Note]] = deque()
 
     def send(self, values: Tensor, note: Note) -> None:
         """Send values to the host."""
         if not values.is_cuda:
-            self._sent.append((values.detach().clone(), None, note))
+            self._sent.append(_Sending(values.detach().clone(), None, note))
             return
         host = values.detach().to("cpu", non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        self._sent.append((host, event, note))
+        arrival = torch.cuda.Event()
+        arrival.record()
+        self._sent.append(_Sending(host, arrival, note))
 
     def take(self, *, wait: bool = False) -> Iterator[tuple[Tensor, Note]]:
-        """Yield what has arrived.
+        """Yield the values that have arrived, each with its note.
 
         Args:
             wait: Wait for all that was sent.
         """
         while self._sent and (wait or self._is_due()):
-            values, event, note = self._sent.popleft()
-            if event is not None:
-                event.synchronize()
-            yield values, note
+            sending = self._sent.popleft()
+            if sending.arrival is not None:
+                sending.arrival.synchronize()
+            yield sending.values, sending.note
 
     def _is_due(self) -> bool:
-        event = self._sent[0][1]
-        if event is None:
+        """Return whether the oldest values are to be handed over."""
+        arrival = self._sent[0].arrival
+        if arrival is None:
             return True
-        return event.query() if process_count() == 1 else len(self._sent) > _DELAY
+        if process_count() > 1:
+            return len(self._sent) > _DELAY
+        return arrival.query()

@@ -21,21 +21,25 @@ def weigh_classes(stage: StagePlan, corpus: AnyCorpus) -> StagePlan:
     Raises:
         CorpusError: for balanced weights of a class that no row has.
     """
-    counts = count_labels(stage, corpus) if stage.class_weights is not None else None
-    if stage.class_weights is None or counts is None:
+    if stage.class_weights is None:
+        return stage
+    counts = count_labels(stage, corpus)
+    if counts is None:
         return stage
     return stage.with_class_weights(balance(stage.class_weights, counts))
 
 
 def describe_classes(stage: StagePlan, corpus: AnyCorpus) -> str | None:
-    """Say in one line where the classes of a stage's rows are uneven; None where they are not.
+    """Describe in one line how uneven the classes of a stage's rows are; None where they are even, or there are none.
 
     Raises:
-        CorpusError: if the rows are all alike, and hard labels are learned.
+        CorpusError: if all rows are of one class, and hard labels are learned.
     """
     counts = count_labels(stage, corpus)
-    if counts is None or not counts.has_one:
-        return None if counts is None else counts.describe_rare()
+    if counts is None:
+        return None
+    if not counts.has_one:
+        return counts.describe_rare()
     if stage.learns_classes:
         raise stage.one_class_error(counts)
     return f"{counts.describe_one()}; only the teacher's scores are learned."

@@ -33,6 +33,10 @@ class StudentCohort(nn.Module):
 
     Raises:
         ValueError: for no students, or another number of lists of terms than of students.
+
+    Attributes:
+        members: The module of each student.
+        active: Indices of the students in training.
     """
 
     def __init__(
@@ -54,21 +58,21 @@ class StudentCohort(nn.Module):
         )
         self.active = list(range(len(students)))
         self.teaching = teaching
-        self.read_rows = self.member(0).read_rows  # Of one vocabulary; one that is cut counts the others' batches.
+        # Students of one vocabulary read the same rows, so one note serves all; one that was stopped shares it too.
+        self.read_rows = self.member(0).read_rows
         for index in self.active:
             self.member(index).read_rows = self.read_rows
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms of the active students, named `3/hidden.2` for `hidden.2` of student 3."""
-        return tuple(
-            replace(term, name=_member_term(index, term.name))
-            for index in self.active
-            for term in self.member(index).terms
-        )
+        terms: list[Term] = []
+        for index in self.active:
+            terms += [replace(term, name=_member_term(index, term.name)) for term in self.member(index).terms]
+        return tuple(terms)
 
     def member(self, index: int) -> DistillationModule:
-        """Return a student's module; alone it would run the teacher by itself."""
+        """Return the module of one student; calling it directly would run the teacher again."""
         return cast(DistillationModule, self.members[index])
 
     def forward(self, **columns: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
@@ -79,8 +83,10 @@ class StudentCohort(nn.Module):
         """
         batch = read_batch(columns)
         device = batch.student["input_ids"].device
+        # All students are taught the same rows of logits, if any.
         scored = self.member(self.active[0]).scored_tokens(batch)
         teacher = self.teaching.read(batch, scored)
+        # Every student draws its dropout from where it would draw alone.
         start = RandomStreams(device)
         after_first: RandomStreams | None = None
         losses: dict[str, tuple[Tensor, Tensor]] = {}

@@ -20,6 +20,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StagePlan
 from limbeck.training.class_counts import describe_classes
 from limbeck.training.rows import AnyCorpus
+from limbeck.training.warn import warn
 
 
 def build_corpora(
@@ -36,21 +37,20 @@ def build_corpora(
     with CorpusProgress(console, listener) as progress:
         corpora = [build_corpus_of(stage, tokenizer, progress) for stage in plan.stages]
 
-    # Each text once, the first of all and all labelled ones.
     summarised: set[Path] = set()
-    for stage, corpus in zip(plan.stages, corpora, strict=True):
-        if corpus.path in summarised or (summarised and not isinstance(corpus, LabelledCorpus)):
-            continue
-        summarised.add(corpus.path)
-        _print_summary(stage, corpus, console)
+    for index, (stage, corpus) in enumerate(zip(plan.stages, corpora, strict=True)):
+        is_of_interest = index == 0 or isinstance(corpus, LabelledCorpus)
+        if is_of_interest and corpus.path not in summarised:
+            summarised.add(corpus.path)
+            _print_summary(stage, corpus, console)
 
-    uneven: list[str] = []
+    # Stages on the same rows would repeat a line.
+    uneven: set[str] = set()
     for stage, corpus in zip(plan.stages, corpora, strict=True):
         line = describe_classes(stage, corpus)
         if line and line not in uneven:
-            uneven.append(line)
-    for line in uneven:
-        console.print(f"  {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            uneven.add(line)
+            warn(console, f"  {line}")
     return corpora
 
 
@@ -60,21 +60,25 @@ def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> Non
     summary = _summary(corpus, unit, has_development=stage.development is not None)
     console.print(summary, highlight=False, markup=False, soft_wrap=True)
     if not corpus.manifest["held_out_documents"]:
-        console.print(f"  none of the {unit}s is held out, so there are no held-out figures", style="yellow")
-    task = _without_development(stage)
+        warn(console, f"  none of the {unit}s is held out, so there are no held-out figures")
+    task = _task_without_development(stage)
     if task is not None:
-        line = f"  {task} has no development rows there, so some of its training rows are held out"
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        warn(console, f"  {task} has no development rows there, so some of its training rows are held out")
     for line in (*corpus.describe_rows(), *corpus.report.lines()):
         console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
-def _without_development(stage: StagePlan) -> str | None:
-    """Return the title of a stage's task where rows are held out for want of a development split."""
+def _task_without_development(stage: StagePlan) -> str | None:
+    """Return the title of a stage's task if training rows are held out, since the task has no development rows.
+
+    None for text, for rows that are no task's, and where the recipe asks for held-out rows itself.
+    """
     corpus = stage.corpus
-    if not isinstance(corpus, LabelledSettings) or stage.development is not None or corpus.held_out is not None:
+    if not isinstance(corpus, LabelledSettings) or not isinstance(corpus.rows, TaskRows):
         return None
-    return corpus.rows.task.title if isinstance(corpus.rows, TaskRows) else None
+    if stage.development is not None or corpus.held_out is not None:
+        return None
+    return corpus.rows.task.title
 
 
 def _summary(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
@@ -106,11 +110,11 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
         return None
     first = corpora[0].manifest
     is_streamed = isinstance(corpora[0], StreamedCorpus)
-    places: dict[str, None] = {}
+    places: list[str] = []
     views = []
     mixed = {}
     for stage, corpus in zip(plan.stages, corpora, strict=True):
-        places |= dict.fromkeys(stage.corpus.places)
+        places += stage.corpus.places
         for settings, view in zip(stage.corpora, corpus.views, strict=True):
             views.append(_describe_view(stage, settings, view))
         if isinstance(stage.corpus, CorpusSettings):
@@ -118,7 +122,7 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
             if mix is not None:
                 mixed[stage.spec.title] = mix.describe(streamed=stage.corpus.streaming)
     return records.CorpusText(
-        sources=list(places),
+        sources=list(dict.fromkeys(places)),  # Each once, in their order.
         # The length of a stream is unknown, and its beginning is no measure of it.
         documents=None if is_streamed else first["documents"],
         held_out_documents=first["held_out_documents"],
@@ -146,7 +150,7 @@ def _describe_view(
 
 
 def _extent(corpus: AnyCorpus) -> dict[str, Any]:
-    """Describe how many rows there are, or what a stream is made of; and the shares of sources that are mixed."""
+    """Return the fields of a `CorpusView` for its size, which a stream lacks, and for the shares of its sources."""
     if isinstance(corpus, StreamedCorpus):
         return {"streamed": True, "shares": dict(zip(corpus.titles, corpus.shares(), strict=True))}
     extent: dict[str, Any] = {"blocks": len(corpus.train), "tokens": corpus.tokens}
@@ -156,14 +160,28 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
 
 
 def build_corpus_of(stage: StagePlan, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress) -> AnyCorpus:
-    """Build the corpus of a stage; of several lengths it is the last one's, with those before it."""
+    """Build the corpus of a stage, or load it from the cache.
+
+    Args:
+        stage: The stage.
+        tokenizer: The teacher's tokenizer.
+        progress: Shows the progress.
+
+    Returns:
+        The corpus; of several lengths that of the last one, with the others in `shorter`.
+
+    Raises:
+        CorpusError: if it cannot be built.
+        RecipeError: if documents of a query are to be compared and every query has one.
+    """
     build: Callable[..., AnyCorpus] = texts.build_corpus
     if isinstance(stage.corpus, LabelledSettings):
         build = partial(texts.build_labelled_corpus, kind=KINDS[stage.corpus.task])
     elif stage.corpus.streaming:
         build = texts.open_stream
-    *shorter, corpus = [build(settings, tokenizer, progress=progress) for settings in stage.corpora]
-    corpus.shorter = shorter
+    corpora = [build(settings, tokenizer, progress=progress) for settings in stage.corpora]
+    corpus = corpora[-1]
+    corpus.shorter = corpora[:-1]
     if stage.compares_documents:
         _check_groups(stage, corpus)
     return corpus
@@ -173,5 +191,8 @@ def _check_groups(stage: StagePlan, corpus: AnyCorpus) -> None:
     """Refuse rows of one document a query for a stage that compares the documents of a query."""
     assert isinstance(stage.corpus, LabelledSettings)
     most = stage.corpus.documents_per_query
-    if most < 2 or max(np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)) < 2:
+    if most < 2:
+        raise stage.single_documents_error()
+    documents_of_queries = np.diff(texts.GroupedRows(corpus.train, corpus.train, most).bounds)
+    if max(documents_of_queries) < 2:
         raise stage.single_documents_error()

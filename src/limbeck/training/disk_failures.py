@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from limbeck.errors import OutputError, TrainingError
 
+# No space, over quota, file too large, device error, read-only file system, stale handle of a network disk.
 _DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
 
 
@@ -20,8 +21,8 @@ def saving(what: str, folder: Path) -> Iterator[None]:
     """Turn a failure of writing into a line for the user.
 
     Args:
-        what: What is written, at the beginning of a sentence.
-        folder: Where.
+        what: Name of what is written, at the beginning of a sentence.
+        folder: The folder that is written to.
 
     Raises:
         TrainingError: with the reason, the room on the disk and the way out, for an error of the system, of
@@ -51,10 +52,10 @@ def loading(checkpoint: Path) -> Iterator[None]:
 
 
 def disk_problem(error: BaseException, folder: Path) -> str | None:
-    """Say what is wrong with the disk that a run writes to, if that is what an error is about.
+    """Describe a failure of the disk that a run writes to; None for an error of another cause.
 
     Args:
-        error: Of the system; others are about something else.
+        error: The error that ended the run.
         folder: The run's folder.
     """
     if not isinstance(error, OSError) or error.errno not in _DISK_FAILURES:
@@ -63,7 +64,7 @@ def disk_problem(error: BaseException, folder: Path) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong first; PyTorch raises a second error when it closes a file that could not be written."""
+    """Return the reason of the first error; PyTorch raises a second one as it closes a file that was not written."""
     first = error
     while first.__context__ is not None and not isinstance(first, OSError):
         first = first.__context__
@@ -73,10 +74,15 @@ def _reason(error: BaseException) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    """Return the first line of an error's message, or the name of its class where it has none."""
+    message = str(error)
+    if not message:
+        return type(error).__name__
+    return message.splitlines()[0].rstrip(".")
 
 
 def _way_out(folder: Path) -> str:
+    """Return the end of a message: the room on the disk, and what to do."""
     room = ""
     with suppress(OSError):
         room = f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"

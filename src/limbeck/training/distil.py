@@ -29,7 +29,7 @@ class DistilledStudent:
     Args:
         folder: The run's folder, with the student in it.
         record: The run's record.
-        metrics: What was measured of teacher and student; empty if nothing was.
+        metrics: Figures of teacher and student; empty if the recipe leaves the evaluation out.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ def distil(
         console: Where progress goes.
         resume: Continue the run in the output folder; a finished one is returned as it is.
         overwrite: Replace the run in the output folder.
-        callbacks: Further ones for the trainer of every stage.
+        callbacks: Callbacks of the user for the trainer of every stage.
         write_cards: Called in the main process once the student is saved and measured.
 
     Raises:
@@ -72,7 +72,8 @@ def distil(
     with claimed_output(recipe, resume=resume, overwrite=overwrite) as folder:
         fields = {"name": recipe.name, "recipe": recipe.model_dump(mode="json")}
         record = RunRecord(folder, fields, writes=ranks.is_main())
-        if resume and ranks.on_main_rank(partial(_is_finished, record.run, folder)):
+        is_finished = resume and ranks.on_main_rank(partial(_is_finished, record.run, folder))
+        if is_finished:
             return _read_finished(folder)
 
         # The libraries below are silenced: limbeck itself says what matters.

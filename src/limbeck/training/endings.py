@@ -1,4 +1,4 @@
-"""How a run ends before its time: noted in its record, and said in one line."""
+"""Ends of a run before its time: noted in its record, and told to the user in one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +21,7 @@ _OUT_OF_MEMORY = (
 
 @contextmanager
 def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
-    """Carry a run out, and note in its record how it ended if it did not come to its end.
+    """Run the block, and note in the run's record how it ended if it raises.
 
     Args:
         record: The run's record.
@@ -36,14 +36,17 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         with terminable():
             yield
     except KeyboardInterrupt as error:
-        kind = Preempted if isinstance(error, Terminated) else Interrupted
-        # It may have come to this one alone.
-        whose = f"Process {ranks.process_index()}: " if ranks.process_index() else ""
-        stop = kind(f"{whose}Stopped; continue '{folder}' with --resume.")
+        # The signal may have come to this process alone.
+        process = f"Process {ranks.process_index()}: " if ranks.process_index() > 0 else ""
+        message = f"{process}Stopped; continue '{folder}' with --resume."
+        stop = Preempted(message) if isinstance(error, Terminated) else Interrupted(message)
         _note(record, "interrupted", stop)
         raise stop from None
+    except Interrupted as error:
+        _note(record, "interrupted", error)
+        raise
     except LimbeckError as error:
-        _note(record, "interrupted" if isinstance(error, Interrupted) else "failed", error)
+        _note(record, "failed", error)
         raise
     except Exception as error:
         lost = ranks.lost_process(error)

@@ -1,4 +1,4 @@
-"""What a finished stage leaves in its folder, and how a later run takes it up."""
+"""Results of a finished stage in its folder, taken up by a resumed run and by later stages."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,8 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage |
     record = on_main_rank(lambda: _finished_record(folder, warn))
     if record is None:
         return None
-    return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
+    is_whole = take_weights(student, load_file(str(folder / WEIGHTS)))
+    return record if is_whole else None
 
 
 def learned_in(folder: Path, stage: StagePlan) -> Learned:
@@ -45,21 +46,29 @@ def learned_in(folder: Path, stage: StagePlan) -> Learned:
         stage: The stage, with the terms that it was trained with.
     """
     with safe_open(str(folder / WEIGHTS), framework="pt") as weights:
+        # The file is no mapping, though it has `keys`.
         names = [name for name in weights.keys() if not name.startswith(STUDENT_WEIGHTS)]  # noqa: SIM118
         return Learned(stage.terms, {name: weights.get_tensor(name) for name in names})
 
 
 def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:
-    """Give a student its part of a stage's weights, and return whether they were all there."""
-    prefix = STUDENT_WEIGHTS
-    student_weights = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    """Give a student its part of a stage's weights.
+
+    Returns:
+        Whether they were all there, and no others.
+    """
+    student_weights: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        if name.startswith(STUDENT_WEIGHTS):
+            student_weights[name.removeprefix(STUDENT_WEIGHTS)] = tensor
     missing, unexpected = student.load_state_dict(student_weights, strict=False)
     # Tied weights are stored once; anything else that is missing belongs to another student.
-    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
-    return not unexpected and not set(missing) - tied
+    tied = set(getattr(student, "all_tied_weights_keys", None) or {})
+    return not unexpected and set(missing) <= tied
 
 
 def _finished_record(folder: Path, warn: Warn) -> Stage | None:
+    """Read the record of a finished stage; None where it is not finished, or its weights are damaged."""
     if not (folder / DONE).is_file():
         return None
     record = load(Stage, folder)
@@ -68,5 +77,6 @@ def _finished_record(folder: Path, warn: Warn) -> Stage | None:
         warn(f"Stage '{folder.name}' was finished but is damaged, so it is trained again: {damage}.")
         (folder / DONE).unlink()
         return None
-    checkpoints.remove_checkpoints(folder)  # If the run was killed while it did this.
+    # A run that was killed at the end of the stage may not have come to this.
+    checkpoints.remove_checkpoints(folder)
     return record

@@ -21,8 +21,10 @@ def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) ->
     Returns:
         Names of the student's parameters that this call froze, in order.
     """
-    before, was_training = untrained_names(module.student), module.training
-    module.eval()  # Dropout must not draw from the run's random stream.
+    frozen_before = untrained_names(module.student)
+    was_training = module.training
+    # Dropout must not draw from the run's random stream.
+    module.eval()
     try:
         outputs = module(**batch)
         torch.stack([total for total, _ in outputs.values()]).sum().backward()
@@ -32,9 +34,9 @@ def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) ->
     finally:
         module.zero_grad(set_to_none=True)
         module.train(was_training)
-    return [name for name in untrained_names(module.student) if name not in before]
+    return [name for name in untrained_names(module.student) if name not in frozen_before]
 
 
 def untrained_names(student: nn.Module) -> list[str]:
-    """Names of the parameters that are frozen now."""
+    """Return the names of the parameters that are frozen."""
     return [name for name, parameter in student.named_parameters() if not parameter.requires_grad]

@@ -31,5 +31,6 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 
 
 def _shares_batches() -> bool:
+    """Return whether several processes share each batch."""
     distributed = torch.distributed
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

@@ -1,4 +1,4 @@
-"""`Heartbeat`: a run's sign of life, a small file beside its record."""
+"""`Heartbeat`: a small file beside a run's record that shows that the run gets on, and how far it is."""
 
 import time
 from contextlib import suppress
@@ -13,11 +13,11 @@ from limbeck.core.paths import HEARTBEAT
 class Heartbeat:
     """A run's sign of life: a small file beside `run.json`, written as the run gets on and by nothing else.
 
-    No thread writes it, which would go on when the loop hangs: its age says how long ago the run last got somewhere,
-    and the folder's lock whether the process lives.
+    The age of the file tells how long ago the run last got somewhere. A thread of its own would write on while the
+    loop hangs, so there is none. Whether the process lives is told by the lock of the folder.
 
     Args:
-        folder: The run's folder; None writes nothing: of several processes one does.
+        folder: The run's folder; None writes nothing, since only one of several processes writes.
         seconds_between: Least time between two writes of the same activity.
     """
 
@@ -28,21 +28,21 @@ class Heartbeat:
         self._fields: dict[str, Any] = {}
 
     def begin(self, activity: str, **fields: Any) -> None:
-        """Say what the run is at from now on.
+        """Begin another activity of the run.
 
         Args:
             activity: `corpus`, `models`, `training` or `evaluation`.
-            **fields: More of it.
+            **fields: Further fields of the file.
         """
         self._fields = {"activity": activity, **fields}
         self._write()
 
     def beat(self, *, now: bool = False, **fields: Any) -> None:
-        """Say how far it is; written if the last time is long enough ago.
+        """Update the progress of the activity; written only if the last time is long enough ago.
 
         Args:
             now: Write in any case.
-            **fields: What is new.
+            **fields: Fields that changed.
         """
         self._fields.update(fields)
         if now or time.monotonic() - self._written >= self._seconds_between:
@@ -53,5 +53,6 @@ class Heartbeat:
         if self._folder is None:
             return
         text = records.text_of(records.plain({"time": records.timestamp(), **self._fields}))
-        with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
+        # No run fails for want of a sign of life; it only looks older.
+        with suppress(OSError):
             atomic_text(self._folder / HEARTBEAT, text, durable=False)

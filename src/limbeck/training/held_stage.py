@@ -31,10 +31,9 @@ from limbeck.training.trainer import DistillationTrainer
 
 
 class HeldStage:
-    """A stage of a plan in memory: what a run would train, to be looked at and trained by hand.
+    """A stage of a plan in memory, to look at and to train by hand.
 
-    Nothing is written but the cache of the text. The student is as it starts; each part is made when it is first asked
-    for.
+    Only the cache of the text is written. The student is as it starts. Each part is made when you first ask for it.
 
     Args:
         plan: The checked recipe.
@@ -55,7 +54,8 @@ class HeldStage:
         if not 0 <= index < count:
             raise RecipeError(f"The plan has {count} stages, counted from 0, so there is no stage {index}.")
         stage_plan = plan.stages[index]
-        if stage_plan.teacher.stage is not None or stage_plan.measures_layers:
+        is_alone = stage_plan.teacher.stage is None and not stage_plan.measures_layers
+        if not is_alone:
             raise RecipeError(
                 f"Stage '{stage_plan.spec.title}' needs what an earlier training or a measurement gives, so it cannot "
                 "be held alone; distil the recipe, or choose another stage."

@@ -16,35 +16,31 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
     Returns:
         An entry a pair of layers, with the names of its terms; terms over outputs alone have no layers.
     """
-    names_by_layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
-    aligned: set[str] = set()
+    links: dict[tuple[tuple[int, ...], tuple[int, ...]], LayerLink] = {}
     for term in terms:
-        layers = (_layers_of(term.student), _layers_of(term.teacher))
-        if all(layers):
-            names_by_layers.setdefault(layers, []).append(term.name)
+        student = _layers_of(term.student)
+        teacher = _layers_of(term.teacher)
+        if not student or not teacher:
+            continue
+        link = links.setdefault((student, teacher), LayerLink(student=list(student), teacher=list(teacher), terms=[]))
+        link.terms.append(term.name)
         if _aligns_vectors(term):
-            aligned.add(term.name)
-
-    links = []
-    for (student, teacher), names in sorted(names_by_layers.items()):
-        link = LayerLink(student=list(student), teacher=list(teacher), terms=names)
-        if aligned.intersection(names):
             link.vectors = True
-        links.append(link)
-    return links
+    return [link for _, link in sorted(links.items())]
 
 
 def _layers_of(keys: Iterable[StreamKey]) -> tuple[int, ...]:
+    """Return the layers of streams, in order; logits are of the output, not of a layer."""
     return tuple(sorted({key.layer for key in keys if key.name != "logits"}))
 
 
 def _aligns_vectors(term: Term) -> bool:
-    """Whether a term compares the sentence vectors that the student will make with the teacher's, text by text.
+    """Return whether a term compares the sentence vectors that the student will make with the teacher's, text by text.
 
     Relations of the texts of a batch hold in any space, and a map that is not kept is between the spaces.
     """
     streams = {key.name for key in (*term.student, *term.teacher)}
     if not term.teacher or not streams <= {"pooled", "vector"}:
         return False
-    in_place = term.learned_map is None or term.learned_map.kept
-    return in_place and not term.batch_coupled
+    compares_in_place = term.learned_map is None or term.learned_map.kept
+    return compares_in_place and not term.batch_coupled

@@ -1,4 +1,4 @@
-"""The weights of both models' layers in earth mover's distances: they belong to the run and are resumed with it."""
+"""The weights of both models' layers in earth mover's distances; they belong to the run and are resumed with it."""
 
 from collections.abc import Sequence
 
@@ -17,31 +17,43 @@ class LayerWeights(nn.Module):
     as in the code of BERT-EMD's authors (see `limbeck.objectives.earth_mover`).
 
     Args:
-        student: Layers of the student.
-        teacher: Layers of the teacher.
-        temperature: Of the cost attention; None keeps the weights equal.
+        student_layers: Number of the student's layers.
+        teacher_layers: Number of the teacher's layers.
+        temperature: Temperature of the cost attention; None keeps the weights equal.
+
+    Attributes:
+        student: Weights of the student's layers, `[student_layers]`, with the sum 1.
+        teacher: Weights of the teacher's layers, likewise.
     """
 
     student: Tensor
     teacher: Tensor
 
-    def __init__(self, student: int, teacher: int, temperature: float | None) -> None:
+    def __init__(self, student_layers: int, teacher_layers: int, temperature: float | None) -> None:
         super().__init__()
         self.temperature = temperature
-        self.register_buffer("student", uniform_weights(student))
-        self.register_buffer("teacher", uniform_weights(teacher))
+        self.register_buffer("student", uniform_weights(student_layers))
+        self.register_buffer("teacher", uniform_weights(teacher_layers))
 
     @torch.no_grad()
     def update(self, distances: Sequence[EmdTerm]) -> None:
-        """Move the weights after a batch."""
+        """Move the weights after a batch.
+
+        Args:
+            distances: The distances of the batch, with their costs and flows.
+        """
         if self.temperature is None or not distances:
             return
-        weights = [
-            cost_attention(term.costs, term.flow, self.student, self.teacher, temperature=self.temperature)
-            for term in distances
-        ]
-        self.student.copy_(torch.stack([student for student, _ in weights]).mean(0))
-        self.teacher.copy_(torch.stack([teacher for _, teacher in weights]).mean(0))
+        student_weights: list[Tensor] = []
+        teacher_weights: list[Tensor] = []
+        for distance in distances:
+            student, teacher = cost_attention(
+                distance.costs, distance.flow, self.student, self.teacher, temperature=self.temperature
+            )
+            student_weights.append(student)
+            teacher_weights.append(teacher)
+        self.student.copy_(torch.stack(student_weights).mean(0))
+        self.teacher.copy_(torch.stack(teacher_weights).mean(0))
 
 
 def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
@@ -49,6 +61,11 @@ def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
     over_layers = [term for term in terms if OBJECTIVES[term.objective].takes_layers]
     if not over_layers:
         return None
-    term = over_layers[0]
-    streams = OBJECTIVES[term.objective].student_streams
-    return LayerWeights(len(term.student) // streams, len(term.teacher) // streams, term.cost_attention)
+    # All of them are over the same layers.
+    first = over_layers[0]
+    streams_of_layer = OBJECTIVES[first.objective].student_streams
+    return LayerWeights(
+        student_layers=len(first.student) // streams_of_layer,
+        teacher_layers=len(first.teacher) // streams_of_layer,
+        temperature=first.cost_attention,
+    )

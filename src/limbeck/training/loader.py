@@ -1,4 +1,8 @@
-"""`Loader`: the batches of a stage, of which every process reads its part."""
+"""`Loader`: the batches of a stage, of which every process reads its part.
+
+Rows come in three forms: rows in memory that are read in epochs, a *stream*, which has no end, and a *schedule*: rows
+of several lengths, each in epochs or a stream, one after the other.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,7 @@ from transformers.trainer_utils import seed_worker
 from limbeck.core import ranks, records
 from limbeck.core.blocks import counted
 from limbeck.core.files import atomic_text
-from limbeck.corpus import (
-    Corpus,
-    Lane,
-    RowMix,
-    SourceReport,
-)
+from limbeck.corpus import Corpus, Lane, RowMix, SourceReport
 from limbeck.corpus.batches.batch import FILLER
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.training.epochs import next_epoch
@@ -35,21 +34,27 @@ from limbeck.training.shared_batches import SharedBatches, dealt_batches
 from limbeck.training.stream_loader import Collate, StreamLoader, begin_worker
 
 _LOADER_OPTIONS = ("num_workers", "pin_memory", "prefetch_factor", "multiprocessing_context")
+"""Options of a data loader that training arguments have, there with `dataloader_` before them."""
 
 
 class Loader(TrainerCallback):
     """Loads the rows of a stage: its steps have the same rows with any number of processes and micro-batches.
 
     A step is made of a number of rows: 8 in one process are 4 in two, or 2 micro-batches of 4. Batches stay on the
-    host; `DistillationTrainer` moves them. A stream needs no sharding over processes, each reads its own part; its
-    position is saved with every checkpoint. As a callback it follows the epochs.
+    host; `DistillationTrainer` moves them. Each process reads its own part of a stream, whose position is saved with
+    every checkpoint. As a callback the loader follows the epochs.
 
     Args:
-        arguments: Of the training.
+        arguments: The training arguments.
         collate: Makes batches of rows.
         drop_last: Whether an epoch ends with its last full batch.
         mix: Which rows an epoch has; without it, every row once.
         whole_steps: Fill the last step of an epoch with empty micro-batches.
+
+    Attributes:
+        sampler: The order of rows in memory; None until `training` is called, and for other rows.
+        stream: The loader of a stream; None likewise.
+        by_length: The loader of a schedule; None likewise.
     """
 
     def __init__(
@@ -86,21 +91,32 @@ class Loader(TrainerCallback):
         """
         arguments = self._arguments
         if isinstance(rows, RowsByLength):
-            parts = [
+            loaders = [
                 Loader(arguments, self._collate, drop_last=self.drop_last, mix=mix, whole_steps=True)
                 for mix in rows.mixes
             ]
-            self.by_length = LoaderByLength(parts, rows, arguments.gradient_accumulation_steps, arguments.max_steps)
-            # As a stream it goes on by itself from the step that it is told.
+            self.by_length = LoaderByLength(
+                loaders,
+                rows,
+                micro_batches=arguments.gradient_accumulation_steps,
+                max_steps=arguments.max_steps,
+            )
+            # A resumed loop would read and drop all batches up to its step; this loader begins at the step itself.
             arguments.ignore_data_skip = True
             arguments.max_steps = self.by_length.ends[-1]
             return self.by_length
 
         if isinstance(rows, StreamedRows):
-            # The loop would go on by reading and dropping all batches from the first on.
+            # As above: this loader begins at the position that was saved.
             arguments.ignore_data_skip = True
-            batch_size = arguments.train_batch_size
-            self.stream = StreamLoader(rows, self._collate, self._lane, batch_size, arguments.seed, self._options)
+            self.stream = StreamLoader(
+                rows,
+                self._collate,
+                self._lane,
+                batch_size=arguments.train_batch_size,
+                seed=arguments.seed,
+                options=self._options,
+            )
             return self.stream
 
         batches = SharedBatches(
@@ -131,9 +147,9 @@ class Loader(TrainerCallback):
 
     def save_position(self, folder: Path) -> None:
         """Write the position of streams beside a checkpoint's other files; nothing for other rows."""
-        if not self._streams:
-            return
         states = [stream.state_dict() for stream in self._streams]
+        if not states:
+            return
         # Without a schedule the file is that of the only stream, as in checkpoints from before schedules.
         position = states if self.by_length else states[0]
         atomic_text(self._position_file(folder), json.dumps(position))
@@ -152,7 +168,7 @@ class Loader(TrainerCallback):
             stream.load_state_dict(state)
 
     def lengths_until(self, step: int) -> list[tuple[int, int]]:
-        """Return each length of a schedule with the steps that were taken at it; empty without a schedule.
+        """Return each length of a schedule with the steps at it, of so many in all; empty without a schedule.
 
         Args:
             step: Optimizer steps that were taken.
@@ -162,20 +178,22 @@ class Loader(TrainerCallback):
         lengths = self.by_length.rows.schedule.lengths
         return list(zip(lengths, self.by_length.done(step), strict=True))
 
-    def number_of_length(self, step: int) -> int:
-        """Return which of the lengths the step behind so many reads; 0 without a schedule."""
+    def index_of_length(self, step: int) -> int:
+        """Return the index of the length that the next step reads, after so many steps; 0 without a schedule."""
         return 0 if self.by_length is None else bisect_right(self.by_length.ends, step)
 
     def epoch_of(self, step: int) -> int | None:
-        """Return the epoch that the step behind so many is in, see `LoaderByLength.epoch_of`; None without a schedule.
+        """Return the epoch of a schedule that the next step is in, after so many steps; see `LoaderByLength.epoch_of`.
 
-        Without one it is the training loop that counts epochs.
+        None without a schedule: the training loop then counts the epochs.
         """
         return None if self.by_length is None else self.by_length.epoch_of(step)
 
     def work_until(self, step: int) -> float:
-        """Return how much of a stage's work is done, in steps; of a schedule in steps times their lengths."""
-        return sum(length * done for length, done in self.lengths_until(step)) or step
+        """Return the work that is done after so many steps: in steps, or in steps times their lengths."""
+        if self.by_length is None:
+            return step
+        return sum(length * steps for length, steps in self.lengths_until(step))
 
     def on_epoch_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **kwargs: Any
@@ -188,10 +206,11 @@ class Loader(TrainerCallback):
         if self.by_length is not None:
             self.by_length.step = state.global_step
         epoch = next_epoch(state.epoch or 0.0)
-        parts: tuple[Any, Any] = (self.sampler, getattr(train_dataloader, "dataset", None))
-        for part in parts:
-            if hasattr(part, "set_epoch"):
-                part.set_epoch(epoch)
+        if self.sampler is not None:
+            self.sampler.set_epoch(epoch)
+        rows: Any = getattr(train_dataloader, "dataset", None)
+        if hasattr(rows, "set_epoch"):
+            rows.set_epoch(epoch)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Let the epoch of a stream or schedule be the part of the steps that are done, also in a resumed run."""
@@ -207,27 +226,22 @@ class Loader(TrainerCallback):
             corpus: What was trained on.
             steps: Optimizer steps that were taken.
         """
-        parts = [(self, steps)] if self.by_length is None else self.by_length.parts_until(steps)
         report: SourceReport | None = None
         if self._streams:
             counts, report = self._read_of_streams()
-        elif parts[0][0]._mix is not None:
-            counts_of_parts = [
-                part.sampler.drawn(part._rows_of_epochs(done)) for part, done in parts if part.sampler is not None
-            ]
-            counts = np.sum(counts_of_parts, axis=0).tolist()
         else:
-            return None
+            drawn_counts = self._drawn_of_mixes(steps)
+            if drawn_counts is None:
+                return None
+            counts = drawn_counts
 
         # Several sources may have one title.
         rows: dict[str, int] = {}
         for title, count in zip(corpus.titles, counts, strict=True):
             rows[title] = rows.get(title, 0) + count
-        whole = max(sum(counts), 1)
-        drawn: dict[str, Any] = {
-            "rows": rows,
-            "shares": {title: round(count / whole, 6) for title, count in rows.items()},
-        }
+        all_rows = max(sum(counts), 1)
+        shares = {title: round(count / all_rows, 6) for title, count in rows.items()}
+        drawn: dict[str, Any] = {"rows": rows, "shares": shares}
         if report is not None:
             drawn["report"] = report.to_dict()
         return records.Drawn.read(drawn)
@@ -244,21 +258,36 @@ class Loader(TrainerCallback):
         counts: list[int] = np.sum([state["drawn"] for state in states], axis=0).tolist()
         return counts, report
 
+    def _drawn_of_mixes(self, steps: int) -> list[int] | None:
+        """Return how many rows of each source so many steps read, over all lengths; None without a mix."""
+        steps_by_loader = [(self, steps)]
+        if self.by_length is not None:
+            steps_by_loader = self.by_length.steps_by_loader(steps)
+        counts_by_length = []
+        for loader, steps_of_length in steps_by_loader:
+            if loader._mix is None:
+                return None
+            assert loader.sampler is not None
+            counts_by_length.append(loader.sampler.drawn(loader._rows_of_epochs(steps_of_length)))
+        counts: list[int] = np.sum(counts_by_length, axis=0).tolist()
+        return counts
+
     def _rows_of_epochs(self, steps: int) -> list[int]:
-        """Return how many rows so many steps read in each epoch: its last step may have fewer than the others."""
+        """Return the number of rows that so many steps read in each epoch, whose last step may have fewer rows."""
         assert self.sampler is not None
         rows = len(self.sampler)
         if self.drop_last:
             rows -= rows % (self._arguments.train_batch_size * self._arguments.world_size)
-        steps_an_epoch = math.ceil(rows / self.rows_a_step)
-        epochs, rest = divmod(steps, steps_an_epoch)
-        return [*[rows] * epochs, min(rest * self.rows_a_step, rows)]
+        steps_of_epoch = math.ceil(rows / self.rows_a_step)
+        epochs, rest = divmod(steps, steps_of_epoch)
+        rows_of_last_epoch = min(rest * self.rows_a_step, rows)
+        return [*[rows] * epochs, rows_of_last_epoch]
 
     @property
     def _streams(self) -> list[StreamLoader]:
         """The streams that are read, one for each length."""
-        parts = [self] if self.by_length is None else self.by_length.loaders
-        return [part.stream for part in parts if part.stream is not None]
+        loaders = [self] if self.by_length is None else self.by_length.loaders
+        return [loader.stream for loader in loaders if loader.stream is not None]
 
     def _position_file(self, folder: Path) -> Path:
         return folder / f"stream_position_{self._arguments.process_index}.json"
@@ -283,32 +312,32 @@ class LoaderByLength:
     are drawn for the epochs of all lengths together, so that a block that is the same at both is masked anew.
 
     Args:
-        loaders: Of each length.
+        loaders: The loader of each length.
         rows: The rows.
-        micro_batches: Of a step.
-        max_steps: Of the training; not above 0: as many as the epochs have.
+        micro_batches: Micro-batches of a step.
+        max_steps: Steps of the training; 0 or less for as many as the epochs have.
 
     Attributes:
-        ends: The last step of each length.
-        step: The step that an iteration begins behind.
+        ends: Steps that are done when each length ends.
+        step: Steps that are done when an iteration begins.
 
     Raises:
         TrainingError: if a length would have no batch or no step.
     """
 
-    def __init__(self, loaders: Sequence[Loader], rows: RowsByLength, micro_batches: int, max_steps: int) -> None:
+    def __init__(self, loaders: Sequence[Loader], rows: RowsByLength, *, micro_batches: int, max_steps: int) -> None:
         self.loaders = loaders
         self.rows = rows
         self.step = 0
         self._micro_batches = micro_batches
         self._loaded: list[Any] = [loader.training(part) for loader, part in zip(loaders, rows.parts, strict=True)]
-        # Steps of an epoch; 0 of a stream, which has none.
-        self._steps: list[int] = []
+        # For each length the steps of an epoch; 0 of a stream, which has no epochs.
+        self._epoch_steps: list[int] = []
         for loaded in self._loaded:
             is_stream = isinstance(loaded, StreamLoader)
-            self._steps.append(0 if is_stream else len(loaded.batch_sampler) // micro_batches)
+            self._epoch_steps.append(0 if is_stream else len(loaded.batch_sampler) // micro_batches)
         try:
-            self.ends = rows.schedule.ends(max_steps, self._steps)
+            self.ends = rows.schedule.ends(max_steps, self._epoch_steps)
         except CorpusError as error:
             raise ranks.raised_on_all_ranks(TrainingError(str(error))) from None
 
@@ -316,50 +345,58 @@ class LoaderByLength:
         """Return the steps that were taken at each length, of so many in all."""
         return [max(min(step, end) - begin, 0) for begin, end in pairwise([0, *self.ends])]
 
-    def parts_until(self, step: int) -> list[tuple[Loader, int]]:
-        """Return the loader of each length with the steps that were taken at it."""
+    def steps_by_loader(self, step: int) -> list[tuple[Loader, int]]:
+        """Return the loader of each length with the steps that were taken at it, of so many in all."""
         return list(zip(self.loaders, self.done(step), strict=True))
 
     def epoch_of(self, step: int) -> int:
-        """Return the epoch that the step behind so many is in, from 0: those of all lengths together; 0 of a stream."""
-        part = min(bisect_right(self.ends, step), len(self.ends) - 1)
-        if not self._steps[part]:
+        """Return the epoch, from 0, that the next step is in after so many; 0 of a stream.
+
+        The epochs of all lengths are counted together.
+        """
+        index = min(bisect_right(self.ends, step), len(self.ends) - 1)
+        if self._epoch_steps[index] == 0:
             return 0
         # Every length before has begun its last epoch, whether it ended it or not.
+        steps_of_lengths = self.done(self.ends[-1])
         epochs = 0
-        for steps, steps_an_epoch in zip(self.done(self.ends[-1])[:part], self._steps, strict=False):
-            epochs += math.ceil(steps / steps_an_epoch)
-        return epochs + self.done(step)[part] // self._steps[part]
+        for earlier in range(index):
+            epochs += math.ceil(steps_of_lengths[earlier] / self._epoch_steps[earlier])
+        return epochs + self.done(step)[index] // self._epoch_steps[index]
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        for part, (done, steps) in enumerate(zip(self.done(self.step), self.done(self.ends[-1]), strict=True)):
-            if isinstance(self._loaded[part], StreamLoader):
-                yield from self._read_stream(part, done, steps)
+        steps_done = self.done(self.step)
+        steps_of_lengths = self.done(self.ends[-1])
+        for index, loaded in enumerate(self._loaded):
+            if isinstance(loaded, StreamLoader):
+                yield from self._read_stream(index, steps_done[index], steps_of_lengths[index])
             else:
-                yield from self._read_epochs(part, done, steps)
+                yield from self._read_epochs(index, steps_done[index], steps_of_lengths[index])
 
-    def _read_stream(self, part: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
-        stream = self._loaded[part]
-        if part > 0 and done == 0:
-            stream.begin_behind(self._loaded[part - 1])
+    def _read_stream(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Read the steps of a length from a stream, from one of them on."""
+        stream = self._loaded[index]
+        if index > 0 and done == 0:
+            stream.begin_behind(self._loaded[index - 1])
         if done < steps:
             yield from islice(stream, (steps - done) * self._micro_batches)
 
-    def _read_epochs(self, part: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Read the steps of a length from one of them on."""
-        rows = self.rows.parts[part]
-        loaded = self._loaded[part]
-        sampler = self.loaders[part].sampler
+    def _read_epochs(self, index: int, done: int, steps: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Read the steps of a length from rows in memory, from one of them on."""
+        rows = self.rows.parts[index]
+        loaded = self._loaded[index]
+        sampler = self.loaders[index].sampler
         assert sampler is not None
+        first_step = self.ends[index] - steps
         while done < steps:
-            epoch, taken = divmod(done, self._steps[part])
-            count = min(self._steps[part] - taken, steps - done)
+            epoch, done_of_epoch = divmod(done, self._epoch_steps[index])
+            steps_of_epoch = min(self._epoch_steps[index] - done_of_epoch, steps - done)
             sampler.set_epoch(epoch)
             if hasattr(rows, "set_epoch"):
-                rows.set_epoch(self.epoch_of(self.ends[part] - steps + done))
-            loaded.batch_sampler.skip = taken * self._micro_batches
-            yield from islice(loaded, count * self._micro_batches)
-            done += count
+                rows.set_epoch(self.epoch_of(first_step + done))
+            loaded.batch_sampler.skip = done_of_epoch * self._micro_batches
+            yield from islice(loaded, steps_of_epoch * self._micro_batches)
+            done += steps_of_epoch
 
 
 def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:
@@ -370,5 +407,6 @@ def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[
 
 
 def _begin_seeded(worker: int, num_workers: int, rank: int) -> None:
+    """Begin a worker whose rows are drawn at random, with a seed of its own."""
     begin_worker(worker)
     seed_worker(worker, num_workers, rank)

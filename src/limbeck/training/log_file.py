@@ -1,4 +1,4 @@
-"""A stage's log on disk, a line an entry."""
+"""The log of a stage on disk, `log.jsonl`, with one entry a line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def log_lines(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Write what was logged as `log.jsonl` has it, a line an entry."""
+    """Return the lines of a log: each entry as JSON with sorted keys."""
     return "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries)

@@ -1,4 +1,7 @@
-"""`LossGuard`: bad losses, whose batches are saved; no step waits for the host."""
+"""`LossGuard`: judges the loss of every step, and skips or stops at a bad one, whose batch it saves.
+
+A step is *bad* if a term or the gradient is not finite, or if its loss is many times the median of the losses before.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,44 +23,50 @@ from limbeck.training.warn import Warn
 
 WINDOW = 64
 """Good steps whose losses a new one is compared with."""
-_ENOUGH = 16  # Before that the median says little.
+_ENOUGH = 16
+"""Good steps before losses are compared: of fewer, the median says little."""
 FOLDER = "bad_batches"
-_KEPT = 20
+"""Folder of a stage with the batches of its bad steps."""
+_MOST_BATCHES = 20
+"""Bad steps of each process whose batches are saved."""
+Batches = Sequence[Mapping[str, Any]]
+"""The micro-batches of a step."""
 
 
 def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]], problem: str) -> Path | None:
-    """Save the micro-batches of a step, the first twenty times.
+    """Save the micro-batches of a bad step, of the first twenty such steps.
 
     Args:
         folder: The stage's folder.
         step: The step, from 1.
         batches: Its micro-batches; tensor `x` of the second one is saved as `1.x`.
-        problem: What went wrong with them; it is in the file's metadata beside the step.
+        problem: The problem in words; it is in the file's metadata beside the step.
 
     Returns:
         The file, of which each of several processes has one; None if there are enough, nothing to save, or the disk
         does not take it: it must not hide the problem.
     """
-    tensors = {
-        f"{index}.{name}": tensor.detach().cpu().contiguous()
-        for index, batch in enumerate(batches)
-        for name, tensor in batch.items()
-        if isinstance(tensor, Tensor)
-    }
-    part = f".process-{process_index()}" if process_count() > 1 else ""
-    target = folder / FOLDER / f"step-{step}{part}.safetensors"
+    tensors: dict[str, Tensor] = {}
+    for index, batch in enumerate(batches):
+        for name, value in batch.items():
+            if isinstance(value, Tensor):
+                tensors[f"{index}.{name}"] = value.detach().cpu().contiguous()
+    if not tensors:
+        return None
+
+    process = f".process-{process_index()}" if process_count() > 1 else ""
+    target = folder / FOLDER / f"step-{step}{process}.safetensors"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        enough = len(list(target.parent.glob("step-*.safetensors"))) >= _KEPT * process_count() and not target.exists()
-        if enough or not tensors:
+        files = list(target.parent.glob("step-*.safetensors"))
+        # A resumed run may come to a step again, whose file is then replaced.
+        is_full = len(files) >= _MOST_BATCHES * process_count()
+        if is_full and not target.exists():
             return None
         save_file(tensors, str(target), metadata={"step": str(step), "problem": problem})
     except (OSError, SafetensorError):
         return None
     return target
-
-
-Batches = Sequence[Mapping[str, Any]]
 
 
 class LossGuard:
@@ -69,10 +78,13 @@ class LossGuard:
 
     Args:
         terms: The terms of the loss.
-        policy: What to do.
-        device: Where the terms are.
+        policy: The recipe's options: when a loss is too large, and whether to skip a bad step or stop.
+        device: Device of the terms.
         folder: The stage's folder, for the batches; every process writes its own.
         warn: Receives a line on every step that is skipped.
+
+    Attributes:
+        skipped: Steps that were skipped.
     """
 
     def __init__(
@@ -84,7 +96,7 @@ class LossGuard:
         self._names = [term.name for term in terms]
         self._weights = torch.tensor([term.weight for term in terms], dtype=torch.float64, device=device)
         self._step_terms = torch.zeros_like(self._weights)
-        # The losses of the last good steps, and how many there were.
+        # The losses of the last good steps, NaN where there were fewer, and the number of all good steps.
         self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
         self._good = torch.zeros((), dtype=torch.int64, device=device)
         self._verdicts: Arrivals[tuple[int, Batches]] = Arrivals()
@@ -122,23 +134,28 @@ class LossGuard:
         return verdict[0].bool()
 
     def check(self) -> None:
-        """Look at every step that was judged, waiting for those whose verdicts are still on their way.
+        """Act on every step that was judged, waiting for the verdicts that are still on their way.
 
         Raises:
-            TrainingError: for a step that is bad where the policy is to stop, or too many skipped ones in a row.
+            TrainingError: for a bad step where the policy is to stop, or too many skipped ones in a row.
         """
         self._look(wait=True)
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run needs, as JSON has it; None stands for no loss."""
+        """Return the state for a resumed run, as JSON has it; None stands for no loss."""
         losses = [None if math.isnan(value) else value for value in self._losses.tolist()]
         return {"skipped": self.skipped, "in_a_row": self._in_a_row, "losses": losses, "good": int(self._good)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore what `state` gave."""
+        """Restore a state.
+
+        Args:
+            state: Returned by `state`.
+        """
         self.skipped = state["skipped"]
         self._in_a_row = state["in_a_row"]
-        self._losses = self._losses.new_tensor([torch.nan if value is None else value for value in state["losses"]])
+        losses = [torch.nan if value is None else value for value in state["losses"]]
+        self._losses = self._losses.new_tensor(losses)
         self._good = self._good.new_tensor(state["good"])
 
     def _judge(self, terms: Tensor, norm: Tensor) -> Tensor:
@@ -153,16 +170,17 @@ class LossGuard:
         bad = ~(terms.isfinite().all() & norm.isfinite())
         median = torch.full_like(loss, torch.nan)
         if factor is not None:
-            # Along a dimension: a GPU that finds the median of all waits for its place.
+            # Along a dimension: without one, PyTorch makes the host wait for the place of the median.
             median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(0).values, median)
             bad = bad | (loss > factor * median)
             # A good loss takes the place of the oldest of the window.
-            here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
-            self._losses = torch.where(here & ~bad, loss, self._losses)
+            is_oldest = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
+            self._losses = torch.where(is_oldest & ~bad, loss, self._losses)
             self._good = self._good + (~bad).long()
         return torch.cat([torch.stack([bad.double(), loss, median, norm]), terms])
 
     def _look(self, *, wait: bool) -> None:
+        """Act on the verdicts that have arrived, or with `wait` on all."""
         for verdict, (step, batches) in self._verdicts.take(wait=wait):
             bad, loss, median, norm, *terms = verdict.tolist()
             if not bad:
@@ -171,6 +189,11 @@ class LossGuard:
             self._act(step, batches, self._describe(step, loss, median, norm, terms))
 
     def _act(self, step: int, batches: Batches, problem: str) -> None:
+        """Save the batch of a bad step, then warn of the skipped step or stop.
+
+        Raises:
+            TrainingError: if the run is to stop.
+        """
         file = save_bad_batch(self._folder, step, batches, problem)
         where = f"; its batch is in '{file}'" if file is not None else ""
         if self.policy.on_bad_loss == "stop":
@@ -193,6 +216,7 @@ class LossGuard:
         raise raised_on_all_ranks(TrainingError(line))
 
     def _describe(self, step: int, loss: float, median: float, norm: float, terms: Sequence[float]) -> str:
+        """Describe a bad step by its first number that is not finite, else by its loss; arguments as of a verdict."""
         for name, value in zip(self._names, terms, strict=True):
             if not math.isfinite(value):
                 return f"The loss term '{name}' became {value} at step {step}"

@@ -1,5 +1,6 @@
-"""`BatchSplitter`: a batch that does not fit, in smaller pieces whose gradients add up to those of the whole."""
+"""`BatchSplitter`: runs a batch that does not fit into memory in pieces, whose gradients add up to the same."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,10 +15,10 @@ Batch = Mapping[str, Any]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device, or the CPU's allocator, has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, Exception) and should_reduce_batch_size(error)
-    )
+    """Return whether an error says that a device, or the CPU's allocator, has no memory left."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, Exception) and should_reduce_batch_size(error)
 
 
 class BatchSplitter:
@@ -28,11 +29,13 @@ class BatchSplitter:
 
     Args:
         warn: Receives a line when pieces become smaller.
+
+    Attributes:
+        rows: Most rows of a piece; None for whole batches.
     """
 
     def __init__(self, warn: Warn) -> None:
         self.rows: int | None = None
-        """Most rows of a piece; None for whole batches."""
         self._warn = warn
         self._step: list[Batch] = []
 
@@ -41,7 +44,9 @@ class BatchSplitter:
         self._step = []
 
     def run(self, inputs: Batch, run: Callable[[Batch], Tensor], start_again: Callable[[], None]) -> Tensor:
-        """Run a micro-batch, if need be together with those of its step that ran before.
+        """Run a micro-batch; if it does not fit, begin the step again in smaller pieces.
+
+        The micro-batches of the step that ran before then run once more.
 
         Args:
             inputs: The micro-batch.
@@ -55,37 +60,47 @@ class BatchSplitter:
             TrainingError: if a single row does not fit.
         """
         self._step.append(inputs)
-        waiting = [inputs]
+        batches = [inputs]
         while True:
             try:
-                losses = [torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum() for batch in waiting]
-                return losses[-1]
+                for batch in batches:
+                    loss = torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
+                # That of `inputs`, which is the last batch of its step so far.
+                return loss
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
             # Outside of the handler: the error holds on to the memory of the broken pass.
-            self._shrink(max(len(batch["input_ids"]) for batch in self._step))
+            self._halve_pieces()
             start_again()
             clear_device_cache(garbage_collection=True)
-            waiting = self._step
+            batches = self._step
 
-    def _shrink(self, rows: int) -> None:
-        whole = rows if self.rows is None else min(self.rows, rows)
-        if whole == 1:
+    def _halve_pieces(self) -> None:
+        """Let pieces have half of the rows that did not fit, rounded up.
+
+        Raises:
+            TrainingError: if that was a single row.
+        """
+        rows = max(len(batch["input_ids"]) for batch in self._step)
+        if self.rows is not None:
+            rows = min(self.rows, rows)
+        if rows == 1:
             raise TrainingError(
                 "The device runs out of memory with a single row; shorten the rows (text.length), or train in bf16."
             )
-        self.rows = -(-whole // 2)
-        self._warn(f"Out of memory with {whole} rows; from here on batches run in pieces of at most {self.rows}.")
+        self.rows = math.ceil(rows / 2)
+        self._warn(f"Out of memory with {rows} rows; from here on batches run in pieces of at most {self.rows}.")
 
 
 def _pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
-    """Cut a batch along its rows; what is no tensor goes into every piece."""
-    whole = len(batch["input_ids"])
-    if rows is None or whole <= rows:
+    """Cut a batch into pieces of so many rows; a value that is no tensor goes into every piece."""
+    row_count = len(batch["input_ids"])
+    if rows is None or row_count <= rows:
         yield batch
         return
-    for start in range(0, whole, rows):
-        yield {
-            name: value[start : start + rows] if isinstance(value, Tensor) else value for name, value in batch.items()
-        }
+    for start in range(0, row_count, rows):
+        piece: dict[str, Any] = {}
+        for name, value in batch.items():
+            piece[name] = value[start : start + rows] if isinstance(value, Tensor) else value
+        yield piece

@@ -1,4 +1,4 @@
-"""The record of a run, `run.json`, written at every turn; its heartbeat, log and bar; and how runs stand."""
+"""`RunRecord`: the record of a run, `run.json`, written whenever something has been settled."""
 
 import time
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ class RunRecord:
 
     Args:
         folder: The run's folder.
-        fields: First fields, such as name and recipe.
-        writes: Whether this process writes it; of several one does.
+        fields: Fields of `records.Run` that are known at the beginning, such as name and recipe.
+        writes: Whether this process writes it; one of several does.
 
     Attributes:
         run: The record.
@@ -27,12 +27,14 @@ class RunRecord:
         self._folder = folder
         self._writes = writes
         self._started = time.monotonic()
-        # A damaged record does not end its run: what is damaged is left out.
-        earlier = records.load(records.Run, folder).to_dict()
-        earlier.pop("problem", None)
-        machine = {"versions": versions(), "git_commit": git_commit(), "hardware": hardware()}
-        first: dict[str, Any] = {"created": records.timestamp(), "timings": {}, "stages": []}
-        self.run = records.Run.read({**first, **earlier, **fields, **machine})
+        # The fields of an earlier process stay, but for its problem. A damaged record does not end its run: what is
+        # damaged is left out.
+        values: dict[str, Any] = {"created": records.timestamp(), "timings": {}, "stages": []}
+        values |= records.load(records.Run, folder).to_dict()
+        values.pop("problem", None)
+        values |= fields
+        values |= {"versions": versions(), "git_commit": git_commit(), "hardware": hardware()}
+        self.run = records.Run.read(values)
         self._seconds_before = self.run.timings.get("total", 0.0)
         # A resumed run describes all stages again, by what each left in its folder.
         self.run.stages = []
@@ -47,7 +49,8 @@ class RunRecord:
         run = self.run
         for name, value in fields.items():
             setattr(run, name, value)
-        run.status, run.updated = status, records.timestamp()
+        run.status = status
+        run.updated = records.timestamp()
         run.peak_memory_bytes = max(peak_memory_bytes(), run.peak_memory_bytes or 0)
         run.peak_device_memory_bytes = peak_device_memory_bytes()
         run.timings["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
@@ -56,7 +59,11 @@ class RunRecord:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the time of a part, the block; parts repeated by a resumed run add up."""
+        """Add the time of the block to that of a part of the run; parts that a resumed run repeats add up.
+
+        Args:
+            part: Its name, such as `corpus` or `training`.
+        """
         started = time.monotonic()
         try:
             yield

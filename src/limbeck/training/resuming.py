@@ -1,4 +1,4 @@
-"""What a run goes on with: the teachers and the text that it began with, wherever they lie now."""
+"""Checks of a resumed run: its teachers and text must be those that it began with, wherever they lie now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from limbeck.recipe.stage_plan import StagePlan
 
 @dataclass(frozen=True)
 class TeacherHashes:
-    """Hashes of the models that teach a run: of weights, configuration and tokenizer.
+    """Hashes of the models that teach a run: of weights, configuration and tokenizer together.
 
     Args:
-        recipe: Of the recipe's teacher; None where a record does not say it.
-        by_stage: Of the teachers that stages name, by the stage's title.
+        recipe: The hash of the recipe's teacher; None in a record without it.
+        by_stage: The hashes of the teachers that stages name, by the stage's title.
     """
 
     recipe: str | None
@@ -48,6 +48,7 @@ class TeacherHashes:
 
 
 def _hash_of(teacher: TeacherInfo, before: str | None) -> str:
+    """Hash a teacher, in the form of an earlier hash; a teaching in its place adds its identity."""
     weights = fingerprint_beside(before, teacher.spec.model, teacher.spec.revision)
     identity = teacher.facts.identity
     return f"{weights} {identity}" if identity else weights
@@ -65,19 +66,20 @@ def check_same_teachers(folder: Path, plan: RunPlan, before: TeacherHashes, now:
     Raises:
         OutputError: naming the first teacher that differs.
     """
+    # Older records lack some hashes, which are then not compared.
     if before.recipe not in (None, now.recipe):
-        raise _other_teacher(folder, "", "")
+        raise _other_teacher(folder, owner="The teacher", key="teacher.model")
     titles = [stage.spec.title for stage in plan.stages]
     for title, weights in now.by_stage.items():
         if before.by_stage.get(title) not in (None, weights):
-            raise _other_teacher(folder, f" of stage {title!r}", f"stages.{titles.index(title)}.")
+            number = titles.index(title)
+            raise _other_teacher(folder, owner=f"The teacher of stage {title!r}", key=f"stages.{number}.teacher.model")
 
 
-def _other_teacher(folder: Path, of_stage: str, key: str) -> OutputError:
+def _other_teacher(folder: Path, *, owner: str, key: str) -> OutputError:
     return OutputError(
-        f"The teacher{of_stage} is not the one with which the run in '{folder}' was started: its weights, "
-        f"configuration or tokenizer differ. Give that one with --set {key}teacher.model=PLACE, or start again with "
-        "--overwrite."
+        f"{owner} is not the one with which the run in '{folder}' was started: its weights, configuration or tokenizer "
+        f"differ. Give that one with --set {key}=PLACE, or start again with --overwrite."
     )
 
 
@@ -97,14 +99,17 @@ def check_same_text(
     """
     if before is None or now is None:
         return
+    # Records have a view for each stage and each length at which it reads its text.
     views = [(stage, settings) for stage in plan.stages for settings in stage.corpora]
     for old, new, (stage, settings) in zip(before.views, now.views, views, strict=False):
+        changed: str | None = None
         if old.content:
             changed = _changed_text(old, new, stage, settings)
             way_out = f"put it back, give its place with --set {_key_of_text(plan, stage, settings)}"
         else:
-            # An earlier version wrote down no more than this.
-            changed = "The text, or its path or date," if old.fingerprint != new.fingerprint else None
+            # Records of earlier versions have a fingerprint alone, which depends on paths and dates too.
+            if old.fingerprint != new.fingerprint:
+                changed = "The text, or its path or date,"
             way_out = "put it back where it was, with its dates"
         if changed is not None:
             raise OutputError(
@@ -128,9 +133,12 @@ def _changed_text(
 
 
 def _key_of_text(plan: RunPlan, stage: StagePlan, settings: CorpusSettings | LabelledSettings) -> str:
-    """Return the key of the recipe that says where a text lies, with a placeholder for its value."""
-    corpus = stage.spec.corpus or plan.recipe.corpus
-    owner = "" if stage.spec.corpus is None else f"stages.{plan.stages.index(stage)}."
+    """Return the key of the recipe for the place of a text, with a placeholder for its value."""
+    corpus = plan.recipe.corpus
+    owner = ""
+    if stage.spec.corpus is not None:
+        corpus = stage.spec.corpus
+        owner = f"stages.{plan.stages.index(stage)}."
     if isinstance(settings, LabelledSettings) and settings.rows is not None:
         return f"{owner}corpus.data=DIR"
     if corpus is None or corpus.sources:

@@ -15,6 +15,7 @@ from limbeck.corpus.streams.streamed_corpus import StreamedCorpus
 
 AnyCorpus = Corpus | LabelledCorpus
 _HELD_OUT_ROWS = 512
+"""Most held-out rows that a stage is measured on."""
 
 
 class StreamedRows(Dataset[dict[str, Any]]):
@@ -56,7 +57,9 @@ class RowsByLength(Dataset[dict[str, Any]]):
     """
 
     def __init__(self, parts: Sequence[Any], mixes: Sequence[RowMix | None], schedule: LengthSchedule) -> None:
-        self.parts, self.mixes, self.schedule = parts, mixes, schedule
+        self.parts = parts
+        self.mixes = mixes
+        self.schedule = schedule
 
     def __len__(self) -> int:
         return len(self.parts[0])
@@ -85,11 +88,14 @@ def training_rows(
         documents: Most documents of a query that are read together; None for rows that are read one by one.
     """
     rows: Any = corpus.train
-    replacing = masking = None
+    replacing: ReplacedTokens | None = None
+    masking: MaskedTokens | None = None
     if replace_tokens > 0:
-        rows = replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
+        replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
+        rows = replacing
     if mask_tokens > 0:
-        rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
+        masking = _masked(rows, tokenizer, mask_tokens, seed)
+        rows = masking
     if isinstance(corpus, StreamedCorpus):
         return StreamedRows(corpus, replacing, masking)
     return rows if documents is None else texts.GroupedRows(rows, corpus.train, documents)
@@ -104,7 +110,8 @@ def held_out_rows(
     documents: int | None = None,
 ) -> Any:
     """Return up to 512 held-out rows: never replaced, and always masked alike; arguments as of `training_rows`."""
-    rows = corpus.held_out.select(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
+    count = min(_HELD_OUT_ROWS, len(corpus.held_out))
+    rows = corpus.held_out.select(range(count))
     if documents is not None:
         return texts.GroupedRows(rows, rows, documents)
     return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
@@ -115,4 +122,5 @@ def _masked(rows: Any, tokenizer: PreTrainedTokenizerBase, share: float, seed: i
 
 
 def _drawn_from(tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, Any]:
+    """Return the keywords of random replacement: the words to draw, the tokens to leave alone, and the seed."""
     return {"words": texts.word_ids(tokenizer), "special": tokenizer.all_special_ids, "seed": seed}

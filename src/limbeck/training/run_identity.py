@@ -1,4 +1,4 @@
-"""What of a recipe decides the result of its run: the same in a run that is resumed."""
+"""Identity of a run: the part of a recipe that decides its result, and that a resumed run must share."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,52 +15,68 @@ from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_fields import DEFAULTS
 
 _SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
-# Arguments that may change in a resumed run: when to save, measure and log, and where to.
+"""Arguments whose product, times the processes, are the rows of a step; only these rows decide the result."""
 _FREE = (
-    "save_steps", "save_strategy", "save_total_limit", "eval_steps", "eval_strategy", "logging_steps",
-    "logging_strategy", "report_to",
-)  # fmt: skip
+    "save_steps",
+    "save_strategy",
+    "save_total_limit",
+    "eval_steps",
+    "eval_strategy",
+    "logging_steps",
+    "logging_strategy",
+    "report_to",
+)
+"""Arguments that may change in a resumed run: when to save, measure and log, and where to."""
 
 
-def check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
+_EXAMPLES = 2
+"""Names of tensors in a message."""
+
+
+def check_same_recipe(folder: Path, saved: dict[str, Any], new: Mapping[str, Any]) -> None:
     """Refuse to resume a run with a recipe whose result would be another one.
 
     Args:
         folder: The run's folder.
         saved: The document of the recipe that the run began with.
-        asked: The document of the recipe to go on with.
+        new: The document of the recipe to go on with.
 
     Raises:
         OutputError: with the first key that differs.
     """
-    _check_same_objects(folder, saved, asked)
+    _check_same_objects(folder, saved, new)
     run = records.load(records.Run, folder)
     saved_identity = _identity(saved, run.processes or 1)
-    new_identity = _identity(asked, ranks.process_count())
+    new_identity = _identity(new, ranks.process_count())
     if knows_content(run):
         saved_identity = _without_places(saved_identity)
         new_identity = _without_places(new_identity)
     difference = first_difference(saved_identity, new_identity)
     if difference is not None:
-        key, old, new = difference
+        key, old_value, new_value = difference
         raise OutputError(
-            f"The run in '{folder}' has {key} = {old!r}, this recipe {new!r}; resume with the same recipe "
+            f"The run in '{folder}' has {key} = {old_value!r}, this recipe {new_value!r}; resume with the same recipe "
             f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
         )
 
 
-def _check_same_objects(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse models, texts and rows, given as objects, other than those that the run began with, and drop them."""
-    difference = first_difference(_objects_of(saved), _objects_of(asked))
+def _check_same_objects(folder: Path, saved: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse objects (models, texts, rows) other than those that the run began with.
+
+    Objects were saved as inputs in the run's folder, under names that follow from their content. A refused one is
+    removed there.
+    """
+    difference = first_difference(_objects_of(saved), _objects_of(new))
     if difference is None:
         return
-    place, old, new = difference
-    if not isinstance(old, str) or not isinstance(new, str):  # A name in place of an object is judged as names are.
+    place, old_name, new_name = difference
+    # A name in place of an object is compared with the other names of the recipe.
+    if not isinstance(old_name, str) or not isinstance(new_name, str):
         return
     inputs = folder / paths.INPUTS
-    weights = _different_weights(inputs / old, inputs / new)
-    if new not in str(saved):
-        files.remove(inputs / new)
+    weights = _different_weights(inputs / old_name, inputs / new_name)
+    if new_name not in str(saved):
+        files.remove(inputs / new_name)
     raise OutputError(
         f"{place} is not the object that the run in '{folder}' began with{weights}. Continue with what was kept by "
         f"limbeck.distill(output='{folder}', resume=True), or start anew elsewhere or with overwrite=True."
@@ -68,12 +84,14 @@ def _check_same_objects(folder: Path, saved: Mapping[str, Any], asked: Mapping[s
 
 
 def _objects_of(part: Any) -> Any:
-    """Return a document with the names, which follow from their content, of the objects that were kept for it alone."""
+    """Return a part of a document with the names of its objects alone: every other value is None."""
     if isinstance(part, Mapping):
         return {key: _objects_of(value) for key, value in part.items() if key not in NOT_COMPUTED}
     if isinstance(part, list):
         return [_objects_of(value) for value in part]
-    path = Path(part) if isinstance(part, str) else Path()
+    if not isinstance(part, str):
+        return None
+    path = Path(part)
     return path.name if path.parent.name == paths.INPUTS else None
 
 
@@ -84,20 +102,26 @@ def _different_weights(old: Path, new: Path) -> str:
     """
     different: list[str] = []
     count = 0
-    for path in old.rglob("*.safetensors"):
-        new_path = new / path.relative_to(old)
+    for old_path in old.rglob("*.safetensors"):
+        new_path = new / old_path.relative_to(old)
         if not new_path.is_file():
             return ""
-        with safe_open(str(path), framework="pt") as weights, safe_open(str(new_path), framework="pt") as new_weights:
-            names = list(weights.keys())
+        with (
+            safe_open(str(old_path), framework="pt") as old_weights,
+            safe_open(str(new_path), framework="pt") as new_weights,
+        ):
+            names = list(old_weights.keys())
             if set(names) != set(new_weights.keys()):
                 return ""
             count += len(names)
-            different += [name for name in names if not weights.get_tensor(name).equal(new_weights.get_tensor(name))]
+            different += [
+                name for name in names if not old_weights.get_tensor(name).equal(new_weights.get_tensor(name))
+            ]
+    # Models of which every tensor differs are simply two models.
     if not different or len(different) == count:
         return ""
-    examples = ", ".join(different[:2])
-    if len(different) > 2:
+    examples = ", ".join(different[:_EXAMPLES])
+    if len(different) > _EXAMPLES:
         examples += " …"
     return (
         f": {len(different)} of its {count} tensors differ ({examples}). Loading draws weights that a checkpoint lacks "
@@ -106,7 +130,12 @@ def _different_weights(old: Path, new: Path) -> str:
 
 
 def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
-    """Return what of a recipe's document decides the result of its run."""
+    """Return the part of a recipe's document that decides the result of its run.
+
+    Args:
+        recipe: The document.
+        processes: Processes that share each step.
+    """
     identity = {key: value for key, value in recipe.items() if key not in NOT_COMPUTED}
     identity["stages"] = []
     for stage in recipe.get("stages") or []:
@@ -119,18 +148,19 @@ def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
 
 
 def knows_content(run: records.Run) -> bool:
-    """Whether a run knows its teacher and text by what they hold, so that they may lie elsewhere."""
+    """Return whether a run knows its teacher and text by hashes of their content, so that they may lie elsewhere."""
     views = run.corpus.views if run.corpus is not None else []
     return run.teacher.weights is not None and all(view.content for view in views)
 
 
 def _without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out where teachers and text lie, of stages too: they are compared once they are read."""
-    return {**without_places(recipe), "stages": list(map(without_places, recipe["stages"]))}
+    """Leave out the places of teachers and texts, in stages too: their content is compared once it is read."""
+    identity = without_places(recipe)
+    return {**identity, "stages": [without_places(stage) for stage in recipe["stages"]]}
 
 
 def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
-    """Return what of a stage's training arguments decides its result, however many processes share its steps."""
+    """Return the training arguments of a stage that decide its result, however many processes share its steps."""
     rows_a_step = processes
     for name in _SIZES:
         rows_a_step *= training.get(name, DEFAULTS.get(name, 1))

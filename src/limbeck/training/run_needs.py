@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from limbeck.training.kept_recipe import read_kept_recipe
 from limbeck.training.run_identity import knows_content
 
 _MOST_FILES = 10_000
-"""Files whose sizes are added up; of more the size is not told."""
-# The keys of a recipe, and of a stage, that say where a teacher or text lies.
+"""Files whose sizes are added up; the size of more files is left out."""
 _KEYS_OF_PLACES = (("teacher", "model"), ("corpus", "sources"), ("corpus", "mix", "by"))
+"""Nested keys, of a recipe and of a stage, whose values are the places of a teacher or text."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +20,10 @@ class Need:
     """A teacher or text that a run needs to go on elsewhere.
 
     Args:
-        what: Its name.
-        places: Where it was when the run last began.
-        option: The key of the recipe that says where it is.
-        bytes: Its size; None where it is not on this machine, or has more files than are looked at.
+        what: `"teacher"` or `"text"`.
+        places: Its places when the run last began.
+        option: The key of the recipe for these places.
+        bytes: Its size; None where it is not on this machine, or has too many files to look at.
     """
 
     what: str
@@ -34,7 +33,10 @@ class Need:
 
 
 def needs_of(folder: Path) -> tuple[list[Need], bool]:
-    """List the teachers and texts of a run, and whether it knows them by what they hold; see `knows_content`.
+    """List the teachers and texts of a run.
+
+    Returns:
+        The teachers and texts, and whether the run knows them by their content; see `knows_content`.
 
     Raises:
         OutputError: if its recipe is missing or damaged.
@@ -44,14 +46,20 @@ def needs_of(folder: Path) -> tuple[list[Need], bool]:
     for prefix, part in _parts_of(recipe):
         for keys in _KEYS_OF_PLACES:
             places = _places_in(_value(part, *keys))
-            if places:
-                what = "teacher" if keys[0] == "teacher" else "text"
-                needs.append(Need(what, places, prefix + ".".join(keys), _size_of(places)))
+            if not places:
+                continue
+            need = Need(
+                what="teacher" if keys[0] == "teacher" else "text",
+                places=places,
+                option=prefix + ".".join(keys),
+                bytes=_size_of(places),
+            )
+            needs.append(need)
     return needs, knows_content(records.load(records.Run, folder))
 
 
 def _parts_of(recipe: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Iterate over the parts of a recipe that may name places, each with the prefix of its keys."""
+    """Iterate over the recipe itself and its stages, each with the prefix of its keys, such as `stages.0.`."""
     yield "", recipe
     stages = recipe.get("stages")
     if isinstance(stages, list):
@@ -60,14 +68,18 @@ def _parts_of(recipe: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _places_in(value: Any) -> list[str]:
-    """Return the places that a key names: one, or a list of names and of sources with their place."""
-    values = value if isinstance(value, list) else [value]
-    places = [_value(item, "source") or item for item in values]
-    return [str(place) for place in places if place]
+    """Return the places of a key's value: a place, or a list of places and of mappings with one under `source`."""
+    items = value if isinstance(value, list) else [value]
+    places: list[str] = []
+    for item in items:
+        place = _value(item, "source") if isinstance(item, dict) else item
+        if place:
+            places.append(str(place))
+    return places
 
 
 def _value(part: Any, *keys: str) -> Any:
-    """Return what stands under nested keys; None where one of them is missing."""
+    """Return the value under nested keys; None where one of them is missing."""
     for key in keys:
         if not isinstance(part, dict):
             return None
@@ -79,13 +91,16 @@ def _size_of(places: list[str]) -> int | None:
     """Add up the bytes of files and folders; None where one is missing or there are too many files."""
     files: list[Path] = []
     try:
-        for place in map(Path, places):
-            if not place.exists():
+        for place in places:
+            path = Path(place)
+            if not path.exists():
                 return None
-            candidates = place.rglob("*") if place.is_dir() else [place]
-            files += islice((path for path in candidates if path.is_file()), _MOST_FILES)
-        if len(files) >= _MOST_FILES:
-            return None
+            candidates = path.rglob("*") if path.is_dir() else [path]
+            for candidate in candidates:
+                if candidate.is_file():
+                    files.append(candidate)
+                if len(files) >= _MOST_FILES:
+                    return None
         return sum(path.stat().st_size for path in files)
     except (OSError, ValueError):
         return None

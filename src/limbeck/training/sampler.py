@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from limbeck import corpus as texts
-from limbeck.corpus import (
-    RowMix,
-)
+from limbeck.corpus import RowMix
 from limbeck.corpus.batches.length_groups import group_by_length
 
 
@@ -48,23 +46,25 @@ class LengthGroupedSampler(Sampler[int]):
             yield from batch.tolist()
 
     def drawn(self, rows: Sequence[int]) -> list[int]:
-        """Return how many of the rows that were trained on are of each source of the mix.
+        """Count the rows of each source of the mix that were trained on.
 
         Args:
-            rows: Of each epoch how many of its rows were trained on, from its first one on.
+            rows: For each epoch the number of its rows that were trained on; they are its first ones.
         """
         assert self._mix is not None
-        counts = []
+        counts_of_epochs = []
         for epoch, count in enumerate(rows):
             if count == len(self):
-                counts.append(self._mix.counts(epoch))
+                counts_of_epochs.append(self._mix.counts(epoch))
                 continue
-            # Of an epoch that has not ended, the rows that were read.
+            # An epoch that has not ended. The empty array is for one that has no batches.
             order = np.concatenate([*self._batches(epoch), np.empty(0, np.int64)])
-            counts.append(self._mix.sources(order[:count]))
-        return np.sum(counts, axis=0).tolist()
+            counts_of_epochs.append(self._mix.sources(order[:count]))
+        counts: list[int] = np.sum(counts_of_epochs, axis=0).tolist()
+        return counts
 
     def _batches(self, epoch: int) -> list[NDArray[Any]]:
+        """Return the rows of an epoch, batch by batch."""
         generator = np.random.default_rng([self._seed, epoch])
         if self._mix is None:
             order = generator.permutation(len(self._lengths))
@@ -74,8 +74,14 @@ class LengthGroupedSampler(Sampler[int]):
 
 
 def grouped_padding_share(lengths: Sequence[int] | texts.GroupedRows, batch_size: int) -> float:
-    """Share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1."""
+    """Return the share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1.
+
+    Args:
+        lengths: Length of every row in tokens, or rows of which several are read together.
+        batch_size: Rows of a batch.
+    """
     if isinstance(lengths, texts.GroupedRows):
-        return lengths.padding_share([*LengthGroupedSampler(lengths["length"], batch_size, seed=0)], batch_size)
-    drawn = LengthGroupedSampler(lengths, batch_size, seed=0)
-    return texts.padding_share([lengths[index] for index in drawn], batch_size)
+        order = list(LengthGroupedSampler(lengths["length"], batch_size, seed=0))
+        return lengths.padding_share(order, batch_size)
+    sampler = LengthGroupedSampler(lengths, batch_size, seed=0)
+    return texts.padding_share([lengths[index] for index in sampler], batch_size)

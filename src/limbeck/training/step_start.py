@@ -20,22 +20,27 @@ def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bo
         on_device: Whether the optimizer takes a flag, see `takes_flag`.
     """
     if on_device:
-        getattr(optimizer, "optimizer", optimizer).found_inf = bad.float()
+        # PyTorch's name of the flag, from loss scaling: a gradient that is infinite.
+        _unwrapped(optimizer).found_inf = bad.float()
     elif bool(bad):
         module.zero_grad(set_to_none=True)
 
 
 def takes_flag(optimizer: Any) -> bool:
-    """Whether an optimizer is fused throughout."""
-    optimizer = getattr(optimizer, "optimizer", optimizer)
-    return all(group.get("fused") for group in optimizer.param_groups)
+    """Return whether an optimizer is fused in all of its parameter groups."""
+    return all(group.get("fused") for group in _unwrapped(optimizer).param_groups)
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """Return PyTorch's optimizer inside of accelerate's, or the optimizer itself."""
+    return getattr(optimizer, "optimizer", optimizer)
 
 
 class RandomStreams:
     """The places in the random streams that dropout draws from, to go back to.
 
     Args:
-        device: Where is drawn; on a GPU from its stream and the CPU's.
+        device: Device of the model; on a GPU its stream and the CPU's are noted.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -69,4 +74,7 @@ class StepStart:
             where: Bool scalar on the device; nothing is put back where it is false. None puts them back.
         """
         for buffer, before in self._buffers:
-            buffer.copy_(before if where is None else torch.where(where.to(buffer.device), before, buffer))
+            if where is None:
+                buffer.copy_(before)
+            else:
+                buffer.copy_(torch.where(where.to(buffer.device), before, buffer))

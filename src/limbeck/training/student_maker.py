@@ -136,7 +136,9 @@ class StudentMaker:
             names=[*names, *pooler_names],
             from_teacher=[*filled_names, *pooler_of_teacher],
             frozen=frozen,
-            rows=[describe_rows(student, kind, mask, kind in filled_tables) for kind, mask in rows.items()],
+            rows=[
+                describe_rows(student, kind, mask, from_teacher=kind in filled_tables) for kind, mask in rows.items()
+            ],
         )
 
     def _start_by_activations(self) -> StartSettings | None:

@@ -192,7 +192,7 @@ class DistillationTrainer(Trainer):
 
         tokens = units[UNITS.index("token")]
         self.tokens_seen += tokens
-        self.tokens_by_length[self.loader.number_of_length(self.state.global_step)] += tokens
+        self.tokens_by_length[self.loader.index_of_length(self.state.global_step)] += tokens
         self._steps_summed += 1
         self._batches = batches
         self._sums_before = dict(self._sums)

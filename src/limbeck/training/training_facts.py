@@ -1,4 +1,4 @@
-"""What a checkpoint was trained on, since results are the same to the last bit only on the same."""
+"""Facts of a training that decide its last bits: a resumed run warns if one of them has changed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ _TITLES = {"processes": "number of processes", "threads": "number of threads", "
 
 
 def training_facts(arguments: TrainingArguments) -> dict[str, Any]:
-    """Return what decides the last bits of a training step."""
+    """Return the device, number format, processes, threads and version of PyTorch of a training."""
     return {
         "device": device_name(arguments.device),
         "precision": precision(arguments),
@@ -36,19 +36,19 @@ def precision(arguments: TrainingArguments) -> str:
 
 
 def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) -> None:
-    """Say in one line what has changed since a checkpoint was written.
+    """Warn in one line of the facts that have changed since a checkpoint was written.
 
     Args:
         checkpoint: The checkpoint that the run goes on from.
-        facts: Those of this process, see `training_facts`.
+        facts: The facts of this process, see `training_facts`.
         warn: Receives the line.
     """
     before = read_json(checkpoint / MANIFEST)
-    changed = [
-        f"{_TITLES.get(name, name)} ({before[name]}, now {fact})"
-        for name, fact in facts.items()
-        if name in before and before[name] != fact
-    ]
+    changed: list[str] = []
+    for name, fact in facts.items():
+        # Older checkpoints lack some facts.
+        if name in before and before[name] != fact:
+            changed.append(f"{_TITLES.get(name, name)} ({before[name]}, now {fact})")
     if changed:
         warn(
             f"Different from '{checkpoint.name}': {', '.join(changed)}; the run continues, but will not be "

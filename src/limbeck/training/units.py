@@ -1,4 +1,4 @@
-"""Units of a batch: what the counts of terms are proportional to, known before its first backward."""
+"""Units of a batch, known before its first backward; the count of every term is proportional to one of them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from limbeck.corpus.batches.batch import FILLER
 from limbeck.objectives.terms import count_groups, same_group
 
 UNITS = ("token", "sample", "label", "pair", "group")
+"""Names of the units, in the order of their counts; see `Objective.unit`."""
 
 
 def count_units(batch: Mapping[str, Any]) -> Tensor:
@@ -25,17 +26,25 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
     mask: Tensor = batch["attention_mask"]
     if FILLER in batch:
         return mask.new_zeros(len(UNITS), dtype=torch.float64)
-    labels, groups = batch.get("labels"), batch.get("groups")
     zero = mask.new_zeros((), dtype=torch.float64)
-    return torch.stack(
-        [
-            mask.sum(dtype=torch.float64),
-            zero + mask.shape[0],
-            zero if labels is None else labels.ne(IGNORED_LABEL).sum(dtype=torch.float64),
-            mask.sum(1, dtype=torch.float64).square().sum(),
-            zero if groups is None else zero + count_groups(same_group(groups, mask)),
-        ]
-    )
+    labels = batch.get("labels")
+    label_count = zero
+    if labels is not None:
+        label_count = labels.ne(IGNORED_LABEL).sum(dtype=torch.float64)
+    groups = batch.get("groups")
+    group_count = zero
+    if groups is not None:
+        group_count = zero + count_groups(same_group(groups, mask))
+
+    tokens_of_samples = mask.sum(1, dtype=torch.float64)
+    counts = {
+        "token": mask.sum(dtype=torch.float64),
+        "sample": zero + mask.shape[0],
+        "label": label_count,
+        "pair": tokens_of_samples.square().sum(),
+        "group": group_count,
+    }
+    return torch.stack([counts[unit] for unit in UNITS])
 
 
 def sum_units(batches: Iterable[Mapping[str, Any]]) -> Tensor:

@@ -18,22 +18,25 @@ from limbeck.models.start_step import StartSettings
 from limbeck.training.read_rows import read_ranges, write_ranges
 
 _RANGES_IN_RECORD = 20
+"""Ranges of rows that a record lists."""
 
 
 def never_trained(stages: Sequence[Stage]) -> tuple[list[str], list[str]]:
     """Find the parameters that no stage trained.
 
     Args:
-        stages: The stages' records: `untrained` names what no term reached, `frozen` what the recipe froze.
+        stages: The stages' records: `untrained` are the parameters that no term reached, `frozen` those that the
+            recipe froze.
 
     Returns:
-        Those that some stage left out without being asked to, and those that were only ever frozen; in order.
+        The parameters that no term reached in some stage, and those that were frozen in every stage; in order.
     """
     if not stages:
         return [], []
     left_out: list[str] = []
     frozen: list[str] = []
-    for name in (*stages[0].frozen, *stages[0].untrained):
+    first = stages[0]
+    for name in (*first.frozen, *first.untrained):
         if all(name in stage.frozen for stage in stages):
             frozen.append(name)
         elif all(name in stage.frozen or name in stage.untrained for stage in stages):
@@ -45,19 +48,24 @@ def never_read(stages: Sequence[Stage], student: PreTrainedModel) -> dict[str, N
     """Find the rows of embedding tables that no stage trained, since no batch read them.
 
     Args:
-        stages: The stages' records; `unread` names the rows.
+        stages: The stages' records; `unread` are the ranges of rows by name of the table's parameter.
         student: The student that they trained.
 
     Returns:
-        By kind of table which rows, where there are any; a table that no stage trained at all is left out, and so is
-        one that a stage says nothing of.
+        A mask of the rows `[rows of the table]` by kind of table, for tables that have any. A table that no stage
+        trained at all is left out, since it is listed as a parameter.
     """
+    if not stages:
+        return {}
     left_out, frozen = never_trained(stages)
     rows_by_kind: dict[str, NDArray[np.bool_]] = {}
     for kind, table in families.embedding_tables(student).items():
         name = f"{table.name}.weight"
+        if name in left_out or name in frozen:
+            continue
+        # A stage without ranges has read every row, or its record is from before there were ranges.
         ranges_of_stages = [stage.unread.get(name, "") for stage in stages]
-        if not ranges_of_stages or not all(ranges_of_stages) or name in left_out or name in frozen:
+        if not all(ranges_of_stages):
             continue
         rows = np.ones(table.module.num_embeddings, dtype=np.bool_)
         for ranges in ranges_of_stages:
@@ -78,17 +86,19 @@ def fill_rows(
     Args:
         student: Changed in place.
         teacher: The teacher.
-        rows: By kind of table which rows.
-        start: Of a student that was cut by activations; None goes by the words.
+        rows: A mask of the rows by kind of table.
+        start: The start of a student that was cut by activations, in whose basis rows are projected; None projects
+            onto the principal directions of the words.
 
     Returns:
         The kinds that were filled: none where the student's embeddings are wider than its teacher's.
     """
-    shapes = families.shape_of(student.config), families.shape_of(teacher.config)
-    if not rows or embedding_mode("auto", *shapes) == "random":
+    student_shape = families.shape_of(student.config)
+    teacher_shape = families.shape_of(teacher.config)
+    if not rows or embedding_mode("auto", student_shape, teacher_shape) == "random":
         return []
     if start is None:
-        basis = word_bases(families.base_model(teacher), *shapes).embedding
+        basis = word_bases(families.base_model(teacher), student_shape, teacher_shape).embedding
     else:
         basis = bases_of(student, teacher, start).embedding
     student_tables = families.embedding_tables(student)
@@ -96,7 +106,8 @@ def fill_rows(
     filled = []
     with torch.no_grad():
         for kind, mask in rows.items():
-            if kind not in teacher_tables or len(teacher_tables[kind].module.weight) != len(mask):
+            is_alike = kind in teacher_tables and len(teacher_tables[kind].module.weight) == len(mask)
+            if not is_alike:
                 continue
             numbers = np.flatnonzero(mask)
             values = teacher_tables[kind].module.weight[numbers]
@@ -124,14 +135,7 @@ def fill_from_teacher(
     Returns:
         The names that were filled.
     """
-    teacher_layer: dict[int, int] = {}
-    for term in terms:
-        if len(term.student) != len(term.teacher):
-            continue
-        for student_key, teacher_key in zip(term.student, term.teacher, strict=True):
-            if student_key.layer > 0:
-                teacher_layer[student_key.layer] = teacher_key.layer
-
+    layers = _mapped_layers(terms)
     student_parameters = dict(student.named_parameters())
     teacher_parameters = dict(families.base_model(teacher).named_parameters())
     block = re.compile(rf"^({re.escape(families.family_of(student.config).blocks)}\.)(\d+)(?=\.)")
@@ -140,12 +144,14 @@ def fill_from_teacher(
     def with_teacher_block(match: re.Match[str]) -> str:
         # Blocks are counted from 0, layers from 1. A block that no term maps gets the number -1, which no block has.
         layer = int(match[2]) + 1
-        return f"{match[1]}{teacher_layer.get(layer, 0) - 1}"
+        block_of_teacher = layers.get(layer, 0) - 1
+        return f"{match[1]}{block_of_teacher}"
 
     filled = []
     for name in names:
         # A student with a head has its Transformer one level down.
-        source = teacher_parameters.get(block.sub(with_teacher_block, name.removeprefix(prefix)))
+        name_in_teacher = block.sub(with_teacher_block, name.removeprefix(prefix))
+        source = teacher_parameters.get(name_in_teacher)
         parameter = student_parameters[name]
         if source is not None and source.shape == parameter.shape:
             with torch.no_grad():
@@ -154,8 +160,28 @@ def fill_from_teacher(
     return filled
 
 
-def describe_rows(student: PreTrainedModel, kind: str, rows: NDArray[np.bool_], from_teacher: bool) -> UnreadRows:
-    """Describe rows for the record: their number, and the first of them."""
+def _mapped_layers(terms: Iterable[Term]) -> dict[int, int]:
+    """Return the teacher layer that each student layer learns from; of several terms the last one decides."""
+    layers: dict[int, int] = {}
+    for term in terms:
+        # Terms over all layers of a model map none to another.
+        if len(term.student) != len(term.teacher):
+            continue
+        for student_key, teacher_key in zip(term.student, term.teacher, strict=True):
+            if student_key.layer > 0:
+                layers[student_key.layer] = teacher_key.layer
+    return layers
+
+
+def describe_rows(student: PreTrainedModel, kind: str, rows: NDArray[np.bool_], *, from_teacher: bool) -> UnreadRows:
+    """Describe rows that no stage trained for the record: their number, and the first of them.
+
+    Args:
+        student: The student.
+        kind: Kind of the table.
+        rows: A mask of the rows.
+        from_teacher: Whether they were given the teacher's values.
+    """
     ranges = write_ranges(rows).split(",")
     first = ", ".join(ranges[:_RANGES_IN_RECORD])
     if len(ranges) > _RANGES_IN_RECORD:

@@ -1,4 +1,4 @@
-"""A run's teachers, whose sentence vectors are compared with those of sentence-transformers once."""
+"""The check of a run's teachers, whose sentence vectors are compared with those of sentence-transformers once."""
 
 from collections.abc import Mapping
 
@@ -10,18 +10,19 @@ from limbeck.training.record import RunRecord
 
 
 def compare_once(teachers: Mapping[str, TeacherSpec], record: RunRecord, console: Console) -> None:
-    """Compare those teachers of a run that it has not compared yet, say how far they are, and keep it in its record.
+    """Compare the teachers that a run has not compared yet, print how far they are, and keep it in its record.
 
     Args:
-        teachers: As in `check_vectors`.
-        record: The run's.
-        console: Where it is said.
+        teachers: The teachers of sentence vectors, by title.
+        record: The run's record.
+        console: Where the lines go.
 
     Raises:
         ModelError: as `check_vectors`.
     """
     known = record.run.teacher_vectors
-    differences = check_vectors({title: spec for title, spec in teachers.items() if title not in known})
+    new_teachers = {title: spec for title, spec in teachers.items() if title not in known}
+    differences = check_vectors(new_teachers)
     for title, difference in differences.items():
         line = f"Sentence vectors of {title}: {describe_difference(difference)}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -29,8 +29,8 @@ def whole_weights(module: nn.Module) -> dict[str, Tensor] | None:
         if isinstance(part, FSDPModule):
             part.reshard()
     whole: Mapping[str, Any] = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True))
-    second = _second_names(module)
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in whole.items() if name not in second}
+    second_names = _second_names(module)
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in whole.items() if name not in second_names}
 
 
 def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | None) -> None:
@@ -44,8 +44,8 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
         whole: See `whole_weights`.
     """
     if whole is None:
-        second = _second_names(module)
-        whole = {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name not in second}
+        second_names = _second_names(module)
+        whole = {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name not in second_names}
     save_file(dict(whole), str(path), metadata={"format": "pt"})
     give_ordinary_mode([path])
 
@@ -59,17 +59,20 @@ def load_weights(module: nn.Module, path: Path) -> None:
     if not isinstance(module, FSDPModule):
         load_model(module, str(path), strict=True)
         return
-    weights = load_file(str(path))
-    shared = {second: weights[first] for second, first in _second_names(module).items() if first in weights}
-    everything: dict[str, Any] = {**weights, **shared}
-    set_model_state_dict(module, everything, options=StateDictOptions(full_state_dict=True, strict=True))
+    weights: dict[str, Any] = dict(load_file(str(path)))
+    # Here a parameter has to be given under all of its names.
+    for second_name, first_name in _second_names(module).items():
+        if first_name in weights:
+            weights[second_name] = weights[first_name]
+    set_model_state_dict(module, weights, options=StateDictOptions(full_state_dict=True, strict=True))
 
 
 def _second_names(module: nn.Module) -> dict[str, str]:
-    """Return for every parameter that has another name already the name that it has."""
-    first: dict[int, str] = {}
-    second: dict[str, str] = {}
+    """Return the further names of shared parameters, each with the first name of its parameter."""
+    first_names: dict[int, str] = {}
+    second_names: dict[str, str] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        if first.setdefault(id(parameter), name) != name:
-            second[name] = first[id(parameter)]
-    return second
+        first_name = first_names.setdefault(id(parameter), name)
+        if first_name != name:
+            second_names[name] = first_name
+    return second_names

@@ -65,13 +65,7 @@ class TeacherModels:
             return teacher.teaching
         model = self.load(teacher, dtype=teacher_dtype(stage), head=stage.teacher_head)
         _, teacher_head = stage.sentence_heads()
-        return LiveTeaching(
-            model,
-            terms,
-            pooling=teacher_head,
-            title=teacher.title,
-            sharded=teacher.spec.sharded,
-        )
+        return LiveTeaching(model, terms, pooling=teacher_head, title=teacher.title, sharded=teacher.spec.sharded)
 
 
 def teacher_dtype(stage: StagePlan) -> str:
@@ -80,5 +74,9 @@ def teacher_dtype(stage: StagePlan) -> str:
     if dtype != "auto":
         return dtype
     training = stage.spec.training
-    is_low = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
-    return "bfloat16" if is_low else "float32"
+    if "bf16" in training:
+        trains_in_bf16 = training["bf16"]
+    else:
+        # By default training is in bfloat16 on devices that are fast at it.
+        trains_in_bf16 = bf16_is_fast() and not training.get("fp16")
+    return "bfloat16" if trains_in_bf16 else "float32"
