@@ -14,6 +14,7 @@ import limbeck
 from limbeck.errors import TrainingError
 from limbeck.recipe.stages import GuardSpec
 from limbeck.training import stage
+from limbeck.training.arrivals import Sending
 from limbeck.training.loss_guard import WINDOW, LossGuard, save_bad_batch
 from limbeck.training.module import DistillationModule
 from limbeck.training.step_start import takes_flag
@@ -271,7 +272,7 @@ def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):
     guard = LossGuard([], GuardSpec(on_bad_loss="skip"), torch.device("cpu"), tmp_path, lines.append)
     events = [Event(), Event()]
     values = torch.tensor([1.0, 1.0, float("nan"), float("inf")], dtype=torch.float64)
-    guard._verdicts._sent.extend((values, event, (step, [])) for step, event in enumerate(events, start=1))
+    guard._verdicts._sent.extend(Sending(values, event, (step, [])) for step, event in enumerate(events, start=1))
     guard._look(wait=False)
     assert not lines
     events[0].done = True

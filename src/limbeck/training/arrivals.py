@@ -15,7 +15,7 @@ Note = TypeVar("Note")
 _DELAY = 2
 
 
-class _Sending(NamedTuple, Generic[Note]):
+class Sending(NamedTuple, Generic[Note]):
     """Values on their way to the host.
 
     Attributes:
@@ -37,17 +37,17 @@ class Arrivals(Generic[Note]):
     """
 
     def __init__(self) -> None:
-        self._sent: deque[_Sending[Note]] = deque()
+        self._sent: deque[Sending[Note]] = deque()
 
     def send(self, values: Tensor, note: Note) -> None:
         """Send values to the host."""
         if not values.is_cuda:
-            self._sent.append(_Sending(values.detach().clone(), None, note))
+            self._sent.append(Sending(values.detach().clone(), None, note))
             return
         host = values.detach().to("cpu", non_blocking=True)
         arrival = torch.cuda.Event()
         arrival.record()
-        self._sent.append(_Sending(host, arrival, note))
+        self._sent.append(Sending(host, arrival, note))
 
     def take(self, *, wait: bool = False) -> Iterator[tuple[Tensor, Note]]:
         """Yield the values that have arrived, each with its note.

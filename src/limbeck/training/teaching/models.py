@@ -74,9 +74,6 @@ def teacher_dtype(stage: StagePlan) -> str:
     if dtype != "auto":
         return dtype
     training = stage.spec.training
-    if "bf16" in training:
-        trains_in_bf16 = training["bf16"]
-    else:
-        # By default training is in bfloat16 on devices that are fast at it.
-        trains_in_bf16 = bf16_is_fast() and not training.get("fp16")
+    # By default training is in bfloat16 on devices that are fast at it.
+    trains_in_bf16 = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
     return "bfloat16" if trains_in_bf16 else "float32"
