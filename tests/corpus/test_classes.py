@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
+from limbeck.core.kinds import KINDS
 from limbeck.corpus.rows.class_numbers import ClassNumbers
 from limbeck.corpus.rows.classes import balance, count_classes, read_weights
 from limbeck.errors import CorpusError, RecipeError
@@ -89,42 +90,44 @@ def test_columns_that_are_not_of_the_classes_are_refused(values, message):
 
 def test_balanced_weights_are_those_of_scikit_learn():
     labels = np.array([0] * 7 + [1] * 2 + [2])
-    counts = count_classes(labels, NAMES, "class")
+    counts = count_classes(labels, NAMES, KINDS["classification"])
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     assert balance("balanced", counts) == pytest.approx(expected.tolist())
     assert sum(balance("balanced", counts)[label] for label in labels) == pytest.approx(len(labels))
     words = [-100, *labels[:4], -100, -100, *labels[4:]]
-    assert balance("balanced", count_classes(words, NAMES, "token")) == balance("balanced", counts)
+    assert balance("balanced", count_classes(words, NAMES, KINDS["token_classification"])) == balance(
+        "balanced", counts
+    )
 
 
 def test_balanced_weights_of_several_classes_are_the_ratio_of_those_of_its_two_values():
     flags = np.array([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]])
-    found = balance("balanced", count_classes(flags, NAMES, "classes"))
+    found = balance("balanced", count_classes(flags, NAMES, KINDS["multi_label"]))
     for column, weight in zip(flags.T, found, strict=True):
         absent, present = compute_class_weight("balanced", classes=np.arange(2), y=column)
         assert weight == pytest.approx(present / absent)
 
 
 @pytest.mark.parametrize(
-    ("labels", "label", "message"),
+    ("labels", "kind", "message"),
     [
         (
             [0, 1, 1],
-            "class",
+            "classification",
             "cannot weigh 3 labels: none of them has the class 'fear, panic'; give the weights by name",
         ),
-        ([[1, 1, 0], [0, 1, 1]], "classes", "all of them have the class 'anger'"),
+        ([[1, 1, 0], [0, 1, 1]], "multi_label", "all of them have the class 'anger'"),
     ],
 )
-def test_a_class_that_cannot_be_balanced_is_refused(labels, label, message):
+def test_a_class_that_cannot_be_balanced_is_refused(labels, kind, message):
     with pytest.raises(CorpusError, match=message):
-        balance("balanced", count_classes(labels, NAMES, label))
+        balance("balanced", count_classes(labels, NAMES, KINDS[kind]))
 
 
 def test_weights_are_read_by_name_and_by_number():
     assert read_weights({"anger": 3}, NAMES, "class_weights") == (1.0, 3.0, 1.0)
     assert read_weights([1, 2, 0.5], NAMES, "class_weights") == (1.0, 2.0, 0.5)
-    assert balance((1.0, 2.0, 0.5), count_classes([0], NAMES, "class")) == (1.0, 2.0, 0.5)
+    assert balance((1.0, 2.0, 0.5), count_classes([0], NAMES, KINDS["classification"])) == (1.0, 2.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -144,46 +147,46 @@ def test_weights_that_cannot_be_meant_are_refused(given, names, message):
 
 
 @pytest.mark.parametrize(
-    ("labels", "label", "line"),
+    ("labels", "kind", "line"),
     [
-        ([0] * 60 + [1] * 35 + [2] * 5, "class", None),
+        ([0] * 60 + [1] * 35 + [2] * 5, "classification", None),
         (
             [0] * 61 + [1] * 35 + [2] * 4,
-            "class",
+            "classification",
             "Classes are uneven in 100 rows: fear, panic 4 (4.0%), anger 35 (35.0%), joy 61 (61.0%)",
         ),
         (
             [[1, 0, 0]] * 3 + [[1, 1, 0]],
-            "classes",
+            "multi_label",
             "Classes are uneven in 4 rows: fear, panic none, anger 1 (25.0%), joy 4 (100.0%)",
         ),
-        ([0, 0, 0, 1], "token", None),
-        ([], "class", None),
+        ([0, 0, 0, 1], "token_classification", None),
+        ([], "classification", None),
     ],
 )
-def test_rare_classes_are_told(labels, label, line):
-    assert count_classes(labels, NAMES, label).describe_rare() == line
+def test_rare_classes_are_told(labels, kind, line):
+    assert count_classes(labels, NAMES, KINDS[kind]).describe_rare() == line
 
 
 def test_many_classes_are_each_rare_and_not_told():
     names = [f"class {number}" for number in range(28)]
-    assert count_classes(np.arange(28).repeat(10), names, "class").describe_rare() is None
-    told = count_classes(np.append(np.arange(27).repeat(10), 27), names, "class").describe_rare()
+    assert count_classes(np.arange(28).repeat(10), names, KINDS["classification"]).describe_rare() is None
+    told = count_classes(np.append(np.arange(27).repeat(10), 27), names, KINDS["classification"]).describe_rare()
     assert told.startswith("Classes are uneven in 271 rows: class 27 1 (0.4%), class 0 10 (3.7%)")
     assert told.endswith("and 16 classes with more")
 
 
 @pytest.mark.parametrize(
-    ("labels", "label", "line"),
+    ("labels", "kind", "line"),
     [
-        ([1, 1], "class", "All 2 rows have the class 'anger'"),
-        ([[1, 1, 0]], "classes", "All 1 rows have the class 'joy' and 'anger'"),
-        ([[0, 0, 0]] * 3, "classes", "All 3 rows have no class"),
-        ([0, 1], "class", None),
-        ([[0, 1, 0], [0, 0, 0]], "classes", None),
+        ([1, 1], "classification", "All 2 rows have the class 'anger'"),
+        ([[1, 1, 0]], "multi_label", "All 1 rows have the class 'joy' and 'anger'"),
+        ([[0, 0, 0]] * 3, "multi_label", "All 3 rows have no class"),
+        ([0, 1], "classification", None),
+        ([[0, 1, 0], [0, 0, 0]], "multi_label", None),
     ],
 )
-def test_rows_that_are_all_alike(labels, label, line):
-    counts = count_classes(labels, NAMES, label)
+def test_rows_that_are_all_alike(labels, kind, line):
+    counts = count_classes(labels, NAMES, KINDS[kind])
     assert counts.has_one == (line is not None)
     assert line is None or counts.describe_one() == line

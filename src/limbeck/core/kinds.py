@@ -88,6 +88,11 @@ class KindFacts:
         return self.head is None and self.has_labels
 
     @property
+    def has_one_class(self) -> bool:
+        """Whether a row has one class."""
+        return self.label == "class"
+
+    @property
     def has_several(self) -> bool:
         """Whether a row may have several classes, each a decision by itself."""
         return self.label == "classes"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from limbeck.corpus.files.file_kinds import PlacedRow
-from limbeck.corpus.files.table_files import TABLES, headless
+from limbeck.corpus.files.table_files import TABLES, missing_header
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.rows.labelled_rows import without_surrogates
 from limbeck.corpus.settings import LabelledSettings
@@ -52,7 +52,7 @@ class CorpusRows(RowSource):
         for column, setting in self._setting_of_column.items():
             if column in row.values:
                 continue
-            problem = headless(row)
+            problem = missing_header(row)
             if problem is not None:
                 raise CorpusError(
                     f"{problem}; name its {len(row.values)} fields by corpus.task.columns, in their order and with "

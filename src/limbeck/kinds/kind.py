@@ -14,10 +14,11 @@ from limbeck.core.intervals import Interval
 from limbeck.core.kinds import KindFacts, kind_of
 from limbeck.core.records import LabelFigures
 from limbeck.corpus.files.file_kinds import PlacedRow
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, Label, LabelledRow, without_surrogates
+from limbeck.corpus.rows.labelled_rows import Label, LabelledRow, without_surrogates
 from limbeck.corpus.rows.row_kind import RowEncoder, RowReader
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.sequences import SequenceEncoder
 from limbeck.kinds.corpus_rows import CorpusRows
 from limbeck.kinds.drawing import draw

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from limbeck.corpus.files.file_kinds import PlacedRow
-from limbeck.corpus.files.table_files import headless
+from limbeck.corpus.files.table_files import missing_header
 from limbeck.corpus.rows.class_numbers import is_missing
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -132,7 +132,7 @@ def require_columns(row: PlacedRow, columns: Sequence[str]) -> None:
     for column in columns:
         if column in row.values:
             continue
-        problem = headless(row)
+        problem = missing_header(row)
         if problem is not None:
             raise CorpusError(
                 f"{problem}; name its {len(row.values)} fields in the task file, "

@@ -11,11 +11,12 @@ from limbeck.core import IGNORED_LABEL
 from limbeck.core.blocks import counted
 from limbeck.corpus.files.file_kinds import PlacedRow
 from limbeck.corpus.rows.class_numbers import is_missing
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, WORD_GAP, Label, LabelledRow
+from limbeck.corpus.rows.labelled_rows import WORD_GAP, Label, LabelledRow
 from limbeck.corpus.rows.row_kind import RowEncoder
 from limbeck.corpus.rows.tags import OUTSIDE, check_tags, inconsistencies, marks_entities
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text.documents import clean_text
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.word_windows import NO_WORD, WordEncoder
 from limbeck.errors import CorpusError
 from limbeck.kinds import class_scores

@@ -12,7 +12,7 @@ def count_labels(stage: StagePlan, corpus: AnyCorpus) -> ClassCounts | None:
     kind = kind_of(stage.pairing.task)
     if not kind.has_classes or not isinstance(stage.corpus, LabelledSettings):
         return None
-    return count_classes(labels_of(corpus.train), stage.corpus.labels, kind.label)
+    return count_classes(labels_of(corpus.train), stage.corpus.labels, kind)
 
 
 def weigh_classes(stage: StagePlan, corpus: AnyCorpus) -> StagePlan:

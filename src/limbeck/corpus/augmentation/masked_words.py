@@ -11,8 +11,8 @@ from limbeck.core.devices import choose_device
 from limbeck.corpus.augmentation.row_copies import MaskedWord
 from limbeck.corpus.augmentation.word_vectors import fast_tokenizer, pieces_of, vocabulary_words
 from limbeck.corpus.batches.collating import PadCollator
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
 from limbeck.corpus.settings import ModelName
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_model
 

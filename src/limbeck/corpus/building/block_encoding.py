@@ -13,12 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from limbeck.corpus.building.token_columns import BLOCK_COLUMNS, SEGMENTS, SPLITS, SplitBatch
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
 from limbeck.corpus.settings import CorpusSettings, SourceUse
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.stored.arrow_files import documents_of, read_batches
 from limbeck.corpus.text.documents import Document, next_batch
 from limbeck.corpus.text.pieces import UNITS, Piece, split_pieces
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.corpus.tokens.packing import BlockPacker, PackingCounts, segments_of
 from limbeck.corpus.tokens.reading import PROMPT, TEACHER_IDS, Reading
 from limbeck.corpus.tokens.token_encoder import TokenEncoder

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 
 SPLITS = ("train", "held_out")
 BLOCK_COLUMNS = (pa.field("input_ids", pa.list_(pa.int32())), pa.field("length", pa.int32()))

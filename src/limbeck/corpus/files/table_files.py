@@ -1,200 +1,56 @@
-"""Tables whose first line names the columns: fields between commas or tabs."""
+"""Tables as labelled rows: fields between commas or tabs, named by the first line or by the user."""
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from limbeck.corpus.files import limits, opening
-from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow, Quotes
-from limbeck.corpus.files.lines import read_lines
-from limbeck.corpus.text.cursor import FoundText
+from limbeck.corpus.files.file_kinds import OpenFile, PlacedRow
+from limbeck.corpus.files.table_fields import TableRow, read_comma_fields, read_tab_fields
 from limbeck.errors import CorpusError
 
 TABLES = (".csv", ".tsv", ".txt")
 """Kinds of files whose first line has the names of the columns."""
-QUOTED_TABLE = "table with quotation marks around fields, which are taken off"
-AMBIGUOUS_TABLE = "table with fields between quotation marks, which are taken for a part of the text"
 _WORDS_OF_A_TEXT = 4
-_LINES_THAT_SHOW_QUOTING = 1_000
-# A field and the tab or newline behind it: enclosed in marks, with those of its text doubled, or without any mark.
-_TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
+_SHOWN_CHARACTERS = 40
 
 
 def read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
-    """Iterate over the rows of a table with fields between commas.
-
-    Raises:
-        CorpusError: if a quotation mark opens a field and none closes it, so that rows would become a part of it.
-    """
-    lines = read_lines(file.stream, file.path, file.report)
-    yield from _name_fields(_read_quoted(lines, ",", file), file)
+    """Iterate over the rows of a table with fields between commas; see `read_comma_fields`."""
+    yield from _name_fields(read_comma_fields(file), file)
 
 
 def read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
-    """Iterate over the rows of a table with fields between tabs.
+    """Iterate over the rows of a table with fields between tabs; see `read_tab_fields`."""
+    yield from _name_fields(read_tab_fields(file), file)
 
-    Quotation marks around fields are taken off where the table was written with them, as pandas writes a field that
-    holds a tab, a newline or a mark. Elsewhere a mark is a character like any other, as in GLUE's files.
 
-    Raises:
-        CorpusError: if a quotation mark opens a field of a quoted table and none closes it.
+def missing_header(row: PlacedRow) -> str | None:
+    """Return the beginning of an error, that the table of a row has no header; None if it seems to have one.
+
+    The name of a column that is a whole text shows that the first line of the table is a row.
     """
-    yield from _name_fields(_read_tab_fields(file), file)
-
-
-def headless(row: PlacedRow) -> str | None:
-    """Return that a row's table has no header, to begin an error with, if the name of a column is a whole text."""
     table, _, _ = row.where.rpartition(":")
     if PurePosixPath(table).suffix not in TABLES:
         return None
     for name in map(str, row.values):
         if len(name.split()) >= _WORDS_OF_A_TEXT:
-            return f"{table} has no header: its first line would name a column '{name[:40]}'"
+            return f"{table} has no header: its first line would name a column '{name[:_SHOWN_CHARACTERS]}'"
     return None
 
 
-def _read_tab_fields(file: OpenFile) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over the fields of each row, with the number of its last line."""
-    lines = read_lines(file.stream, file.path, file.report)
-    last_plain_line: list[FoundText] = []
-    for line in lines:
-        # Up to the first mark both readings are the same.
-        if '"' not in line.text:
-            yield line.line, _split_at_tabs(line)
-            last_plain_line = [line]
-            continue
-
-        # The lines from there on show which one is right.
-        beginning = [line, *islice(lines, _LINES_THAT_SHOW_QUOTING)]
-        quotes = file.quotes
-        if quotes is None:
-            quotes = _quotes_of([*last_plain_line, *beginning])
-            if quotes != "characters":
-                note = QUOTED_TABLE if quotes == "fields" else AMBIGUOUS_TABLE
-                file.report.note(note, f"{file.path}:{line.line}")
-
-        remaining = chain(beginning, lines)
-        if quotes == "fields":
-            yield from _read_quoted(remaining, "\t", file)
-        else:
-            for plain_line in remaining:
-                yield plain_line.line, _split_at_tabs(plain_line)
-
-
-def _split_at_tabs(line: FoundText) -> list[str]:
-    """Return the fields of a line; none of an empty line."""
-    return line.text.split("\t") if line.text else []
-
-
-def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
-    """Return the use of quotation marks in a table, judged by some of its lines; None where both readings fit.
-
-    They enclose fields if something shows that the writer meant it, before a mark stands elsewhere than around a field
-    or doubled within one: a field with a doubled mark, a field with a tab or a newline (without which lines would have
-    different numbers of fields), or a header whose names are all enclosed.
-    """
-    text = "".join(f"{line.text}\n" for line in lines)
-    lines_are_uneven = len({line.text.count("\t") for line in lines if line.text}) > 1
-    shows_quoting = False
-    header_is_enclosed = lines[0].line == 1
-    end_of_first_line = len(lines[0].text)
-    position = 0
-    while position < len(text):
-        field = _TAB_FIELD.match(text, position)
-        if field is None:
-            # A mark within a field, a closing mark that is missing, or one that stands behind the lines at hand. If
-            # fields before it are enclosed, reading goes on and refuses the field where its mark is never closed.
-            return "fields" if shows_quoting else "characters"
-
-        content = field["enclosed"]
-        if content is None and position < end_of_first_line:
-            header_is_enclosed = False
-        if content is not None:
-            has_separator = "\t" in content or "\n" in content
-            has_doubled_mark = '""' in content and "\n" not in content
-            shows_quoting |= has_doubled_mark or (has_separator and lines_are_uneven)
-        position = field.end()
-    return "fields" if shows_quoting or header_is_enclosed else None
-
-
-class _CsvLines:
-    """The lines of a table for `csv.reader`.
-
-    Attributes:
-        row: The lines of the row that is being read.
-        were_cut: Whether all lines were read and damage has ended them.
-    """
-
-    def __init__(self, lines: Iterable[FoundText], file: OpenFile) -> None:
-        self._lines = lines
-        self._file = file
-        self.row: list[FoundText] = []
-        self.were_cut = False
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._lines:
-            self.row.append(line)
-            yield f"{line.text}\n"
-        self.were_cut = opening.damage_of(self._file.stream) is not None
-
-    def line_of_open_mark(self) -> int | None:
-        """Return the number of the line in which the row's unfinished field is opened; None of a row without marks."""
-        number = None
-        is_within_field = False
-        for line in self.row:
-            marks = line.text.count('"')
-            if marks and not is_within_field:
-                number = line.line
-            # A doubled mark leaves the field as it is.
-            if marks % 2 == 1:
-                is_within_field = not is_within_field
-        return number
-
-
-def _read_quoted(lines: Iterable[FoundText], delimiter: str, file: OpenFile) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over the fields of each row, with the number of its last line, but not over one that ends with damage.
-
-    A quoted field may hold newlines, so a row is known by its last line.
-    """
-    # The library's own limit of 131,072 characters would refuse the whole table.
-    csv.field_size_limit(limits.LONGEST_LINE)
-    csv_lines = _CsvLines(lines, file)
-    try:
-        for fields in csv.reader(csv_lines, delimiter=delimiter, strict=True):
-            if csv_lines.were_cut:
-                return
-            number = csv_lines.row[-1].line
-            csv_lines.row.clear()
-            yield number, fields
-    except csv.Error as error:
-        if csv_lines.were_cut:
-            return
-        line = csv_lines.line_of_open_mark()
-        if line is None:
-            last_line = csv_lines.row[-1].line
-            raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {error}.") from error
-        raise CorpusError(
-            f"Cannot read '{file.path}': a quotation mark opens a field in line {line}, and none closes it in front of "
-            "a separator. Close it, or enclose the field and double the marks of its text."
-        ) from error
-
-
-def _name_fields(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterator[PlacedRow]:
-    """Name the fields after the header: the first row, unless it is given."""
+def _name_fields(rows: Iterable[TableRow], file: OpenFile) -> Iterator[PlacedRow]:
+    """Name the fields after the header: the first row, unless the user gives the names."""
     header = list(file.header)
-    for number, fields in rows:
-        where = f"{file.path}:{number}"
+    for line, fields in rows:
+        where = f"{file.path}:{line}"
         if not fields:
             continue
         if not header:
             header = [name.strip() for name in fields]
             _check_header(header, file)
             continue
-        # Further fields are ignored where the header was given.
+        # Further fields are ignored where the user gives the names.
         has_too_many = len(fields) > len(header) and not file.header
         if len(fields) < len(header) or has_too_many:
             file.report.note("row whose number of fields differs from the header's", where)

@@ -12,7 +12,8 @@ TEACHERS_CLASSES = "the teacher's classes"
 _SHOWN_CLASSES = 20
 _MADE_UP_NAME = re.compile(r"LABEL_(\d+)", re.IGNORECASE)
 _SEPARATORS = "|;,"
-"""Between several classes in a text; the first of these that the text has is taken."""
+"""What may stand between several classes in a text; the first of these that the text has is taken."""
+_LIST_QUOTES = " '\""
 
 
 class ClassNumbers:
@@ -35,8 +36,12 @@ class ClassNumbers:
             raise CorpusError("Classification has no class names: give labels, in the order of the teacher's id2label.")
         self._owner = owner
         self._labels = tuple(labels)
+        # A name in another case, where that can only mean one class; then the names themselves, which win over these.
         folded = [_folded(label) for label in labels]
-        self._numbers = {name: folded.index(name) for name in folded if folded.count(name) == 1}
+        self._numbers: dict[str, int] = {}
+        for number, name in enumerate(folded):
+            if folded.count(name) == 1:
+                self._numbers[name] = number
         for number, label in enumerate(labels):
             self._numbers[label] = number
         self._takes_numbers = _numbers_are_places(labels)
@@ -136,12 +141,14 @@ class ClassNumbers:
         """Split text into the names of classes."""
         if text in self:
             return [text]
-        bare = text.strip()
-        if bare.startswith("[") and bare.endswith("]"):  # A list that was written into a table.
-            bare = bare[1:-1]
-        separator = next((mark for mark in _SEPARATORS if mark in bare), _SEPARATORS[-1])
-        names = [part.strip(" '\"") for part in bare.split(separator)]
-        return [name for name in names if name]
+        names = text.strip()
+        if names.startswith("[") and names.endswith("]"):  # A list that was written into a table.
+            names = names[1:-1]
+        for separator in _SEPARATORS:
+            if separator in names:
+                break
+        parts = [part.strip(_LIST_QUOTES) for part in names.split(separator)]
+        return [part for part in parts if part]
 
 
 def _numbers_are_places(labels: Sequence[str]) -> bool:

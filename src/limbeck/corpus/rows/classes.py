@@ -1,4 +1,4 @@
-"""Classes of labelled rows: how many rows each has, what is told of few, and weights that make up for them."""
+"""How many labelled rows each class has, what is said of rare classes, and weights that make up for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.core.kinds import LabelKind
+from limbeck.core.kinds import KindFacts
 from limbeck.errors import CorpusError, RecipeError, suggestion
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class ClassCounts:
         names: Of the classes, in the order of their numbers.
         counts: Rows of each.
         total: All rows.
-        label: Kind of their labels: a class, any number of `classes`, or a class a token.
+        kind: The kind of their task, which has classes.
     """
 
     names: tuple[str, ...]
     counts: tuple[int, ...]
     total: int
-    label: LabelKind
+    kind: KindFacts
 
     @property
     def has_one(self) -> bool:
@@ -52,12 +52,13 @@ class ClassCounts:
     def describe_one(self) -> str:
         """Say what the rows have, where they are all alike."""
         shared_names = [name for name, count in zip(self.names, self.counts, strict=True) if count > 0]
-        unit = "words" if self.label == "token" else "rows"
+        unit = "words" if self.kind.of_words else "rows"
         return f"All {self.total:,} {unit} have {_in_words(shared_names)}"
 
     def describe_rare(self) -> str | None:
         """Say how many rows each class has, in one line, where one has few or none; None where all have enough."""
-        if self.total == 0 or self.label == "token":  # Most words of a text are of no class.
+        # Most words of a text are of no class, so that all classes of words are rare.
+        if self.total == 0 or self.kind.of_words:
             return None
         smallest_share = min(self.counts) / self.total
         equal_share = 1 / len(self.names)
@@ -65,16 +66,16 @@ class ClassCounts:
             return None
 
         rarest_first = sorted(zip(self.counts, self.names, strict=True))
-        shares = []
+        phrases = []
         for count, name in rarest_first[:_CLASSES_SHOWN]:
             if count == 0:
-                shares.append(f"{name} none")
+                phrases.append(f"{name} none")
             else:
-                shares.append(f"{name} {count:,} ({count / self.total:.1%})")
-        text = f"Classes are uneven in {self.total:,} rows: {', '.join(shares)}"
-        hidden_classes = len(rarest_first) - len(shares)
-        if hidden_classes > 0:
-            text += f" and {hidden_classes} classes with more"
+                phrases.append(f"{name} {count:,} ({count / self.total:.1%})")
+        text = f"Classes are uneven in {self.total:,} rows: {', '.join(phrases)}"
+        classes_left = len(rarest_first) - len(phrases)
+        if classes_left > 0:
+            text += f" and {classes_left} classes with more"
         return text
 
 
@@ -96,15 +97,15 @@ def labels_of(rows: Dataset) -> NDArray[np.int64]:
     return column.to_numpy().astype(np.int64)
 
 
-def count_classes(labels: ArrayLike, names: Sequence[str], label: LabelKind) -> ClassCounts:
+def count_classes(labels: ArrayLike, names: Sequence[str], kind: KindFacts) -> ClassCounts:
     """Count the rows of each class.
 
     Args:
         labels: Numbers of classes, of every row or every token, -100 for none; or of every row 1 or 0 for each class.
         names: Of the classes.
-        label: Kind of the labels.
+        kind: The kind of their task, which has classes.
     """
-    if label == "classes":
+    if kind.has_several:
         flags = np.asarray(labels).reshape(-1, len(names))  # A row's flags stand one behind the other.
         rows_by_class = flags.sum(axis=0).astype(int)
         total = len(flags)
@@ -112,7 +113,7 @@ def count_classes(labels: ArrayLike, names: Sequence[str], label: LabelKind) -> 
         numbers = np.asarray(labels, dtype=np.int64)
         rows_by_class = np.bincount(numbers[numbers != IGNORED_LABEL], minlength=len(names))
         total = int(rows_by_class.sum())
-    return ClassCounts(tuple(names), tuple(rows_by_class.tolist()), total, label)
+    return ClassCounts(tuple(names), tuple(rows_by_class.tolist()), total, kind)
 
 
 def read_weights(given: Any, names: Sequence[str], where: str) -> ClassWeights:
@@ -181,20 +182,19 @@ def balance(weights: ClassWeights, counts: ClassCounts) -> tuple[float, ...]:
     """
     if weights != "balanced":
         return weights
-    rows_have_several = counts.label == "classes"
     for name, count in zip(counts.names, counts.counts, strict=True):
+        problem = None
         if count == 0:
-            rows = "none of them has"
-        elif rows_have_several and count == counts.total:
-            rows = "all of them have"
-        else:
-            continue
-        raise CorpusError(
-            f"class_weights: balanced cannot weigh {counts.total:,} labels: {rows} the class '{name}'; give the "
-            "weights by name, or add rows of every class."
-        )
+            problem = "none of them has"
+        elif counts.kind.has_several and count == counts.total:
+            problem = "all of them have"
+        if problem is not None:
+            raise CorpusError(
+                f"class_weights: balanced cannot weigh {counts.total:,} labels: {problem} the class '{name}'; give the "
+                "weights by name, or add rows of every class."
+            )
 
-    if rows_have_several:
+    if counts.kind.has_several:
         return tuple((counts.total - count) / count for count in counts.counts)
     number_of_classes = len(counts.counts)
     return tuple(counts.total / (number_of_classes * count) for count in counts.counts)

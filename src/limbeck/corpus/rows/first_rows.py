@@ -1,9 +1,10 @@
-"""The first rows of labelled sources, as a recipe is checked by them."""
+"""The first rows of labelled sources, by which a recipe is checked before anything is built."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from limbeck.core.kinds import KINDS
@@ -16,7 +17,7 @@ from limbeck.corpus.source_report import SourceReport, nothing_in
 from limbeck.corpus.sources.named_sources import local_files
 from limbeck.errors import CorpusError
 
-_PROBED_ROWS = 100_000
+_MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -52,38 +53,34 @@ def read_first_rows(
             task's.
     """
     seen = _SeenRows(settings, row_kind, classes=classes, queries=queries)
-    is_whole = True
+    are_all_readable = True
     for name in settings.sources:
         files = local_files([name])
+        # A `.json` file is read as a whole, so it is left alone: that it has rows is taken as given.
+        readable_files = [file for file in files if suffix_of(file) != ".json"]
+        if len(readable_files) < len(files) or not files:
+            are_all_readable = False
+
         report = SourceReport()
         rows_before = seen.rows
-        is_whole &= bool(files)
-        for file in files:
-            # A `.json` file is read as a whole: that it has rows is taken as given, and nothing else is known of it.
-            if suffix_of(file) == ".json":
-                is_whole = False
-                seen.rows += 1
-                continue
-            for row in read_rows(file, report, of_words=row_kind.rows_of_words, header=settings.header):
-                seen.add(row, report)
-                has_one_of_source = seen.rows > rows_before
-                if has_one_of_source and seen.is_enough:
-                    break
-        if files and seen.rows == rows_before:
+        for file in readable_files:
+            seen.read_file(file, report, rows_before)
+        if files and len(readable_files) == len(files) and seen.rows == rows_before:
             raise CorpusError(nothing_in(name, "labelled row", report))
 
-    if not is_whole or seen.rows >= _PROBED_ROWS:
+    if not are_all_readable or seen.rows >= _MOST_ROWS:
         return FirstRows()
     if not classes:
-        return FirstRows(are_single=seen.is_single)
-    label_kind = KINDS[settings.task].label
-    counts = count_classes([*seen.labels.elements()], settings.labels, label_kind)
+        return FirstRows(are_single=seen.are_single)
+    kind = KINDS[settings.task]
+    counts = count_classes(list(seen.labels.elements()), settings.labels, kind)
     if counts.has_one:
-        return FirstRows(alike=counts, are_single=seen.is_single)
-    if label_kind != "class":
-        return FirstRows(are_single=seen.is_single)
-    absent = tuple(name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0)
-    return FirstRows(are_single=seen.is_single, absent=absent)
+        return FirstRows(alike=counts, are_single=seen.are_single)
+    # Of rows with several classes, and of words, some classes may well stand further behind.
+    absent: list[str] = []
+    if kind.has_one_class:
+        absent = [name for name, count in zip(counts.names, counts.counts, strict=True) if count == 0]
+    return FirstRows(are_single=seen.are_single, absent=tuple(absent))
 
 
 class _SeenRows:
@@ -94,33 +91,60 @@ class _SeenRows:
         row_kind: The kind of their task.
         classes: Whether their classes are of interest.
         queries: Whether it is of interest that each query has one document.
+
+    Attributes:
+        rows: Number of rows that were read.
+        labels: Rows of each label; of words, how many words have it.
+        are_single: Whether each query has had one document.
     """
 
     def __init__(self, settings: LabelledSettings, row_kind: RowKind, *, classes: bool, queries: bool) -> None:
         self.rows = 0
         self.labels: Counter[Any] = Counter()
-        self.is_single = queries
-        self._texts: set[str] = set()
-        self._has_tags = row_kind.rows_of_words
-        self._read = row_kind.reader(settings)
-        self._classes = classes
-        # Of other labels than classes two that differ tell enough.
-        self._most_labels = len(settings.labels) if KINDS[settings.task].label == "class" else 2
-        self._most_rows = min(_PROBED_ROWS, settings.max_rows or _PROBED_ROWS)
+        self.are_single = queries
+        self._queries: set[str] = set()
+        self._settings = settings
+        self._of_words = row_kind.rows_of_words
+        self._read_rows = row_kind.reader(settings)
+        self._counts_labels = classes
+        # Until every class was met; of several classes and of words two different labels tell enough.
+        self._most_labels = 2
+        if KINDS[settings.task].has_one_class:
+            self._most_labels = len(settings.labels)
+        self._most_rows = min(_MOST_ROWS, settings.max_rows or _MOST_ROWS)
 
-    def add(self, row: Any, report: SourceReport) -> None:
-        """Read a row of a file, which is one labelled row, several or none."""
-        for example in self._read(row, report):
-            self.rows += 1
-            label: Any = example.label
-            if self._classes:
-                self.labels.update(label if self._has_tags else [label])
-            if self.is_single:
-                self.is_single = example.text not in self._texts
-                self._texts.add(example.text)
+    def read_file(self, file: Path, report: SourceReport, rows_before: int) -> None:
+        """Read rows of a file, until they have shown enough.
 
-    @property
-    def is_enough(self) -> bool:
+        Args:
+            file: The file.
+            report: Receives what is skipped.
+            rows_before: Rows that were read of earlier sources: every source has one read at least.
+        """
+        for row in read_rows(file, report, of_words=self._of_words, header=self._settings.header):
+            for labelled_row in self._read_rows(row, report):
+                self.rows += 1
+                self._note_label(labelled_row.label)
+                self._note_query(labelled_row.text)
+            if self.rows > rows_before and self._have_shown_enough():
+                return
+
+    def _note_label(self, label: Any) -> None:
+        if not self._counts_labels:
+            return
+        if self._of_words:
+            self.labels.update(label)
+        else:
+            self.labels[label] += 1
+
+    def _note_query(self, query: str) -> None:
+        if self.are_single:
+            self.are_single = query not in self._queries
+            self._queries.add(query)
+
+    def _have_shown_enough(self) -> bool:
         """Whether further rows would tell nothing, or enough of them were read."""
-        lacks_labels = self._classes and len(self.labels) < self._most_labels
-        return self.rows >= self._most_rows or not (self.is_single or lacks_labels)
+        if self.rows >= self._most_rows:
+            return True
+        lacks_labels = self._counts_labels and len(self.labels) < self._most_labels
+        return not lacks_labels and not self.are_single

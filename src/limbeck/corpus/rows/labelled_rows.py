@@ -1,10 +1,10 @@
-"""Labelled rows, as text and as tokens."""
+"""`LabelledRow`: a text or a pair of texts with its label."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 Label: TypeAlias = int | float | tuple[int, ...] | tuple[float, ...]
 
@@ -70,20 +70,3 @@ def by_query(rows: Iterable[LabelledRow]) -> list[LabelledRow]:
 def without_surrogates(text: str) -> str:
     """Return a text with U+FFFD for lone surrogates, which no file can hold; every character keeps its place."""
     return _LONE_SURROGATE.sub("\ufffd", text)
-
-
-TOKEN_TYPES = "token_type_ids"
-
-
-class EncodedRows(NamedTuple):
-    """Rows of tokens, column by column.
-
-    Args:
-        input_ids: Ids of each row, special tokens included.
-        labels: Label of each row.
-        token_type_ids: Segment of each token of each row; None where the model has no segments.
-    """
-
-    input_ids: list[list[int]]
-    labels: list[Any]
-    token_type_ids: list[list[int]] | None

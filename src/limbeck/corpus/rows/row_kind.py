@@ -6,9 +6,10 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from limbeck.corpus.files.file_kinds import PlacedRow
-from limbeck.corpus.rows.labelled_rows import EncodedRows, LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.encoded_rows import EncodedRows
 
 RowReader: TypeAlias = Callable[[PlacedRow, SourceReport], Sequence[LabelledRow]]
 """Reads the labelled rows of one row of a source; the report receives rows that are left out."""

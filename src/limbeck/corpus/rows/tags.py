@@ -10,9 +10,21 @@ from limbeck.errors import CorpusError
 OUTSIDE = "O"
 """The tag of a word in no entity."""
 
-# The part of an entity that a word is: its begin, its inside, its end, all of it. IOB, BIOES, BILOU and BMES agree on
-# these but for the letters.
+# The part of an entity that a word is: its begin (B), its inside (I), its end (E), or all of it (S). The schemes IOB,
+# BIOES, BILOU and BMES agree on these but for the letters.
 _PARTS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
+
+
+class TagParts(NamedTuple):
+    """What a tag says of its word.
+
+    Args:
+        part: The part of an entity that the word is: B, I, E, S, `OUTSIDE` for none, or empty for an unknown letter.
+        type: Type of the entity.
+    """
+
+    part: str
+    type: str
 
 
 class Entity(NamedTuple):
@@ -30,20 +42,20 @@ class Entity(NamedTuple):
 
 
 @cache
-def split_tag(tag: str) -> tuple[str, str]:
-    """Return the part of an entity that a word with this tag is (B, I, E, S, or O for none) and the entity's type."""
+def split_tag(tag: str) -> TagParts:
+    """Return the parts of a tag."""
     if tag == OUTSIDE:
-        return OUTSIDE, ""
-    part, _, entity_type = tag.partition("-")
-    return _PARTS.get(part, ""), entity_type
+        return TagParts(OUTSIDE, "")
+    letter, _, entity_type = tag.partition("-")
+    return TagParts(_PARTS.get(letter, ""), entity_type)
 
 
 def marks_entities(tags: Sequence[str]) -> bool:
     """Whether a set of tags is one of entities or chunks (`O`, `B-PER`, `I-PER` …), rather than of parts of speech."""
     if OUTSIDE not in tags or len(tags) == 1:
         return False
-    inside = [tag for tag in tags if tag != OUTSIDE]
-    return all("-" in tag and split_tag(tag)[0] for tag in inside)
+    tags_of_entities = [tag for tag in tags if tag != OUTSIDE]
+    return all("-" in tag and split_tag(tag).part for tag in tags_of_entities)
 
 
 def check_tags(tags: Sequence[str]) -> None:
@@ -55,7 +67,7 @@ def check_tags(tags: Sequence[str]) -> None:
     if not marks_entities(tags):
         return
     for tag in tags:
-        if tag != OUTSIDE and not split_tag(tag)[1].strip():
+        if tag != OUTSIDE and not split_tag(tag).type.strip():
             raise CorpusError(f"The tag '{tag}' names no type of entity: write it behind the hyphen, as in B-PER.")
 
 
@@ -74,18 +86,17 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
         if _goes_on(tag_before, tag):
             entities[-1] = entities[-1]._replace(end=word + 1)
         elif tag != OUTSIDE:
-            _, entity_type = split_tag(tag)
-            entities.append(Entity(entity_type, word, word + 1))
+            entities.append(Entity(split_tag(tag).type, start=word, end=word + 1))
     return entities
 
 
 @cache
 def _goes_on(tag_before: str, tag: str) -> bool:
     """Whether a tag continues the entity of the tag before it."""
-    part_before, type_before = split_tag(tag_before)
-    part, entity_type = split_tag(tag)
-    is_open = part_before in ("B", "I")
-    return is_open and part in ("I", "E") and entity_type == type_before
+    before = split_tag(tag_before)
+    after = split_tag(tag)
+    is_open = before.part in ("B", "I")
+    return is_open and after.part in ("I", "E") and after.type == before.type
 
 
 def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -98,13 +109,11 @@ def inconsistencies(tags: Sequence[str], known: Sequence[str]) -> Iterator[tuple
     Yields:
         What is wrong, and the tags between which it is.
     """
-    has_ends = any(split_tag(tag)[0] in ("E", "S") for tag in known)
+    has_ends = any(split_tag(tag).part in ("E", "S") for tag in known)
     for tag_before, tag in pairwise([OUTSIDE, *tags, OUTSIDE]):
         if _goes_on(tag_before, tag):
             continue
-        part_before, _ = split_tag(tag_before)
-        part, _ = split_tag(tag)
-        if part in ("I", "E"):
+        if split_tag(tag).part in ("I", "E"):
             yield "tag that continues an entity that no tag begins", f"{tag} after {tag_before}"
-        if has_ends and part_before in ("B", "I"):
+        if has_ends and split_tag(tag_before).part in ("B", "I"):
             yield "tag of an entity that no tag ends", f"{tag} after {tag_before}"

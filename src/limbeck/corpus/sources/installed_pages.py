@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from limbeck.corpus.sources.docstrings import FileProse
-from limbeck.corpus.sources.folders import walk_files
+from limbeck.corpus.sources.installed_files import walk_files
 from limbeck.corpus.text.documents import clean_text
 from limbeck.corpus.text.prose import Prose, extract_prose
 

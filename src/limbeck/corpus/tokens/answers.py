@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from limbeck.corpus.rows.labelled_rows import NO_ANSWER, TOKEN_TYPES, EncodedRows, LabelledRow
+from limbeck.corpus.rows.labelled_rows import NO_ANSWER, LabelledRow
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES, EncodedRows
 from limbeck.corpus.tokens.token_encoder import PROBES, plain_backend
 from limbeck.errors import CorpusError
 

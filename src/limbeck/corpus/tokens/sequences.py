@@ -4,8 +4,9 @@ import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, EncodedRows, LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES, EncodedRows
 from limbeck.errors import CorpusError
 
 _SHOWN_CHARACTERS = 40

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from limbeck.core import IGNORED_LABEL
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, WORD_GAP, EncodedRows, LabelledRow
+from limbeck.corpus.rows.labelled_rows import WORD_GAP, LabelledRow
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES, EncodedRows
 from limbeck.errors import CorpusError
 
 NO_WORD = -1

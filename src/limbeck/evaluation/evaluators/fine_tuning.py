@@ -212,7 +212,7 @@ class FineTuner:
         rows = open_columns(prepared.tokens(task_files.TRAIN))
         weights = None
         if class_weights is not None:
-            weights = balance(class_weights, count_classes(labels_of(rows), task.labels, kind.facts.label))
+            weights = balance(class_weights, count_classes(labels_of(rows), task.labels, kind.facts))
         self._trainer = Trainer(
             model=model,
             args=arguments,

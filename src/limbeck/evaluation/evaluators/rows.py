@@ -127,7 +127,7 @@ def _notes_on_classes(data: TaskData, settings: FineTuning, *, training: bool) -
     if not training or not rows or facts.label not in ("class", "classes"):
         return
     point = grid_of(task, settings)[0]
-    counts = count_classes(np.array([row.label for row in rows]), task.labels, facts.label)
+    counts = count_classes(np.array([row.label for row in rows]), task.labels, facts)
     if counts.has_one:
         raise CorpusError(f"{task.title} {task.train}: {counts.describe_one()}; add rows of other classes.")
     if point.class_weights is not None:

@@ -18,8 +18,9 @@ from limbeck.core.blocks import counted
 from limbeck.core.cache import build_once
 from limbeck.core.hashing import fingerprint
 from limbeck.corpus.batches.collating import PadCollator
-from limbeck.corpus.rows.labelled_rows import TOKEN_TYPES, LabelledRow
+from limbeck.corpus.rows.labelled_rows import LabelledRow
 from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.tokens.encoded_rows import TOKEN_TYPES
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.splits import TRAIN
 from limbeck.kinds.kind import Outputs

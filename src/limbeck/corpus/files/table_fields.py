@@ -1,0 +1,196 @@
+"""The fields of tables, between commas or tabs, with or without quotation marks around them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from limbeck.corpus.files import limits, opening
+from limbeck.corpus.files.file_kinds import OpenFile, Quotes
+from limbeck.corpus.files.lines import read_lines
+from limbeck.corpus.text.cursor import FoundText
+from limbeck.errors import CorpusError
+
+QUOTED_TABLE = "table with quotation marks around fields, which are taken off"
+AMBIGUOUS_TABLE = "table with fields between quotation marks, which are taken for a part of the text"
+_LINES_THAT_SHOW_QUOTING = 1_000
+# A field and the tab or newline behind it: enclosed in marks, with those of its text doubled, or without any mark.
+_TAB_FIELD = re.compile(r"""(?:"(?P<enclosed>(?:[^"]|"")*+)"|[^\t\n"]*+)[\t\n]""")
+
+
+class TableRow(NamedTuple):
+    """The fields of a row.
+
+    Args:
+        line: Number of its last line; a quoted field may hold newlines.
+        fields: Its fields; none of an empty line.
+    """
+
+    line: int
+    fields: list[str]
+
+
+def read_comma_fields(file: OpenFile) -> Iterator[TableRow]:
+    """Iterate over the rows of a table with fields between commas.
+
+    Raises:
+        CorpusError: if a quotation mark opens a field and none closes it, so that rows would become a part of it.
+    """
+    lines = read_lines(file.stream, file.path, file.report)
+    yield from _read_quoted(lines, ",", file)
+
+
+def read_tab_fields(file: OpenFile) -> Iterator[TableRow]:
+    """Iterate over the rows of a table with fields between tabs.
+
+    Quotation marks around fields are taken off where the table was written with them, as pandas writes a field that
+    holds a tab, a newline or a mark. Elsewhere a mark is a character like any other, as in GLUE's files.
+
+    Raises:
+        CorpusError: if a quotation mark opens a field of a quoted table and none closes it.
+    """
+    lines = read_lines(file.stream, file.path, file.report)
+    last_plain_line: list[FoundText] = []
+    for line in lines:
+        # Up to the first mark both readings are the same.
+        if '"' not in line.text:
+            yield _split_at_tabs(line)
+            last_plain_line = [line]
+            continue
+
+        # The lines from there on show which one is right.
+        beginning = [line, *islice(lines, _LINES_THAT_SHOW_QUOTING)]
+        quotes = file.quotes
+        if quotes is None:
+            quotes = _quotes_of([*last_plain_line, *beginning])
+            if quotes != "characters":
+                note = QUOTED_TABLE if quotes == "fields" else AMBIGUOUS_TABLE
+                file.report.note(note, f"{file.path}:{line.line}")
+
+        remaining = chain(beginning, lines)
+        if quotes == "fields":
+            yield from _read_quoted(remaining, "\t", file)
+        else:
+            for plain_line in remaining:
+                yield _split_at_tabs(plain_line)
+        return
+
+
+def _split_at_tabs(line: FoundText) -> TableRow:
+    """Return the row of a line without quoted fields."""
+    if not line.text:
+        return TableRow(line.line, [])
+    return TableRow(line.line, line.text.split("\t"))
+
+
+def _quotes_of(lines: Sequence[FoundText]) -> Quotes | None:
+    """Return the use of quotation marks in a table, judged by some of its lines; None where both readings fit.
+
+    They enclose fields if something shows that the writer meant it, before a mark stands elsewhere than around a field
+    or doubled within one: a field with a doubled mark, a field with a tab or a newline (without which lines would have
+    different numbers of fields), or a header whose names are all enclosed.
+    """
+    text = "".join(f"{line.text}\n" for line in lines)
+    numbers_of_tabs = {line.text.count("\t") for line in lines if line.text}
+    lines_are_uneven = len(numbers_of_tabs) > 1
+    shows_quoting = False
+    header_is_enclosed = lines[0].line == 1
+    end_of_first_line = len(lines[0].text)
+    position = 0
+    while position < len(text):
+        field = _TAB_FIELD.match(text, position)
+        if field is None:
+            # A mark within a field, a closing mark that is missing, or one that stands behind the lines at hand. If
+            # fields before it are enclosed, reading goes on and refuses the field where its mark is never closed.
+            return "fields" if shows_quoting else "characters"
+
+        content = field["enclosed"]
+        if content is None and position < end_of_first_line:
+            header_is_enclosed = False
+        if content is not None:
+            has_separator = "\t" in content or "\n" in content
+            has_doubled_mark = '""' in content and "\n" not in content
+            if has_doubled_mark or (has_separator and lines_are_uneven):
+                shows_quoting = True
+        position = field.end()
+    if shows_quoting or header_is_enclosed:
+        return "fields"
+    return None
+
+
+class _CsvLines:
+    """The lines of a table for `csv.reader`, which remember those of the row that is being read.
+
+    Args:
+        lines: The lines.
+        file: The table.
+
+    Attributes:
+        were_cut: Whether all lines were read and damage has ended them.
+    """
+
+    def __init__(self, lines: Iterable[FoundText], file: OpenFile) -> None:
+        self._lines = lines
+        self._file = file
+        self._row: list[FoundText] = []
+        self.were_cut = False
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._row.append(line)
+            yield f"{line.text}\n"
+        self.were_cut = opening.damage_of(self._file.stream) is not None
+
+    def take_row(self) -> int:
+        """Return the number of the last line of the row, and begin with the next row."""
+        number = self._row[-1].line
+        self._row = []
+        return number
+
+    def line_of_open_mark(self) -> int | None:
+        """Return the number of the line in which the row's unfinished field is opened; None of a row without marks."""
+        number = None
+        is_within_field = False
+        for line in self._row:
+            marks = line.text.count('"')
+            if marks and not is_within_field:
+                number = line.line
+            # A doubled mark leaves the field as it is.
+            if marks % 2 == 1:
+                is_within_field = not is_within_field
+        return number
+
+
+def _read_quoted(lines: Iterable[FoundText], delimiter: str, file: OpenFile) -> Iterator[TableRow]:
+    """Iterate over rows whose fields may be quoted, but not over one that ends with damage.
+
+    Args:
+        lines: The lines of the table that are left.
+        delimiter: What stands between fields.
+        file: The table.
+
+    Raises:
+        CorpusError: if a quotation mark opens a field and none closes it.
+    """
+    # The library's own limit of 131,072 characters would refuse the whole table.
+    csv.field_size_limit(limits.LONGEST_LINE)
+    csv_lines = _CsvLines(lines, file)
+    try:
+        for fields in csv.reader(csv_lines, delimiter=delimiter, strict=True):
+            if csv_lines.were_cut:
+                return
+            yield TableRow(csv_lines.take_row(), fields)
+    except csv.Error as error:
+        if csv_lines.were_cut:
+            return
+        line = csv_lines.line_of_open_mark()
+        if line is None:
+            last_line = csv_lines.take_row()
+            raise CorpusError(f"Cannot read '{file.path}' near line {last_line} as a table: {error}.") from error
+        raise CorpusError(
+            f"Cannot read '{file.path}': a quotation mark opens a field in line {line}, and none closes it in front of "
+            "a separator. Close it, or enclose the field and double the marks of its text."
+        ) from error
