@@ -1,4 +1,4 @@
-"""The numbers of classes, the values and the missing labels of rows, as sources write them."""
+"""Labels as sources write them: the numbers of classes by their names, values, and labels that are missing."""
 
 import math
 import re
@@ -115,20 +115,22 @@ class ClassNumbers:
         Raises:
             CorpusError: if the columns are not those of the classes, or one holds something else.
         """
-        are_unnamed = all(label == f"LABEL_{number}" for number, label in enumerate(self._labels))
-        if are_unnamed and len(values) == len(self._labels):
-            class_of_column = dict(zip(values, range(len(values)), strict=True))
-        else:
-            class_of_column = {name: self.number(name, f"label_columns of {where}") for name in values}
+        are_unnamed = list(self._labels) == [f"LABEL_{number}" for number in range(len(self._labels))]
+        class_of_column: dict[str, int] = {}
+        for place, name in enumerate(values):
+            if are_unnamed and len(values) == len(self._labels):
+                class_of_column[name] = place
+            else:
+                class_of_column[name] = self.number(name, f"label_columns of {where}")
 
-        classes = set(class_of_column.values())
-        if len(classes) < len(self._labels):
-            missing = [label for number, label in enumerate(self._labels) if number not in classes]
-            raise CorpusError(
-                f"label_columns has no column for the class '{(missing or self._labels)[0]}': give every class "
-                "a column."
-            )
-        numbers = [class_of_column[name] for name, value in values.items() if _is_set(value, f"{where}, '{name}',")]
+        for number, label in enumerate(self._labels):
+            if number not in class_of_column.values():
+                raise CorpusError(f"label_columns has no column for the class '{label}': give every class a column.")
+
+        numbers: list[int] = []
+        for name, value in values.items():
+            if _is_set(value, f"{where}, '{name}',"):
+                numbers.append(class_of_column[name])
         return self._flags(numbers)
 
     def __contains__(self, value: Any) -> bool:
