@@ -115,14 +115,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are read from now on, as in a new process."""
-    read_hash, found = seals._read_hash, []
+    read_hash, found = seals.hash_file, []
 
     def count(path: Path) -> str:
         found.append(path.name)
         return read_hash(path)
 
     monkeypatch.setattr(seals, "_read", {})
-    monkeypatch.setattr(seals, "_read_hash", count)
+    monkeypatch.setattr(seals, "hash_file", count)
     return found
 
 

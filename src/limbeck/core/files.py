@@ -12,6 +12,14 @@ from typing import Any
 from limbeck.errors import OutputError
 
 
+def change_state(stat: os.stat_result) -> tuple[int, ...]:
+    """Return numbers that change when a file does: its size first, the time of its last change of any kind last.
+
+    Size and time of modification alone may stay: archives with fixed times, `cp -p` and `rsync -t` set them.
+    """
+    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
+
+
 @contextmanager
 def atomic_file(path: Path, *, durable: bool = True, shared: bool = False) -> Iterator[Path]:
     """Yield the path of a file to write, which then replaces another: readers see the old or the new, never a part.

@@ -10,13 +10,13 @@ import json
 import os
 import time
 from contextlib import suppress
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import xxhash
 
-from limbeck.core.files import atomic_text, read_json
+from limbeck.core.files import atomic_text, change_state, read_json
+from limbeck.core.hashing import hash_file
 from limbeck.core.paths import default_cache_dir
 
 _SEAL = "xxh3"
@@ -61,7 +61,7 @@ def file_facts(path: Path) -> dict[str, Any]:
 
     The hash is that of the bytes that were written, where this process wrote the file as a `HashedFile`.
     """
-    digest = _written.pop(path, None) or _read_hash(path)
+    digest = _written.pop(path, None) or hash_file(path)
     return {"bytes": path.stat().st_size, _SEAL: digest}
 
 
@@ -140,15 +140,10 @@ def _seal_of(values: dict[str, Any]) -> str:
     return xxhash.xxh3_128(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _read_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, xxhash.xxh3_128).hexdigest()
-
-
 def _hash_and_note(path: Path, state: tuple[int, ...]) -> str:
     """Return the hash of a file, and note it for this process unless the file may just be changing."""
     began = time.time_ns()
-    digest = _read_hash(path)
+    digest = hash_file(path)
     changed_ns = state[-1]
     if changed_ns + _TICK_NS < began:
         _read[state] = digest
@@ -156,12 +151,11 @@ def _hash_and_note(path: Path, state: tuple[int, ...]) -> str:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Return numbers that change when a file does: its size first, the time of its last change of any kind last."""
+    """Return numbers that change when a file does, see `change_state`."""
     # A pipe or a device would never end.
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
-    stat = path.stat()
-    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
+    return change_state(path.stat())
 
 
 def _memory_of(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from limbeck.core.files import atomic_text, read_json
+from limbeck.core.files import atomic_text, change_state, read_json
 from limbeck.core.hashing import fingerprint
 from limbeck.core.paths import default_cache_dir
 from limbeck.models.locating import is_local, resolve_model
@@ -60,13 +60,12 @@ def _result_file(model: str) -> Path | None:
         return None
     # The modules that make a vector lie above the Transformer, or below it.
     root = sentence_root(folder)
-    size_and_time = {}
+    states = {}
     for file in sorted(root.rglob("*")):
         if file.is_file():
-            stat = file.stat()
-            size_and_time[str(file)] = [stat.st_size, stat.st_mtime_ns]
+            states[str(file)] = change_state(file.stat())
     versions = [_version(package) for package in _PACKAGES]
-    name = fingerprint([size_and_time, *versions])
+    name = fingerprint([states, *versions])
     return default_cache_dir() / "compared-vectors" / f"{name}.json"
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from limbeck.core.beside import tried_beside
 from limbeck.core.collecting import without_collecting
+from limbeck.core.files import change_state
+from limbeck.core.hashing import hash_file
 from limbeck.corpus.files import file_readers
 from limbeck.corpus.files.addresses import (
     GLOB_CHARACTERS,
@@ -38,6 +40,8 @@ from limbeck.errors import CorpusError
 
 # Files by which the size of the text in all files is estimated.
 _SAMPLED_FILES = 16
+# Bytes of all files of a source up to which it is known by its content, which takes a tenth of a second.
+_HASHED_BYTES = 64 * 2**20
 
 
 @dataclass
@@ -59,13 +63,17 @@ class Files:
     header: tuple[str, ...] = ()
 
     def fingerprint(self) -> Any:
-        """Return path, size and time of change of every file."""
+        """Return the path of every file and a hash of its content, or of large ones the state of the file."""
         columns: list[Any] = []
         if self.text_column is not None:
             columns.append(self.text_column)
         if self.header:
             columns.append(list(self.header))
-        states = [_file_state(file, place) for file, place in zip(self.files, self.places, strict=True)]
+        stored_size = self.stored_size()
+        is_small = stored_size is not None and stored_size <= _HASHED_BYTES
+        states = []
+        for file, place in zip(self.files, self.places, strict=True):
+            states.append(_file_state(file, place, by_content=is_small))
         return ["files", *columns, states]
 
     def shards(self) -> int:
@@ -216,15 +224,22 @@ def _has_byte_positions(path: FilePath) -> bool:
     return not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary
 
 
-def _file_state(file: FilePath, place: str) -> list[Any]:
-    """Return resolved path, size and time of change of a file; of a remote one the address and its state there."""
+def _file_state(file: FilePath, place: str, *, by_content: bool) -> list[Any]:
+    """Return the place of a file and what changes with its content; of a remote one the address and its state there.
+
+    Args:
+        file: The file.
+        place: Its path without links.
+        by_content: Hash its content, rather than trust size and times.
+    """
     if isinstance(file, str):
         with reaching(f"Cannot reach '{safe_name(file)}'"):
             system, name = file_system(file)
             return [file, str(system.ukey(name))]
     try:
-        stat = file.stat()
-        return [place, stat.st_size, stat.st_mtime_ns]
+        if by_content:
+            return [place, hash_file(file)]
+        return [place, *change_state(file.stat())]
     except OSError as error:
         raise CorpusError(f"Cannot read '{safe_name(file)}': {error.strerror}.") from error
 
