@@ -1,5 +1,6 @@
 """Pages: a part for each folder, after one that puts several side by side."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -47,17 +48,13 @@ class Page:
     title: str
     parts: tuple[Part, ...]
 
-    def blocks(self) -> Iterator[Block]:
-        """Go through all blocks, in order."""
-        for part in self.parts:
-            for section in part.sections:
-                yield from section.blocks
-
     def figures(self) -> Iterator[Figure]:
         """Go through all figures, in order."""
-        for block in self.blocks():
-            if isinstance(block, Figure):
-                yield block
+        for part in self.parts:
+            for section in part.sections:
+                for block in section.blocks:
+                    if isinstance(block, Figure):
+                        yield block
 
     def warnings(self) -> list[str]:
         """Return all warnings, in order; of several folders each with its folder's name."""
@@ -82,26 +79,21 @@ def build_page(subjects: Sequence[Subject]) -> Page:
     first = parts[0].title
     if len(subjects) == 1:
         kind = summary_of(subjects[0]).kind
-        return Page(f"{first}: {kind}", _name_uniquely(parts))
+        return Page(f"{first}: {kind}", _number_figures(parts))
 
     # Several folders are compared first, then shown in full.
     compared = Part("Side by side", f"{len(subjects)} folders", tuple(side_by_side(titled)))
     title = f"{first} and {len(subjects) - 1} more"
-    return Page(title, _name_uniquely([compared, *parts]))
+    return Page(title, _number_figures([compared, *parts]))
 
 
 def _titles(subjects: Sequence[Subject]) -> list[str]:
-    """Name the parts; names that come twice have the folder's name behind them, or if need be all of its path."""
+    """Name the parts; names that come twice have their folders behind them."""
     names = [title_of(subject.title, subject.folder) for subject in subjects]
-    with_folders = [f"{name} ({subject.folder.name})" for name, subject in zip(names, subjects, strict=True)]
+    counts = Counter(names)
     titles = []
-    for name, with_folder, subject in zip(names, with_folders, subjects, strict=True):
-        if names.count(name) == 1:
-            titles.append(name)
-        elif with_folders.count(with_folder) == 1:
-            titles.append(with_folder)
-        else:
-            titles.append(f"{name} ({subject.folder})")
+    for name, subject in zip(names, subjects, strict=True):
+        titles.append(name if counts[name] == 1 else f"{name} ({subject.folder})")
     return titles
 
 
@@ -130,27 +122,25 @@ def _sections(subject: Subject) -> list[Section]:
     return [*sections[:place], *inside, *sections[place:]]
 
 
-def _name_uniquely(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Number the names of figures that come twice, in order."""
-    counts: dict[str, int] = {}
-    named = []
+def _number_figures(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the parts with numbers behind the names of figures that come again, since names are those of files."""
+    counts: Counter[str] = Counter()
+    numbered_parts = []
     for part in parts:
         sections = []
         for section in part.sections:
-            blocks = tuple(_numbered(block, counts) for block in section.blocks)
-            sections.append(replace(section, blocks=blocks))
-        named.append(replace(part, sections=tuple(sections)))
-    return tuple(named)
-
-
-def _numbered(block: Block, counts: dict[str, int]) -> Block:
-    """Return a block, a figure by another name if it is not the first of its name; `counts` is kept up to date."""
-    if not isinstance(block, Figure):
-        return block
-    counts[block.name] = counts.get(block.name, 0) + 1
-    if counts[block.name] == 1:
-        return block
-    return replace(block, name=f"{block.name}-{counts[block.name]}")
+            blocks: list[Block] = []
+            for block in section.blocks:
+                if isinstance(block, Figure):
+                    counts[block.name] += 1
+                    is_first = counts[block.name] == 1
+                    name = block.name if is_first else f"{block.name}-{counts[block.name]}"
+                    blocks.append(replace(block, name=name))
+                else:
+                    blocks.append(block)
+            sections.append(replace(section, blocks=tuple(blocks)))
+        numbered_parts.append(replace(part, sections=tuple(sections)))
+    return tuple(numbered_parts)
 
 
 def side_by_side(subjects: Sequence[tuple[str, Subject]]) -> list[Section]:

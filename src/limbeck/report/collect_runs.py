@@ -1,0 +1,108 @@
+"""Reading the folders of runs and of comparisons: their records, stages, logs and statuses."""
+
+import re
+from pathlib import Path
+
+from limbeck.core.paths import RECIPE, RUN_RECORD, STAGES
+from limbeck.core.records import PlannedStage, Run, Stage, load
+from limbeck.core.run_status import status_of
+from limbeck.core.studies import Comparison
+from limbeck.report.logs import StageLog, read_stage_log
+from limbeck.report.names import title_of
+from limbeck.report.subjects import ComparisonFolder, RunFolder, StageFolder, Subject
+
+_NUMBERED_STAGE = re.compile(r"(?P<number>\d{1,4})-(?P<name>.+)")
+
+
+def read_run(folder: Path, inside: tuple[Subject, ...] = ()) -> RunFolder:
+    """Read a run as far as its files allow.
+
+    Args:
+        folder: Its folder.
+        inside: What else lies in the folder and is reported with it.
+    """
+    record = load(Run, folder)
+    problems = list(record.damage)
+    if record.is_empty:
+        problems = [f"'{RUN_RECORD}' is missing or damaged; the report is made from the other files."]
+    recipe = ""
+    try:
+        recipe = (folder / RECIPE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        problems.append(f"'{RECIPE}' cannot be read.")
+    return RunFolder(
+        folder=folder,
+        title=title_of(record.name, folder),
+        problems=tuple(problems),
+        record=record,
+        status=status_of(folder),
+        stages=_read_stages(folder, record),
+        recipe=recipe,
+        inside=inside,
+    )
+
+
+def _read_stages(folder: Path, run: Run) -> tuple[StageFolder, ...]:
+    """Gather the stages from the plan, the record and the folders: any of them may lack some."""
+    # Stages are matched by their numbers, which are in the names of their folders too.
+    plans = dict(enumerate(run.recipe.stages, start=1))
+    records = dict(enumerate(run.stages, start=1))
+    folders = _stage_folders(folder / STAGES)
+    stages = []
+    for number in sorted({*plans, *records, *folders}):
+        plan = plans.get(number, PlannedStage())
+        record = records.get(number, Stage())
+        name_of_folder = ""
+        log = StageLog()
+        stage_folder = folders.get(number)
+        if stage_folder is not None:
+            name_of_folder = stage_folder.name.partition("-")[2]
+            log = read_stage_log(stage_folder)
+            if record.is_empty:
+                record = load(Stage, stage_folder)
+        title = record.name or plan.name or name_of_folder or plan.method_name or f"stage {number}"
+        stages.append(StageFolder(title, record, plan, log))
+    return tuple(stages)
+
+
+def _stage_folders(folder: Path) -> dict[int, Path]:
+    """Return the stages' folders by their numbers."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return {}
+    folders = {}
+    for path in paths:
+        match = _NUMBERED_STAGE.fullmatch(path.name)
+        if match is not None:
+            folders[int(match["number"])] = path
+    return folders
+
+
+def read_comparison(folder: Path) -> ComparisonFolder:
+    """Read a comparison, with one run of each combination of student, method and mapping."""
+    record = load(Comparison, folder)
+    runs: dict[tuple[str, str, str], RunFolder] = {}
+    run_folders: dict[Path, None] = {}
+    for cell in record.cells:
+        run_folder = folder / cell.folder
+        # A record is a file like any other: the folders that it names have to lie below it.
+        is_below = run_folder.resolve().is_relative_to(folder.resolve())
+        if is_below and (run_folder / RUN_RECORD).is_file():
+            run_folders[run_folder] = None
+            combination = (cell.student, cell.method, cell.mapping)
+            if combination not in runs:
+                runs[combination] = read_run(run_folder)
+    # Statuses are read of unfinished comparisons only: they look at locks and processes.
+    unfinished = []
+    if not record.is_finished:
+        statuses = [status_of(run_folder) for run_folder in run_folders]
+        unfinished = [status for status in statuses if status.status != "finished"]
+    return ComparisonFolder(
+        folder=folder,
+        title=record.name or folder.name,
+        problems=record.damage,
+        record=record,
+        runs=tuple(runs.values()),
+        unfinished=tuple(unfinished),
+    )
