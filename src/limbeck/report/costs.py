@@ -1,7 +1,6 @@
 """Costs of models: sizes and speed, as MiniLM's table 4 and MLKD-BERT's table 3 have them, beside published ones."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from rich.console import RenderableType
@@ -29,8 +28,7 @@ def cost_tables(costs: studies.Costs) -> Iterator[Table]:
 def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
     """Show sizes and speed, where they were measured."""
     if costs is not None:
-        for table in cost_tables(costs):
-            yield replace(table, words=(1,))
+        yield from cost_tables(costs)
 
 
 def conditions_of(costs: studies.Costs) -> str:
@@ -52,14 +50,17 @@ def _sizes_table(costs: studies.Costs) -> Table:
     lengths = list(costs.models[0].megaflops_per_token)
     rows: list[tuple[AnyCell, ...]] = []
     for model in costs.models:
-        counts = (model.embedding_parameters, model.transformer_parameters, model.parameters)
+        parameters = (
+            _millions(model.embedding_parameters),
+            _millions(model.transformer_parameters),
+            _millions(model.parameters),
+        )
         flops = [Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths]
-        parameters = [_millions(count) for count in counts]
         title = _title_of(costs, model.model)
         rows.append((title, model.shape, *parameters, Cell(model.megabytes, "{:.1f}"), *flops))
     headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "Total (M)", "Weights (MB)")
     flops_headings = [f"Mflop per token, {length} tokens" for length in lengths]
-    return Table("Size", (*headings, *flops_headings), tuple(rows), words=(0,), layout=_LAYOUT)
+    return Table("Size", (*headings, *flops_headings), tuple(rows), words=(0, 1), layout=_LAYOUT)
 
 
 def _millions(count: float | None) -> Cell:
@@ -70,20 +71,13 @@ def _millions(count: float | None) -> Cell:
 
 def _speeds_table(costs: studies.Costs) -> Table:
     headings = ("", "Batch", "Tokens", "Median (ms)", "10th–90th (ms)", "Sentences per s", "Tokens per s", "Speedup")
-    rows = tuple((_title_of(costs, timing.model), *_speed_cells(timing)) for timing in costs.timings)
-    return Table(f"Speed on {costs.machine['device']}", headings, rows, words=(0,), layout=_LAYOUT)
-
-
-def _speed_cells(timing: studies.Timing) -> tuple[AnyCell, ...]:
-    return (
-        str(timing.batch),
-        str(timing.length),
-        Cell(timing.median_ms, "{:.2f}"),
-        f"{timing.p10_ms:.2f}–{timing.p90_ms:.2f}",
-        Cell(timing.sentences_per_second, "{:.0f}"),
-        Cell(timing.tokens_per_second, "{:.0f}"),
-        Cell(timing.speedup, "{:.2f}x"),
-    )
+    rows: list[tuple[AnyCell, ...]] = []
+    for timing in costs.timings:
+        title = _title_of(costs, timing.model)
+        times = (Cell(timing.median_ms, "{:.2f}"), f"{timing.p10_ms:.2f}–{timing.p90_ms:.2f}")
+        rates = (Cell(timing.sentences_per_second, "{:.0f}"), Cell(timing.tokens_per_second, "{:.0f}"))
+        rows.append((title, str(timing.batch), str(timing.length), *times, *rates, Cell(timing.speedup, "{:.2f}x")))
+    return Table(f"Speed on {costs.machine['device']}", headings, tuple(rows), words=(0,), layout=_LAYOUT)
 
 
 def _published_tables(costs: studies.Costs) -> Iterator[Table]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from limbeck.core import blocks, studies
-from limbeck.core.blocks import AnyCell, Cell
+from limbeck.core import studies
+from limbeck.core.blocks import AnyCell, Cell, mean
 from limbeck.core.intervals import Interval, ends_of, of_mean
 from limbeck.core.paths import short_model_name
 from limbeck.report.names import metric_name
@@ -49,16 +49,22 @@ def share_kept(key: str, model: studies.Scores, teacher: studies.Scores | None) 
 
 
 def only_answer_notes(summary: studies.Evaluation) -> list[str]:
-    """Return a line for each model and task whose score says nothing, since all rows get one answer."""
+    """Return a line for each model and task whose score is meaningless, since all rows get one answer."""
     return one_answer_lines(summary.columns, [(name_of(model), model) for model in summary.models])
 
 
 def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[str, studies.Scores]]) -> list[str]:
-    """Return the lines of `only_answer_notes` for models by their names."""
+    """Return the lines of `only_answer_notes`.
+
+    Args:
+        columns: The tasks.
+        models: Each with its name.
+    """
     lines = []
     for name, model in models:
         for column in columns:
             figure = model.columns.get(column.key)
+            # A detail is a part of a column that has a line of its own.
             if column.detail or figure is None or not figure.is_meaningless:
                 continue
             answer = "" if figure.only_answer is None else f" ('{figure.only_answer}')"
@@ -68,35 +74,31 @@ def one_answer_lines(columns: Sequence[studies.Column], models: Iterable[tuple[s
     return lines
 
 
-def over_runs(figure: studies.Figure) -> Interval | None:
-    """Return the interval of a mean over runs; None of one run."""
-    return of_mean(figure.runs)
-
-
 def interval_of(key: str, model: studies.Scores) -> Interval | None:
     """Return the interval of a model's figure: over the rows of one run, or over the seeds of several."""
     if is_meaningless(key, model):
         return None
     # One run has an interval over its rows; several have one over their seeds, which holds more.
     column = model.columns.get(key)
-    ends = ends_of(column.interval) if column is not None else None
+    if column is not None:
+        over_rows = ends_of(column.interval)
+        if over_rows is not None:
+            return over_rows
     figure = model.figures.get(key)
-    if ends is None and figure is not None:
-        return over_runs(figure)
-    return ends
+    return None if figure is None else of_mean(figure.runs)
 
 
 def interval_note(models: Iterable[studies.Scores]) -> list[str]:
-    """Return what the 95 % intervals of a table are over; nothing where there are none."""
+    """Return a note on the samples of the 95 % intervals of a table; nothing where there are none."""
     columns = [column for model in models for column in model.columns.values()]
-    over = []
+    samples = []
     if any(column.interval for column in columns):
-        over.append("the rows of a task (one run)")
+        samples.append("the rows of a task (one run)")
     if any(len(column.runs) > 1 for column in columns):
-        over.append("seeds (Student's t)")
-    if not over:
+        samples.append("seeds (Student's t)")
+    if not samples:
         return []
-    return [f"95 % intervals are over {' or over '.join(over)}."]
+    return [f"95 % intervals are over {' or over '.join(samples)}."]
 
 
 def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.Scores]) -> dict[str, str]:
@@ -111,11 +113,13 @@ def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.S
             headings[column.key] = f"{column.title}\n{metric_name(column.metric)}"
     for key, title in _AVERAGES.items():
         averages = [model.averages.by_name[key] for model in models]
-        known = [average for average in averages if average is not None]
-        if known:
-            counts = sorted({len(average.of) for average in known})
-            only = "" if all(average.complete for average in known) else " only"
-            headings[key] = f"{title}\nof {'–'.join(map(str, counts))}{only}"
+        known_averages = [average for average in averages if average is not None]
+        if known_averages:
+            # Models may have averages over different numbers of tasks, and over fewer than the preset has.
+            task_counts = sorted({len(average.of) for average in known_averages})
+            headings[key] = f"{title}\nof {'–'.join(map(str, task_counts))}"
+            if not all(average.complete for average in known_averages):
+                headings[key] += " only"
     return headings
 
 
@@ -123,8 +127,10 @@ def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
     """Yield the scores and averages of a model; those with a single answer to all rows are marked."""
     figures = model.figures
     for key in keys:
-        cell = blocks.mean(figures.get(key))
-        yield Cell(f"{cell}{ONE_ANSWER}") if is_meaningless(key, model) else cell
+        cell = mean(figures.get(key))
+        if is_meaningless(key, model):
+            cell = Cell(f"{cell}{ONE_ANSWER}")
+        yield cell
 
 
 def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
@@ -138,8 +144,9 @@ def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterat
     yield f"{model}, {row.shape} ({PAPERS[row.paper]}, table {row.table}{split})"
     averages = {"average": row.average, "without_cola": row.without_cola}
     for key in keys:
-        cell = Cell(averages.get(key, row.columns.get(key)), "{:.1f}")
-        yield Cell(f"{cell}{_COMPUTED}") if key in row.computed else cell
+        score = averages[key] if key in averages else row.columns.get(key)
+        mark = _COMPUTED if key in row.computed else ""
+        yield Cell(score, f"{{:.1f}}{mark}")
 
 
 def main_figure(summary: studies.Evaluation) -> tuple[str, str]:
@@ -175,7 +182,7 @@ def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Itera
 def numbers(figure: studies.Figure) -> dict[str, Any]:
     """Return a figure as cells of a CSV table."""
     row: dict[str, Any] = {"mean": figure.mean, "deviation": figure.deviation, "runs": len(figure.runs)}
-    ends = over_runs(figure)
+    ends = of_mean(figure.runs)
     if ends is not None:
         row["low"], row["high"] = ends
     return row
