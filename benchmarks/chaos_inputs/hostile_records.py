@@ -17,7 +17,7 @@ from benchmarks.chaos_inputs.scene import Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 from markdown_it import MarkdownIt
 
-from limbeck.core import blocks
+from limbeck.core import blocks, console_blocks
 from limbeck.core.escaping import TerminalConsole
 from limbeck.core.records import Run, RunEvaluation
 from limbeck.core.studies import Evaluation
@@ -176,7 +176,7 @@ def _report(run: Path, folder: Path) -> dict[str, Any]:
     html, tags = written.html.read_text(encoding="utf-8"), _Tags()
     tags.feed(html)
     markdown = (folder / "page.md").read_text(encoding="utf-8")
-    warnings = _shown(*written.page.warnings(), blocks.console(blocks.Notes(tuple(written.page.warnings()))))
+    warnings = _shown(*written.page.warnings(), console_blocks.console(blocks.Notes(tuple(written.page.warnings()))))
     return {
         "tags": tags.found, "live": _live(markdown),
         "control": not all(map(_is_plain, (html.replace("\t", " "), markdown.replace("\t", " "), warnings))),

@@ -12,7 +12,8 @@ import limbeck
 from limbeck.api.progress import progress_console
 from limbeck.api.results import Shown as ShownResult
 from limbeck.core.blocks import Notes
-from limbeck.core.progress import CorpusProgress, ProgressBar
+from limbeck.core.corpus_progress import CorpusProgress
+from limbeck.core.progress_bars import ProgressBar
 from tests.support.models import make_teacher
 
 TEXTS = [f"The model number {number} is a text of words that we read." for number in range(40)]
@@ -91,7 +92,7 @@ def test_a_notebook_shows_a_result_once(notebook, monkeypatch):
 
 
 def test_a_notebook_shows_bars_in_one_place(notebook, monkeypatch):
-    monkeypatch.setattr("limbeck.core.progress._NOTEBOOK_SECONDS", 0.0)
+    monkeypatch.setattr("limbeck.core.progress_bars._NOTEBOOK_SECONDS", 0.0)
     console = Console(force_jupyter=True, file=io.StringIO())
     with ProgressBar(console) as bar:
         bar(0.25, "the first half")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from limbeck.benchmark.model import load_or_make, measure_models, measure_size, read_config
 from limbeck.benchmark.tables import model_blocks
-from limbeck.core.blocks import console as shown
+from limbeck.core.console_blocks import console as shown
 from limbeck.errors import RecipeError
 from limbeck.models.blueprint import names_shape
 from tests.support.models import make_teacher

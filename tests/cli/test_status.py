@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from limbeck.api import distill
-from limbeck.core.folders import folder_lock
+from limbeck.core.folder_lock import folder_lock
 from limbeck.core.paths import HEARTBEAT, LOCK, RUN_RECORD
 from limbeck.core.run_status import SILENT_AFTER, find_runs, status_of
 from limbeck.errors import OutputError

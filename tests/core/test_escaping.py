@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 
 from limbeck.core import blocks, escaping, markdown
 from limbeck.core.blocks import Cell, Notes, Paragraph, Section, Table
+from limbeck.core.console_blocks import console as shown_on_console
 from limbeck.core.escaping import TerminalConsole
 
 PARTS = st.sampled_from(
@@ -48,7 +49,8 @@ def test_ordinary_names_stay_as_they_were_given(name: str):
 def test_a_terminal_is_sent_no_foreign_control_codes(text: str):
     console = TerminalConsole(file=io.StringIO(), force_terminal=True, width=60)
     table = Table(text, (text, "b"), ((text, Cell(text, mark="bold")),))
-    console.print(blocks.console(Paragraph(text), Notes((text,), warning=True), table), text, style="red", markup=False)
+    blocks_shown = shown_on_console(Paragraph(text), Notes((text,), warning=True), table)
+    console.print(blocks_shown, text, style="red", markup=False)
     shown = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
     assert shown.replace("\n", "").replace("\t", "").isprintable()
     assert "\x1b[" in console.file.getvalue(), "its own colours stay"

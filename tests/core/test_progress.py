@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from limbeck.core import progress
-from limbeck.core.progress import CorpusProgress, Count, ProgressBar, describe_rate, line_by_line, no_progress, part_of
+from limbeck.core import progress_bars
+from limbeck.core.corpus_progress import CorpusProgress
+from limbeck.core.progress import Count, describe_rate, no_progress, part_of
+from limbeck.core.progress_bars import ProgressBar, line_by_line
 
 
 class Terminal(io.StringIO):
@@ -23,7 +25,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch):
     """Time that passes when a test says so."""
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(progress_bars.time, "monotonic", lambda: clock.now)
     return clock
 
 

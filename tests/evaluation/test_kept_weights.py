@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
-from limbeck.core.folders import folder_lock
+from limbeck.core.folder_lock import folder_lock
 from limbeck.core.paths import KEPT_WEIGHTS, LOCK, RESULTS
 from limbeck.core.studies import EvaluationCell
 from limbeck.errors import CorpusError, OutputError, RecipeError

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import limbeck
-from limbeck.core.blocks import console
+from limbeck.core.console_blocks import console
 from limbeck.core.exports import Export
 from limbeck.inspection.results import read_result
 from limbeck.report import comparison, evaluation, export_text, inspection, quality, search, write_model_card

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import limbeck
-from limbeck.core.registry import plugins_in_use
+from limbeck.core.plugins import plugins_in_use
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES, register_as_objective

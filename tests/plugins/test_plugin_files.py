@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from limbeck.core.registry import VARIABLE, load_plugins, plugins_in_use, use_plugins
+from limbeck.core.plugins import VARIABLE, load_plugins, plugins_in_use, use_plugins
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS
 from limbeck.recipe import load_recipe

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from limbeck.core.blocks import Figure, Notes, Table, console
+from limbeck.core.blocks import Figure, Notes, Table
+from limbeck.core.console_blocks import console
 from limbeck.core.escaping import TerminalConsole
 from limbeck.report.rendering import render_html, render_markdown
 from tests.support.page_document import Document

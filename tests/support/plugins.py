@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from limbeck.core import kinds as kind_facts
-from limbeck.core import registry as plugins
+from limbeck.core import plugins
 from limbeck.evaluation.evaluators.evaluator import EVALUATORS
 from limbeck.export.formats import FORMATS
 from limbeck.kinds.registry import KINDS

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 import limbeck
-from limbeck.core import folders
-from limbeck.core.folders import folder_lock, holder, holder_lives, is_locked
+from limbeck.core import folder_lock as lock_of_folder
+from limbeck.core.folder_lock import folder_lock, holder, holder_lives, is_locked
 from limbeck.core.paths import LOCK
 from tests.support.together import fork
 from tests.training.conftest import refused
@@ -50,7 +50,7 @@ def other_process(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _little_patience(monkeypatch):
-    monkeypatch.setattr(folders, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(lock_of_folder, "_PATIENCE_SECONDS", 0.2)
 
 
 def test_another_run_is_named_with_host_process_and_time(tmp_path, other_process, tiny_recipe):

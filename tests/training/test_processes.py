@@ -15,7 +15,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
-from limbeck.core.ranks import broadcasting_tasks, connect, process_count, process_index
+from limbeck.core.rank_tasks import broadcasting_tasks
+from limbeck.core.ranks import connect, process_count, process_index
 from limbeck.methods import METHODS
 from limbeck.models.families import blocks
 from limbeck.recipe.load import load_recipe

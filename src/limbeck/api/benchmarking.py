@@ -21,7 +21,8 @@ from limbeck.benchmark import tables
 from limbeck.benchmark.rows import Row, check_output, describe_machine, write_rows
 from limbeck.core.blocks import Block, to_csv
 from limbeck.core.devices import check_device, choose_device
-from limbeck.core.progress import ProgressBar, Report
+from limbeck.core.progress import Report
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.errors import RecipeError, suggestion
 
 

@@ -14,7 +14,7 @@ from limbeck.api.results import Result
 from limbeck.core import studies
 from limbeck.core.blocks import Block
 from limbeck.core.devices import check_device, choose_device
-from limbeck.core.progress import ProgressBar
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.evaluation.plan.request import EvaluationRequest
 
 

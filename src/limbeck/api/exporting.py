@@ -12,7 +12,7 @@ from limbeck.api.requests import export as requests
 from limbeck.api.results import Pushed
 from limbeck.core import exports
 from limbeck.core.blocks import Block
-from limbeck.core.progress import ProgressBar, line_by_line, print_plain
+from limbeck.core.progress_bars import ProgressBar, line_by_line, print_plain
 from limbeck.errors import RecipeError
 from limbeck.export.request import ExportRequest
 

@@ -14,7 +14,7 @@ from limbeck.api.requests.finetune import FinetuneRequest
 from limbeck.api.results import ModelResult
 from limbeck.core import studies
 from limbeck.core.blocks import Block
-from limbeck.core.progress import ProgressBar
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.core.studies import FAILED
 from limbeck.errors import TrainingError
 from limbeck.evaluation.plan.request import EvaluationRequest, fine_tuned_task

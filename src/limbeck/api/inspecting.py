@@ -20,7 +20,8 @@ from limbeck.api.results import Shown
 from limbeck.core.blocks import Block, Figure, to_csv
 from limbeck.core.devices import choose_device
 from limbeck.core.lists import parse_list, whole_number
-from limbeck.core.progress import ProgressBar, Report, part_of
+from limbeck.core.progress import Report, part_of
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.families import shape_of
 from limbeck.report.output_files import check_output

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from limbeck.api.calls import named_for_python
-from limbeck.core.blocks import Block, Figure, console
+from limbeck.core.blocks import Block, Figure
+from limbeck.core.console_blocks import console
 from limbeck.core.escaping import TerminalConsole, printable
 from limbeck.errors import LimbeckError
 

@@ -33,7 +33,7 @@ from limbeck.cli.status import status
 from limbeck.cli.usage import UsageError, is_help, usage_message
 from limbeck.core.blocks import counted
 from limbeck.core.escaping import TerminalConsole
-from limbeck.core.registry import use_plugins
+from limbeck.core.plugins import use_plugins
 from limbeck.errors import MOST_MISTAKES, LimbeckError, RecipeError
 from limbeck.version import __version__
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from limbeck.core.blocks import Block
-from limbeck.core.blocks import console as console_blocks
+from limbeck.core.console_blocks import console as console_blocks
 from limbeck.core.escaping import TerminalConsole, escape_json
 from limbeck.errors import RecipeError
 

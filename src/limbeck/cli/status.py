@@ -13,7 +13,8 @@ import typer
 from limbeck.cli.command import command
 from limbeck.cli.messages import print_json, print_line, result_console
 from limbeck.cli.options import Json
-from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table, console
+from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table
+from limbeck.core.console_blocks import console
 from limbeck.core.escaping import one_line
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from limbeck.comparison.held_out import HeldOutText
 from limbeck.comparison.student_evaluation import evaluate_students
 from limbeck.comparison.summary import summarise_comparison
 from limbeck.core import blocks, devices, paths, records, studies
-from limbeck.core.progress import Count, ProgressBar, print_plain
+from limbeck.core.progress import Count
+from limbeck.core.progress_bars import ProgressBar, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, describe_error
 from limbeck.models.families import shape_of

@@ -1,38 +1,13 @@
-"""Output folders: made for one piece of work, taken up again by it alone, one process at a time where it locks them.
+"""Output folders: made for one piece of work, and taken up again by it alone."""
 
-The lock is a POSIX record lock (`fcntl`), which unlike `flock` is not inherited by worker processes: a worker that
-outlives a killed run for a moment does not keep the next one out. NFS servers pass such locks on to other machines.
-They belong to a process and go as soon as it closes any descriptor of the file, so nothing here opens a lock file of
-its own process.
-"""
-
-import errno
-import fcntl
-import json
-import os
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
-
 from limbeck.core.files import read_json
-from limbeck.core.paths import LOCK
 from limbeck.errors import OutputError
-
-_TAKEN = {errno.EACCES, errno.EAGAIN}
-_PATIENCE_SECONDS = 2.0
-_PAUSE_SECONDS = 0.05
-
-# What this process wrote into the locks it has, by path. A forked process has the entries, but neither id nor lock.
-_held: dict[Path, dict[str, Any]] = {}
-_held_guard = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -143,110 +118,3 @@ def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
         if difference is not None:
             return difference
     return None
-
-
-@contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a run's folder for this process.
-
-    Args:
-        folder: The run's folder; it exists.
-
-    Raises:
-        OutputError: on entering, if another run has the folder, with its host, process and since when; or if the lock
-            file cannot be written.
-    """
-    path = folder.resolve() / LOCK  # A link in its place is refused, or whatever it leads to would be emptied.
-    with _held_guard:
-        if _is_ours(folder):
-            raise _refusal(folder, holder(folder))
-        _held[path] = _this_process()
-    descriptor: int | None = None
-    try:
-        with writing(folder):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-            if not _lock(descriptor, path):
-                raise _refusal(folder, read_json(path))
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(_held[path]).encode(), 0)
-        yield
-    finally:
-        with _held_guard:
-            _held.pop(path, None)
-        if descriptor is not None:
-            # This unlocks. The file stays: were it removed, two runs could lock two files of its name.
-            os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> bool:
-    """Lock the file, waiting a moment for a process that is just ending; False if another one has it."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno not in _TAKEN:  # A file system without locks: go by its last holder's note.
-                return not holder_lives(read_json(path))
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_PAUSE_SECONDS)
-
-
-def _refusal(folder: Path, lock: dict[str, Any]) -> OutputError:
-    process = f"process {lock.get('pid', 'unknown')} on {lock.get('host', 'an unknown host')}"
-    return OutputError(
-        f"Output folder '{folder}' is in use by another run ({process}, since {lock.get('since', 'unknown')}); "
-        "wait for it or stop it, or choose another folder."
-    )
-
-
-def holder(folder: Path) -> dict[str, Any]:
-    """Return the `host`, `pid`, `started` and `since` of the process that last had a folder; empty if none had."""
-    return dict(_held[folder.resolve() / LOCK]) if _is_ours(folder) else read_json(folder / LOCK)
-
-
-def is_locked(folder: Path) -> bool | None:
-    """Whether a run has a folder now; None where the file system cannot tell."""
-    if _is_ours(folder):
-        return True
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return True if error.errno in _TAKEN else None
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def holder_lives(lock: dict[str, Any]) -> bool:
-    """Whether the process that last had a folder is alive, as far as this host can know.
-
-    Args:
-        lock: Its note in the lock, see `holder`.
-    """
-    if lock.get("host") != socket.gethostname():
-        return False
-    with suppress(psutil.Error, TypeError, ValueError):
-        process = psutil.Process(int(lock["pid"]))
-        # Numbers of processes are used again.
-        is_same = abs(process.create_time() - float(lock["started"])) < 1.0
-        return is_same and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-def _is_ours(folder: Path) -> bool:
-    return _held.get(folder.resolve() / LOCK, {}).get("pid") == os.getpid()
-
-
-def _this_process() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": psutil.Process().create_time(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }

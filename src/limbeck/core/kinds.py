@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Literal, TypeAlias
 
-from limbeck.core.registry import hint_of_plugins, load_entry_point, load_plugins
+from limbeck.core.plugins import hint_of_plugins, load_entry_point, load_plugins
 from limbeck.errors import suggestion
 
 KindName: TypeAlias = str

@@ -3,19 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from limbeck.core.blocks import (
-    AnyCell,
-    Block,
-    Cell,
-    Code,
-    Facts,
-    Figure,
-    Notes,
-    Paragraph,
-    Section,
-    Table,
-    counted,
-)
+from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Figure, Notes, Paragraph, Section, Table, counted
 from limbeck.core.escaping import code_block, escape_links_and_tags, escape_markdown, running_text
 
 _MARKS = {"bold": "**", "italic": "*"}

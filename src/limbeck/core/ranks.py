@@ -2,20 +2,16 @@
 
 A launcher (`torchrun`, `accelerate launch`) starts them and gives each its rank in its environment. The main process,
 rank 0, owns the run's folder; errors are agreed on, so that all end together and one of them prints why.
-
-Work whose course only the main rank knows, such as the proxy trainings of a search, is broadcast as tasks: the main
-rank drives in `broadcasting_tasks`, the others wait in `run_broadcast_tasks`.
 """
 
 import atexit
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from limbeck.errors import Interrupted, LimbeckError, TrainingError
+from limbeck.errors import LimbeckError, TrainingError
 
 Result = TypeVar("Result")
 
@@ -194,58 +190,3 @@ def _from_environment(name: str, default: int) -> int:
         return int(os.environ.get(name, default))
     except ValueError:
         return default
-
-
-_END = "end"
-_running: list[bool] = []
-
-
-@contextmanager
-def broadcasting_tasks() -> Iterator[None]:
-    """Let the main rank drive the others, and release them at the end."""
-    try:
-        yield
-    except LimbeckError as error:
-        # Ranks that raise it too have left, those stopped by a signal may be anywhere, and those within a task do not
-        # listen: they notice that this process ends.
-        if not (error.on_all_ranks or isinstance(error, Interrupted) or _running):
-            broadcast_task(_END)
-        raise
-    broadcast_task(_END)
-
-
-def broadcast_task(task: Any) -> None:
-    """Send a task to the other ranks; the main one then takes part in it.
-
-    Args:
-        task: Can be pickled.
-    """
-    if process_count() > 1 and is_main():
-        broadcast(task)
-
-
-@contextmanager
-def running_task() -> Iterator[None]:
-    """Mark that the ranks are within a task; an error leaves the mark."""
-    _running.append(True)
-    yield
-    _running.pop()
-
-
-def run_broadcast_tasks(carry_out: Callable[[Any], None]) -> None:
-    """Run the tasks of the main rank until it releases this one.
-
-    Args:
-        carry_out: Takes part in a task.
-
-    Raises:
-        TrainingError: if the main process ends without releasing this one.
-    """
-    try:
-        while (task := broadcast(None)) != _END:
-            carry_out(task)
-    except RuntimeError as error:
-        lost = lost_process(error)
-        if lost is None:
-            raise
-        raise TrainingError(lost) from error

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from limbeck.core import records
 from limbeck.core.blocks import duration
-from limbeck.core.folders import holder, holder_lives, is_locked
+from limbeck.core.folder_lock import holder, holder_lives, is_locked
 from limbeck.core.paths import RUN_RECORD
 from limbeck.core.records import record_damage
 from limbeck.core.studies import EvaluationRequest

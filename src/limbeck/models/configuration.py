@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
-from limbeck.core.registry import load_plugins
+from limbeck.core.plugins import load_plugins
 from limbeck.errors import ModelError, nearest, shorten_error, suggestion
 from limbeck.models.family_table import Family, families
 from limbeck.models.folder_files import read_json

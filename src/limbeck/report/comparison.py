@@ -8,20 +8,8 @@ from typing import Any, TypeAlias
 from rich.console import RenderableType
 
 from limbeck.core import markdown, records
-from limbeck.core.blocks import (
-    AnyCell,
-    Block,
-    Cell,
-    Layout,
-    Notes,
-    Paragraph,
-    Section,
-    Table,
-    console,
-    interval,
-    mean,
-    to_csv,
-)
+from limbeck.core.blocks import AnyCell, Block, Cell, Layout, Notes, Paragraph, Section, Table, interval, mean, to_csv
+from limbeck.core.console_blocks import console
 from limbeck.core.paths import short_model_name
 from limbeck.core.studies import (
     ComparedRow,

@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from limbeck.core import studies
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Table, console
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Layout, Table
+from limbeck.core.console_blocks import console
 from limbeck.core.paths import short_model_name
 from limbeck.report.scores import PAPERS
 

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from rich.console import RenderableType
 
 from limbeck.core import markdown, records, studies
-from limbeck.core.blocks import Block, Notes, Paragraph, Section, console, counted, to_csv
+from limbeck.core.blocks import Block, Notes, Paragraph, Section, counted, to_csv
+from limbeck.core.console_blocks import console
 from limbeck.report.costs import cost_tables
 from limbeck.report.evaluation_tables import (
     chosen_lines,

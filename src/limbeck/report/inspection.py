@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from limbeck.core import files, records
-from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, console, counted
+from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, counted
+from limbeck.core.console_blocks import console
 from limbeck.inspection.results import (
     AttentionDivergence,
     AttentionMaps,

@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import RenderableType
 
 from limbeck.core import markdown
-from limbeck.core.blocks import BOXED, NOTHING, Block, Notes, Table, console, to_csv
+from limbeck.core.blocks import BOXED, NOTHING, Block, Notes, Table, to_csv
+from limbeck.core.console_blocks import console
 from limbeck.core.intervals import Interval, ends_of
 from limbeck.core.records import BatchLatency, CutVectors, DevelopmentFigures, Retrieval, RunEvaluation, text_of
 from limbeck.kinds.scoring import METRIC_NAMES

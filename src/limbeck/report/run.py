@@ -4,19 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from limbeck.core import records
-from limbeck.core.blocks import (
-    AnyCell,
-    Block,
-    Cell,
-    Code,
-    Facts,
-    Notes,
-    Paragraph,
-    Table,
-    counted,
-    duration,
-    number,
-)
+from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Notes, Paragraph, Table, counted, duration, number
 from limbeck.core.paths import short_model_name
 from limbeck.report.curves import loss_blocks
 from limbeck.report.development import answer_blocks, disagreement_blocks

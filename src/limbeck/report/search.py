@@ -9,7 +9,8 @@ import yaml
 from rich.console import RenderableType
 
 from limbeck.core import markdown, records, studies
-from limbeck.core.blocks import Block, Figure, Notes, Paragraph, Section, Table, console
+from limbeck.core.blocks import Block, Figure, Notes, Paragraph, Section, Table
+from limbeck.core.console_blocks import console
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.paths import RECIPE
 from limbeck.report.search_architecture import ArchitectureView

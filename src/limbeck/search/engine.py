@@ -21,7 +21,8 @@ from rich.console import Console
 
 from limbeck.core import studies
 from limbeck.core.machine import git_commit, hardware, versions
-from limbeck.core.progress import Count, ProgressBar, print_plain
+from limbeck.core.progress import Count
+from limbeck.core.progress_bars import ProgressBar, print_plain
 from limbeck.core.records import timestamp
 from limbeck.core.workers import run_workers
 from limbeck.errors import Interrupted, TrainingError

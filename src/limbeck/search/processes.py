@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-from limbeck.core.ranks import broadcasting_tasks, connect, is_main, process_count, raised_on_all_ranks
+from limbeck.core.rank_tasks import broadcasting_tasks
+from limbeck.core.ranks import connect, is_main, process_count, raised_on_all_ranks
 from limbeck.errors import RecipeError
 from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan

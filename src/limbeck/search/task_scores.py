@@ -12,8 +12,8 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from limbeck.comparison.student_evaluation import check_tasks, evaluate_students
-from limbeck.core import progress
 from limbeck.core.paths import STUDENT
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.measures import MeasuresSpec
 from limbeck.recipe.plan import RunPlan
@@ -91,7 +91,7 @@ class TaskScores:
                 sentence=plan.student_sentence,
                 learned=learned,
             )
-            with progress.ProgressBar(self._console) as bar:
+            with ProgressBar(self._console) as bar:
                 outcome = evaluate_students(self._spec, folder, teacher="", students=[path], report=bar)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

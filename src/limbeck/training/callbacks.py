@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from limbeck.core import progress, records
+from limbeck.core import progress_bars, records
 from limbeck.core.files import atomic_text
 from limbeck.core.paths import LOG
 from limbeck.training.heartbeat import Heartbeat
@@ -59,7 +59,7 @@ class ProgressReporter(TrainerCallback):
         self._heartbeat = heartbeat or Heartbeat(None)
         self._place = place
         self.work_until: Callable[[int], float] = float
-        self._bars: progress.Bars | None = None
+        self._bars: progress_bars.Bars | None = None
         self._task: Any = None
         self._begin = _Begin(time=0.0, step=0)
         self._last_log: _Logged | None = None
@@ -73,7 +73,7 @@ class ProgressReporter(TrainerCallback):
         step = state.global_step
         columns = [TextColumn(column) for column in _COLUMNS]
         time_left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-        self._bars = progress.Bars(self._console, *columns, time_left, at_once=True)
+        self._bars = progress_bars.Bars(self._console, *columns, time_left, at_once=True)
         self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=step, loss="…", rate="…")
         self._bars.__enter__()
         self._heartbeat.begin(

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck import corpus as texts
 from limbeck.core import records
 from limbeck.core.blocks import counted
-from limbeck.core.progress import CorpusProgress, StepListener
+from limbeck.core.corpus_progress import CorpusProgress, StepListener
 from limbeck.corpus import CorpusSettings, LabelledCorpus, LabelledSettings, StreamedCorpus
 from limbeck.evaluation.tasks.corpus_rows import TaskRows
 from limbeck.kinds.registry import KINDS

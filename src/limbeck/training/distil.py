@@ -11,8 +11,8 @@ from transformers import TrainerCallback
 
 from limbeck.core import ranks, records
 from limbeck.core.paths import STUDENT
-from limbeck.core.progress import ProgressBar
-from limbeck.core.registry import plugins_in_use
+from limbeck.core.plugins import plugins_in_use
+from limbeck.core.progress_bars import ProgressBar
 from limbeck.models.quiet import quiet
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.endings import endings_recorded

@@ -7,7 +7,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from limbeck.core.progress import CorpusProgress, Report, no_progress, part_of
+from limbeck.core.corpus_progress import CorpusProgress
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.corpus import Document, LabelledCorpus, PadCollator, build_corpus, open_stream
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import Amounts, Side, compare_models, measure_task

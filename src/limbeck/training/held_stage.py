@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.core.progress import CorpusProgress
+from limbeck.core.corpus_progress import CorpusProgress
 from limbeck.corpus.batches.batch import without_marks
 from limbeck.errors import RecipeError
 from limbeck.models.packing import send_batch

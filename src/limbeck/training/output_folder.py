@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from limbeck.core import files, ranks
-from limbeck.core.folders import FolderKind, claim, folder_lock, writing
+from limbeck.core.folder_lock import folder_lock
+from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.paths import HEARTBEAT, INPUTS, LOCK, RECIPE, RUN_RECORD
 from limbeck.errors import OutputError
 from limbeck.recipe.load import dump_recipe

@@ -16,15 +16,8 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.memory import keep_freed_memory
-from limbeck.core.ranks import (
-    broadcast_task,
-    main_rank_first,
-    on_all_ranks,
-    on_main_rank,
-    raised_on_all_ranks,
-    run_broadcast_tasks,
-    running_task,
-)
+from limbeck.core.rank_tasks import broadcast_task, run_broadcast_tasks, running_task
+from limbeck.core.ranks import main_rank_first, on_all_ranks, on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError

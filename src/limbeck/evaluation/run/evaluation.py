@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from limbeck.core import folders, studies
+from limbeck.core import folder_lock, studies
 from limbeck.core.paths import KEPT_WEIGHTS, RESULTS
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.studies import FINISHED, EvaluationCell
@@ -92,7 +92,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     folder = prepare_folder(request.output, preset=request.preset, overrides=overrides, as_is=request.as_is)
     with ExitStack() as stack:
         if request.keep_weights is not None:  # Another process would take candidates for the best away.
-            stack.enter_context(folders.folder_lock(folder))
+            stack.enter_context(folder_lock.folder_lock(folder))
         done = _run_grid(request, planner, folder, models, report)
 
     summary = summarise(done.cells, done.tasks, models, planner.protocol, done.choices, done.notes)

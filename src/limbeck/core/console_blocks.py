@@ -1,0 +1,155 @@
+"""Blocks on a console: text, and tables in as many blocks of columns as its width asks for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from limbeck.core.blocks import (
+    NOTHING,
+    AnyCell,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Figure,
+    Notes,
+    Paragraph,
+    Table,
+    counted,
+    wrapped,
+)
+
+
+def console(*blocks: Block) -> RenderableType:
+    """Return blocks for a console."""
+    return Group(*_console_lines(blocks))
+
+
+def _console_lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
+    for block in blocks:
+        match block:
+            case Paragraph():
+                yield Text(block.text.replace("**", ""), style="bold")
+            case Notes():
+                style = "yellow" if block.warning else "dim"
+                for line in block.lines:
+                    yield Text(line, style=style)
+            case Facts(pairs):
+                for name, value in pairs:
+                    yield Text(f"{name}: {value}")
+            case Table():
+                if block.caption and not block.layout.boxed:
+                    yield Text(block.caption, style="bold")
+                yield _ConsoleTable(block)
+                if block.left_out:
+                    yield Text(f"{counted(block.left_out, 'more row')} not shown.", style="dim")
+            case Figure() | Code():
+                yield Text(block.title)
+
+
+_LABEL_SHARE = 40
+"""Of the width of a console, in percent, that the first column may have."""
+
+_GAP = 2
+"""Columns of a console between two columns of a table."""
+
+
+class _ConsoleTable:
+    """A table, in as many blocks of columns as the width of the console asks for."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._widths = [self._width(index) for index in range(len(table.headings))]
+
+    def _width(self, index: int) -> int:
+        """Letters of the widest line of a column."""
+        heading = self._table.headings[index]
+        lines = [*heading.split("\n"), *(str(row[index]) for row in self._table.rows)]
+        return max(self._table.layout.narrowest, *map(len, lines))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        layout = self._table.layout
+        count = len(self._table.headings)
+        if not layout.cut:
+            yield self._block(range(count))
+            return
+
+        # The first column is repeated in every block; as many others stand beside it as there is room for.
+        label = max(layout.cut, min(self._widths[0], _LABEL_SHARE * options.max_width // 100))
+        room = options.max_width - label - _GAP
+        start = 1
+        while start < count:
+            end = start + 1
+            used = self._widths[start] + _GAP
+            while end < count and used + self._widths[end] + _GAP <= room:
+                used += self._widths[end] + _GAP
+                end += 1
+            yield self._block((0, *range(start, end)), label)
+            start = end
+
+    def _block(self, columns: Sequence[int], label: int = 0) -> RichTable:
+        """Draw some columns; with a width of the first one, its texts are broken between words."""
+        drawn = self._empty(columns, label)
+        after_published = True
+        for index, row in enumerate(self._table.rows):
+            cells = [row[column] for column in columns]
+            is_published = index in self._table.published
+            if is_published and self._table.layout.apart:
+                if all(str(cell) == NOTHING for cell in cells[1:]):
+                    continue
+                if not after_published:
+                    drawn.add_section()
+            first, *others = map(_text_of, cells)
+            if label:
+                lines = wrapped(first.plain, lambda line: len(line) <= label)
+                first = Text("\n".join(lines), style=first.style)
+            drawn.add_row(first, *others, style=self._style(index))
+            after_published = is_published
+        return drawn
+
+    def _style(self, index: int) -> str:
+        if index in self._table.published:
+            return "cyan"
+        if index in self._table.strong:
+            return "bold"
+        return "dim" if index in self._table.faint else ""
+
+    def _empty(self, columns: Sequence[int], label: int) -> RichTable:
+        """Make a table with its headings alone."""
+        table = self._table
+        layout = table.layout
+        if layout.boxed:
+            drawn = RichTable(title=table.caption or None, title_justify="left", expand=False)
+        else:
+            drawn = RichTable(
+                box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=layout.collapsed, padding=(0, layout.padding)
+            )
+        for index in columns:
+            drawn.add_column(table.headings[index], **self._column_options(index, label))
+        return drawn
+
+    def _column_options(self, index: int, label: int) -> dict[str, Any]:
+        layout = self._table.layout
+        if layout.cut and index == 0:
+            return {"overflow": "fold", "width": label}
+        justify = "left" if index in self._table.words else "right"
+        if layout.cut:
+            return {"justify": justify, "min_width": layout.narrowest}
+        least = layout.label_width if index == 0 else None
+        if layout.whole_from is not None and index >= layout.whole_from:
+            least = max((len(str(row[index])) for row in self._table.rows), default=None)
+        return {
+            "justify": justify,
+            "overflow": "fold" if layout.fold else "ellipsis",
+            "min_width": least,
+            "no_wrap": layout.no_wrap and index > 0,
+        }
+
+
+def _text_of(cell: AnyCell) -> Text:
+    style = cell.mark if isinstance(cell, Cell) else ""
+    return Text(str(cell), style=style)

@@ -1,0 +1,72 @@
+"""Progress of a corpus in the making: a bar for each of its steps."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rich import progress
+from rich.console import Console
+from rich.filesize import decimal
+
+from limbeck.core.progress import Count, Rate
+from limbeck.core.progress_bars import RATE_COLUMN, Bars, print_plain
+
+StepListener: TypeAlias = Callable[[str, int, int | None], None]
+"""Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
+
+
+@dataclass
+class _StepBar:
+    """The bar of a step, its rate, and when it began."""
+
+    task: progress.TaskID
+    rate: Rate
+    began: float
+
+
+class CorpusProgress(Bars):
+    """A progress callback for `build_corpus`: a bar for each step.
+
+    Args:
+        console: The console.
+        listener: Receives the progress too.
+    """
+
+    def __init__(self, console: Console, listener: StepListener | None = None) -> None:
+        amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
+        super().__init__(
+            console, amount, RATE_COLUMN, progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+        )
+        self._listener = listener
+        self._step_bars: dict[str, _StepBar] = {}
+
+    def __call__(self, step: str, done: int, total: int | None, unit: str, /) -> None:
+        """Report how much of a step is done, of how much, if that is known, and in which unit."""
+        now = time.monotonic()
+        if step not in self._step_bars:
+            task = self.bars.add_task(step, total=total, amount="", rate="")
+            self._step_bars[step] = _StepBar(task, Rate(), now)
+            if not self._are_shown:
+                print_plain(self.console, f"{step} …")
+        bar = self._step_bars[step]
+
+        # A step without a unit has an end and no amount, such as waiting for another process.
+        amount = describe_amount(done, total, unit) if unit else ""
+        rate = bar.rate.per_time(Count(done, unit) if unit else None, now)
+        self.bars.update(bar.task, completed=done, total=total, amount=amount, rate=rate)
+        if done:
+            left = ""
+            if total is not None:
+                seconds_left = (now - bar.began) * (total - done) / done
+                left = f"about {seconds_left:.0f} s left"
+            self.line(f"{step}: {amount}", rate, left)
+        if self._listener is not None:
+            self._listener(step, done, total)
+
+
+def describe_amount(done: int, total: int | None, unit: str) -> str:
+    """Return the finished amount, for example `3,000 of 12,000 rows` or `1.2 GB of 3.4 GB`."""
+    if unit == "bytes":
+        return decimal(done) if total is None else f"{decimal(done)} of {decimal(total)}"
+    return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}"
