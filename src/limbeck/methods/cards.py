@@ -1,4 +1,4 @@
-"""The cards of methods: a page each on what it does, when to use it, and where it comes from."""
+"""The cards of methods: a page each on its purpose, its use and its source."""
 
 from importlib.resources import files
 

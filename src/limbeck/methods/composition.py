@@ -90,7 +90,7 @@ class Method(Generic[OptionsT]):
 
 
 def __getattr__(name: str) -> Any:
-    """Return what a name of before stands for, with a warning."""
+    """Return the object under its former name, with a warning."""
     if name == "Target":
         warnings.warn("Target is called Transform: import that.", DeprecationWarning, stacklevel=2)
         return Transform

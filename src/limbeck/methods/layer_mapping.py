@@ -89,7 +89,7 @@ _ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
 
 
 def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequence[str] = ()) -> LayerMapping:
-    """Turn what a recipe says into a layer mapping.
+    """Turn the option of a recipe into a layer mapping.
 
     `contribution` is known only once the teacher has been measured; before that it stands for `last`, so that
     everything else can be checked.
@@ -191,7 +191,7 @@ def resolve_layer(choice: LayerChoice, shape: Shape, owner: str) -> int:
     `auto` is the last layer, except for 24-layer BERT (21) and RoBERTa or XLM-R (19).
 
     Args:
-        choice: What the recipe says.
+        choice: The option of the recipe.
         shape: The model's shape.
         owner: `"teacher"` or `"student"`, for the message.
 

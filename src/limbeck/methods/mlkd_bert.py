@@ -182,7 +182,7 @@ def _output_terms(
         mapping: Student layer to teacher layers.
         stream: The output: `"context"`, that of the attention, or `"hidden"`.
         name: First part of the terms' names.
-        loss: Which of the two.
+        loss: The loss, one of these two.
         weight: Coefficient of each.
     """
     if loss == "features":

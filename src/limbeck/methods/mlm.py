@@ -1,4 +1,4 @@
-"""Masked language modelling alone: what a student learns without a teacher."""
+"""Masked language modelling alone: the training of a student without a teacher."""
 
 from limbeck.methods.citation import paper
 from limbeck.methods.options import MethodOptions

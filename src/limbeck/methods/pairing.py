@@ -28,7 +28,7 @@ class Pairing:
 
     Args:
         student: The student's shape.
-        teacher: What is known of the teacher.
+        teacher: The facts of the teacher.
         task: `"text"` for a corpus without labels, else the kind of its labels.
         layer_cosines: For each teacher layer the cosine between its input and its output, where it was measured.
         sentence: How the teacher makes sentence vectors, where its files say so.

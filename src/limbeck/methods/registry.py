@@ -1,4 +1,4 @@
-"""The registry of methods: those of the package, one a file of its name, and those of plugins."""
+"""The registry of methods: the package's, each in a file of its name, and the methods of plugins."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def register_as_method(
 
     Args:
         options: The pydantic model of its options; by default it has none.
-        name: As recipes write it; None is the name of the function.
+        name: Its name in recipes; None is the name of the function.
         summary: One sentence; None is the first paragraph of the function's docstring.
         citation: Its source, if it has one.
         tasks: The tasks it can be composed for, the most usual first.
-        replace: As `register_method`'s.
+        replace: See `register_method`.
         stages: The stages that make it up, each a method's name and options, where it is more than one.
 
     Raises:

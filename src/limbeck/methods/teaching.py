@@ -1,4 +1,4 @@
-"""`Teaching`: who says what of a batch, and the registry of teachings that recipes name."""
+"""`Teaching`: the source of the streams that a student learns, and the registry of teachings that recipes name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Teaching(ABC):
 
     facts: TeachingFacts
     from_hidden: bool = False
-    """Whether it may leave scores over a vocabulary unmade, and then gives what makes them."""
+    """Whether it may leave scores over a vocabulary unmade, and give the hidden vectors that make them instead."""
 
     @abstractmethod
     def read(self, batch: Batch, scored: Tensor | None = None) -> Streams:
@@ -49,15 +49,15 @@ class Teaching(ABC):
         """
 
     def move(self, device: torch.device | str, *, pack: bool = True) -> None:  # noqa: B027 - many have nothing to move
-        """Place what is read where the batches are.
+        """Place the teaching on the device of the batches.
 
         Args:
-            device: Where.
+            device: The device.
             pack: On a CPU, lay weights out for their products once.
         """
 
     def close(self) -> None:  # noqa: B027 - many have nothing to close
-        """Give up what a stage needed."""
+        """Release the resources of a stage."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TeachingMaker:
     """A registered teaching.
 
     Args:
-        name: As recipes write it.
+        name: Its name in recipes.
         make: Makes the teaching from its options; the class itself, or a function.
     """
 
@@ -91,7 +91,7 @@ def register_as_teaching(name: str | None = None, *, replace: bool = False) -> C
     """Return a decorator that adds a teaching, and returns its class as it is.
 
     Args:
-        name: As recipes write it; None is the class' name in lower case.
+        name: Its name in recipes; None is the class' name in lower case.
         replace: Take the place of one that was registered before, as when a notebook's cell runs again.
 
     Raises:

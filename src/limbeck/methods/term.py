@@ -97,7 +97,7 @@ class Term:
 
     @property
     def takes_from_hidden(self) -> bool:
-        """Whether it can be computed from what makes logits; see `Objective.from_hidden`."""
+        """Whether it can be computed from hidden vectors in place of logits; see `Objective.from_hidden`."""
         has_plain_streams = (
             self.learned_map is None and self.teacher_heads is None and self.transform is None and not self.normalise
         )
@@ -119,7 +119,7 @@ class Term:
         They are behind the learned map, unless the objective takes it, and of unit length where the term says so.
 
         Args:
-            streams: The student's, with all that the term names.
+            streams: The student's streams, with all that the term names.
             learned: The module of the learned map; None where the term has none.
         """
         tensors = [streams[key] for key in self.student]
@@ -133,7 +133,7 @@ class Term:
         """Return the teacher's streams as the objective takes them: heads merged, transformed, of unit length.
 
         Args:
-            streams: The teacher's, with all that the term names.
+            streams: The teacher's streams, with all that the term names.
             student: Returns the student's first stream for a transform, through the learned map where there is one.
             course: The progress of the training.
         """

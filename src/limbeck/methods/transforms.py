@@ -62,7 +62,7 @@ class Course:
 
 
 class Transform(Protocol):
-    """The way from the teacher's streams to the one that a term's student is compared with: drawn, joined or scaled."""
+    """A function from the teacher's streams to the stream that the student is compared with."""
 
     def make(self, student: Callable[[], Tensor], teacher: Sequence[Tensor], course: Course) -> Tensor:
         """Return the stream to compare with, without gradient.
@@ -70,7 +70,7 @@ class Transform(Protocol):
         Args:
             student: Returns the student's stream, through the learned map where the term has one.
             teacher: The teacher's streams.
-            course: How far the training is.
+            course: The progress of the training.
         """
         ...
 
@@ -80,9 +80,9 @@ class DrawnLayer:
     """One of the teacher's layers: as many as there are student layers are drawn at random and kept in order.
 
     Args:
-        place: Of the student layer among those that are taught, from 0.
+        place: The student layer's place among the layers that are taught, from 0.
         count: Student layers that are taught.
-        seed: Of the draw.
+        seed: Seed of the draw.
         each_epoch: Draw anew in every epoch; else once.
 
     Source:

@@ -48,7 +48,7 @@ class Checkpoints:
         self.staging: Path | None = None
 
     def write(self, step: int, save: Callable[[], None]) -> None:
-        """Write the checkpoint of a step in all processes, and once it is visible remove those that are too many.
+        """Write the checkpoint of a step in all processes, and then remove the oldest ones beyond the limit.
 
         Args:
             step: The optimizer step.

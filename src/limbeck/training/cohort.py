@@ -28,8 +28,8 @@ class StudentCohort(nn.Module):
     Args:
         students: The models that learn.
         teaching: Gives the teacher's streams, those of all terms.
-        terms: What each student is taught, in their order.
-        heads: What makes the sentence vectors of each student; None pools by the mean.
+        terms: The terms of each student.
+        heads: The pooling and modules that make the sentence vectors of each student; None pools by the mean.
 
     Raises:
         ValueError: for no students, or another number of lists of terms than of students.

@@ -17,7 +17,7 @@ from limbeck.training.gathering import sum_over_ranks
 from limbeck.training.trainer import DistillationTrainer
 
 Cut: TypeAlias = Callable[[Mapping[int, PreTrainedModel]], Collection[int]]
-"""Receives the active students, by index and in evaluation mode; returns the indices of those that go on.
+"""Receives the active students, by index and in evaluation mode; returns the indices of the students that go on.
 
 They are tapped, and a forward stops at the deepest layer that is taught: to measure one, copy its weights.
 """
@@ -33,7 +33,7 @@ class CohortTrainer(DistillationTrainer):
     Args:
         model: The students.
         cuts: After how many steps students are cut, and the function that chooses who goes on.
-        **arguments: As of `transformers.Trainer`.
+        **arguments: Arguments of `DistillationTrainer`.
 
     Attributes:
         steps: Steps that each student trained, by index.

@@ -30,9 +30,9 @@ def build_corpora(
 
     Args:
         plan: The recipe, checked.
-        tokenizer: The teacher's.
+        tokenizer: The teacher's tokenizer.
         console: Where progress goes.
-        listener: Receives it too, see `CorpusProgress`.
+        listener: Receives the progress too, see `CorpusProgress`.
     """
     with CorpusProgress(console, listener) as progress:
         corpora = [build_corpus_of(stage, tokenizer, progress) for stage in plan.stages]
@@ -55,7 +55,7 @@ def build_corpora(
 
 
 def _print_summary(stage: StagePlan, corpus: AnyCorpus, console: Console) -> None:
-    """Print how much text a corpus has, what is held out of it, and what was left out or repaired."""
+    """Print the size of a corpus, its held-out part, and notes on text that was left out or repaired."""
     unit = "row" if isinstance(corpus, LabelledCorpus) else "document"
     summary = _summary(corpus, unit, has_development=stage.development is not None)
     console.print(summary, highlight=False, markup=False, soft_wrap=True)
@@ -86,8 +86,8 @@ def _summary(corpus: AnyCorpus, unit: str, *, has_development: bool) -> str:
 
     Args:
         corpus: The corpus.
-        unit: What it is counted in: "row" or "document".
-        has_development: Whether what is held out are development rows.
+        unit: The unit of the counts: "row" or "document".
+        has_development: The held-out rows are development rows.
     """
     held_out_count = corpus.manifest["held_out_documents"]
     held_out = f"{counted(held_out_count, unit)} held out"

@@ -82,7 +82,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _way_out(folder: Path) -> str:
-    """Return the end of a message: the room on the disk, and what to do."""
+    """Return the end of a message: the room on the disk, and the way out."""
     room = ""
     with suppress(OSError):
         room = f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"

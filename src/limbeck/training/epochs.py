@@ -16,5 +16,5 @@ def next_epoch(epochs: float) -> int:
 
 
 def last_epoch(epochs: float) -> int:
-    """Return the epoch, from 0, that the last finished step was in: at a whole count the one that has just ended."""
+    """Return the epoch, from 0, of the last finished step: at a whole count the epoch that has just ended."""
     return math.ceil(epochs - _TOLERANCE) - 1

@@ -66,7 +66,7 @@ def _side(run: Run, model: PreTrainedModel, vectors: str | SentenceHead, folder:
 
 
 def _amounts(run: Run) -> Amounts:
-    """Return how much is measured: what the recipe says, and the defaults of `Amounts` where it says nothing."""
+    """Return the amounts of the comparison: the recipe's, else the defaults of `Amounts`."""
     spec = run.plan.recipe.evaluation
     default = Amounts()
     pairs = default.pairs if spec.pairs is None else spec.pairs
@@ -98,7 +98,7 @@ def _held_out_texts(run: Run) -> list[str | tuple[str, str]] | None:
 
 
 def _held_out_documents(run: Run) -> Sequence[Document] | None:
-    """Return the documents that the first stage holds out; of a run without stages those of its recipe's text."""
+    """Return the documents that the first stage holds out; without stages, the held-out ones of the recipe's text."""
     if run.corpora:
         return run.corpora[0].held_out_documents()
     settings = run.plan.text_alone

@@ -9,7 +9,7 @@ from limbeck.training.module import DistillationModule
 
 
 def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
-    """Freeze the parameters that no term reaches, and return the names of those of the student.
+    """Freeze the parameters that no term reaches.
 
     A forward and a backward on a small batch tell exactly which they are, whatever the family: for example the
     attention output and feed-forward layer of the last block when only its queries, keys and values are taught.

@@ -37,7 +37,7 @@ class HeldStage:
 
     Args:
         plan: The checked recipe.
-        index: Which stage, from 0.
+        index: The number of the stage, from 0.
         console: Where progress goes; quiet by default.
 
     Raises:
@@ -84,7 +84,7 @@ class HeldStage:
 
     @cached_property
     def rows(self) -> StageRows:
-        """The rows to train on and the held-out ones, with what makes batches of them."""
+        """The rows to train on and the held-out ones, with the collator that makes batches of them."""
         return stage_rows(self.plan, self.corpus, self.tokenizer, self._seed)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Layers of the student beside those of the teacher that they learn from."""
+"""Links between layers for the record: each layer of the student beside the teacher's layers it learns from."""
 
 from collections.abc import Iterable
 
@@ -11,10 +11,10 @@ def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
     """Describe for the record which layers of the student learn from which of the teacher; 0 is the embedding.
 
     Args:
-        terms: Of a stage.
+        terms: The terms of a stage.
 
     Returns:
-        An entry a pair of layers, with the names of its terms; terms over outputs alone have no layers.
+        A link for each pair of layers, with the names of its terms; terms over outputs alone have no layers.
     """
     links: dict[tuple[tuple[int, ...], tuple[int, ...]], LayerLink] = {}
     for term in terms:

@@ -84,7 +84,7 @@ class Loader(TrainerCallback):
         return arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
 
     def training(self, rows: Any) -> DataLoader[Any] | StreamLoader | LoaderByLength:
-        """Load the rows to train on, those of this process.
+        """Load this process' part of the rows to train on.
 
         Raises:
             TrainingError: if they make no batch.
@@ -142,7 +142,7 @@ class Loader(TrainerCallback):
         return self.sampler
 
     def held_out(self, rows: Any) -> DataLoader[Any]:
-        """Load the rows to measure on, those of this process."""
+        """Load this process' part of the held-out rows."""
         return self._load(rows, dealt_batches(len(rows), self._arguments.eval_batch_size, self._lane))
 
     def save_position(self, folder: Path) -> None:
@@ -223,7 +223,7 @@ class Loader(TrainerCallback):
         Of a stream also the skipped and repaired text; every lane counts its own.
 
         Args:
-            corpus: What was trained on.
+            corpus: The corpus of the stage.
             steps: Optimizer steps that were taken.
         """
         report: SourceReport | None = None
@@ -247,7 +247,7 @@ class Loader(TrainerCallback):
         return records.Drawn.read(drawn)
 
     def _read_of_streams(self) -> tuple[list[int], SourceReport]:
-        """Return how many rows of each source were read, and what was repaired, over all streams and processes."""
+        """Return the rows of each source that were read, and the report on repaired text, over all processes."""
         states: list[dict[str, Any]] = []
         for stream in self._streams:
             for states_by_lane in ranks.gather(stream.states):

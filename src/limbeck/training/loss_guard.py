@@ -104,7 +104,7 @@ class LossGuard:
         self._warn = warn
 
     def note(self, terms: Mapping[str, Tensor]) -> None:
-        """Add the terms of one micro-batch to those of its step."""
+        """Add the terms of one micro-batch to the sums of its step."""
         self._step_terms = self._step_terms + torch.stack([terms[name].double() for name in self._names])
 
     def forget_step(self) -> None:

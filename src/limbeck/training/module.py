@@ -120,7 +120,7 @@ class DistillationModule(nn.Module):
         return None
 
     def compute_terms(self, batch: Batch, student: Streams, teacher: Streams) -> dict[str, tuple[Tensor, Tensor]]:
-        """Compute every term on streams that were read; returns what `forward` returns."""
+        """Compute every term on streams that were read; the result is that of `forward`."""
         attention_mask = batch.student["attention_mask"]
         is_token = attention_mask.bool()
         losses: dict[str, LossTerm] = {}
@@ -224,7 +224,7 @@ class DistillationModule(nn.Module):
         return is_token if labels is None else labels != IGNORED_LABEL
 
     def learned(self) -> Learned:
-        """Return what the terms have learned beside the student: copies of learned maps and layer weights."""
+        """Return copies of the learned maps and layer weights, all weights beside those of the student."""
         weights: dict[str, Tensor] = {}
         for name, tensor in self.state_dict().items():
             if not name.startswith(STUDENT_WEIGHTS):
@@ -238,7 +238,7 @@ class DistillationModule(nn.Module):
         weight and options. The papers train one map over all their schedules (ELM eq. 7, section 5.2).
 
         Args:
-            earlier: Of that stage's module.
+            earlier: The result of `learned` on the module of that stage.
         """
         term_before = {term.name: term for term in earlier.terms}
         map_before = {term.map_name: term.learned_map for term in earlier.terms}

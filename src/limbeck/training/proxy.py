@@ -169,7 +169,7 @@ class Proxy:
             ]
 
     def _settled(self, stage: StagePlan, index: int) -> StagePlan:
-        """Compose a stage by what is measured, where it asks for that: contributions of layers, balanced classes."""
+        """Complete a stage by measurements that it asks for: contributions of layers, weights of balanced classes."""
         if stage.measures_layers:
             teacher = self.load_teacher(dtype=teacher_dtype(stage))
             stage = stage.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
@@ -183,7 +183,7 @@ class Proxy:
         Args:
             stages: The stage of each candidate; all have the same teacher and text.
             students: The students.
-            learned: What each has learned beside itself in earlier stages, from which it goes on.
+            learned: The learned maps of each from earlier stages, which go on.
         """
         for student in students:
             prepare_student(student, stages[0])
@@ -209,7 +209,7 @@ class Proxy:
             index: Number of the stage, from 0.
             stage: The stage of the first candidate: its rows and training arguments are those of all.
             cohort: The students.
-            cuts: As of `train`.
+            cuts: See `train`.
         """
         seed = self.plan.recipe.seed + index
         members = [cohort.member(i) for i in range(len(cohort.members))]
@@ -242,7 +242,7 @@ class Proxy:
 
 
 def follow_proxy(plan: RunPlan, *, share: float) -> None:
-    """Take part in what the main process does with a proxy; arguments as of `Proxy`."""
+    """Take part in the trainings of a proxy of the main process; arguments as of `Proxy`."""
     proxies: list[Proxy] = []
 
     def carry_out(task: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
@@ -319,7 +319,7 @@ def _finish(
         maker: The maker of the student.
         student: The student, trained.
         outcomes: The outcome of each stage.
-        learned: What each stage taught it beside itself.
+        learned: The learned maps that each stage left.
     """
     whole, _ = maker.finish(student, [outcome.record for outcome in outcomes])
     diverged = any(outcome.diverged for outcome in outcomes)

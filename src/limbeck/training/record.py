@@ -59,7 +59,7 @@ class RunRecord:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the time of the block to that of a part of the run; parts that a resumed run repeats add up.
+        """Add the time of the block to a part of the run; times of a part that a resumed run repeats add up.
 
         Args:
             part: Its name, such as `corpus` or `training`.

@@ -48,12 +48,12 @@ class StreamedRows(Dataset[dict[str, Any]]):
 
 
 class RowsByLength(Dataset[dict[str, Any]]):
-    """The rows of a stage at several lengths, trained on one after the other; as a data set, those of the first.
+    """The rows of a stage at several lengths, trained on one after the other; as a data set, the rows of the first.
 
     Args:
         parts: The rows of each length.
-        mixes: Which rows an epoch of each has; None for every row once.
-        schedule: How long each is trained on.
+        mixes: The rows that an epoch of each length has; None for every row once.
+        schedule: The time that each length is trained on.
     """
 
     def __init__(self, parts: Sequence[Any], mixes: Sequence[RowMix | None], schedule: LengthSchedule) -> None:

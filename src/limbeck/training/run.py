@@ -45,7 +45,11 @@ from limbeck.training.warn import warn
 
 
 def load_tokenizer_of(plan: RunPlan) -> PreTrainedTokenizerBase:
-    """Load the tokenizer, and see that teacher and tokenizer are whole, before minutes go into the text."""
+    """Load the tokenizer of a plan's teacher, and download the teacher's weights.
+
+    This comes before the text is read, which may take long: a tokenizer that does not fit the teacher, or a teacher
+    that cannot be fetched, fails at once.
+    """
     spec = plan.recipe.teacher
     tokenizer = load_tokenizer(spec.model, revision=spec.revision)
     check_fits_model(tokenizer, plan.teacher.vocabulary)
@@ -58,15 +62,17 @@ class Run:
 
     Args:
         plan: The checked recipe.
-        folder: The run's folder, prepared.
+        folder: The run's folder, claimed.
         record: The run's record.
         console: Where progress goes.
-        callbacks: Further ones for the trainer of every stage.
+        callbacks: Callbacks of the user for the trainer of every stage.
 
     Attributes:
+        tokenizer: The tokenizer of teacher and student.
         teachers: Loads the models that teach.
         corpora: The text of each stage, once it is built.
-        student_folder: Where the student is saved.
+        student_folder: The folder that the student is saved in.
+        heartbeat: Shows that the run gets on.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class Run:
         self.corpora: list[AnyCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
         self._warn = partial(warn, console)
+        # The stages that are finished, composed as they were trained.
         self._trained: list[StagePlan] = []
 
     def train(self) -> PreTrainedModel:
@@ -102,6 +109,7 @@ class Run:
         self._warn_of_idle_devices()
         ranks.on_main_rank(partial(compare_once, plan.vector_teachers, self.record, self.console))
 
+        # The recipe of a resumed run is kept only once its teachers and text are known to be the same.
         self.heartbeat.begin("corpus")
         with self.record.timed("corpus"):
             build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
@@ -135,20 +143,24 @@ class Run:
 
         def check() -> None:
             if self._is_begun:
-                check_same_teachers(self.folder, self.plan, before, hashes)
+                check_same_teachers(self.folder, self.plan, before=before, now=hashes)
 
         ranks.on_all_ranks(check)
         return hashes
 
     def _check_text(self) -> None:
+        """Refuse to go on with other text than the run began with."""
         if self._is_begun:
-            check_same_text(self.folder, self.plan, self.record.run.corpus, describe_corpora(self.plan, self.corpora))
+            text = describe_corpora(self.plan, self.corpora)
+            check_same_text(self.folder, self.plan, before=self.record.run.corpus, now=text)
 
     @property
     def _is_begun(self) -> bool:
+        """Whether an earlier process began to train here: until then teachers and text may change."""
         return (self.folder / paths.STAGES).is_dir()
 
     def _warn_of_idle_devices(self) -> None:
+        """Warn of GPUs that a single process leaves unused."""
         # Some releases of PyTorch with CUDA fail to count devices where there is no driver.
         device_count = torch.accelerator.device_count() if devices.has_accelerator() else 0
         if ranks.process_count() == 1 and device_count > 1:
@@ -183,7 +195,14 @@ class Run:
         )
 
     def _maker(self, student: StudentPlan, head: Head | None, stages: list[StagePlan]) -> StudentMaker:
-        """Return the maker of a student, which starts from the recipe's teacher or that of its only stage."""
+        """Return the maker of a student.
+
+        Args:
+            student: The plan of the recipe's student, or of a stage's.
+            head: The head that it gets.
+            stages: The stages that train it: of a stage's student that stage alone.
+        """
+        # The student of a stage starts from the teacher of that stage.
         source = self.plan.teacher_info
         if student is not self.plan.student_plan:
             source = stages[0].teacher
@@ -198,41 +217,57 @@ class Run:
         )
 
     def _reader_of_text(self, stage: StagePlan) -> ReadBatches | None:
-        """Return what reads the text of a stage for the start of its student; None of a stream."""
-        titles = [planned.spec.title for planned in self.plan.stages]
-        corpus = self.corpora[titles.index(stage.spec.title)]
+        """Return a reader of a stage's text for the start of its student; None of a stream."""
+        corpus = self.corpora[self._index_of(stage.spec.title)]
         if isinstance(corpus, StreamedCorpus):
             return None
         return partial(spread_batches, corpus, self.tokenizer, torch.device("cpu"))
 
     def _run_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
-        """Run a stage, or restore a finished one; a stage that names its student leaves it in its folder."""
-        folder = self._stage_folder(stage.spec.title)
-        initialisation: records.Initialisation | None = None
-        if stage.student is not None:
-            maker = self._maker(stage.student, stage.student_head, [stage])
-            student, initialisation = ranks.on_all_ranks(maker.make)
+        """Run a stage, or restore a finished one.
 
+        Args:
+            index: The number of the stage, from 0.
+            stage: The stage.
+            student: The recipe's student, trained in place.
+
+        Returns:
+            The record of the stage.
+        """
+        if stage.student is None:
+            return self._train_or_restore(index, stage, student)
+
+        # A stage that names a student makes it, trains it alone and leaves it in its own folder.
+        maker = self._maker(stage.student, stage.student_head, [stage])
+        student_of_stage, initialisation = ranks.on_all_ranks(maker.make)
+        record = self._train_or_restore(index, stage, student_of_stage)
+        record.student = records.Student(shape=str(stage.student.shape), initialisation=initialisation)
+        folder = self._student_of(stage.spec.title)
+        if not ranks.on_main_rank(folder.is_dir):
+            # Composed as it was trained, for the layers that its terms map.
+            stage_as_trained = self._trained[-1]
+            maker = self._maker(stage.student, stage.student_head, [stage_as_trained])
+            self._save(maker, student_of_stage, [record], folder)
+        return record
+
+    def _train_or_restore(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
+        """Train a student for a stage, or give it the weights of a finished stage; arguments as of `_run_stage`."""
         # The layers that contribute most, and weights of classes, follow from the text.
+        folder = self._stage_folder(stage.spec.title)
+        settled = stage
         if stage.measures_layers:
-            stage = self._measure_layers(stage, index, folder)
-        stage = weigh_classes(stage, self.corpora[index])
+            settled = self._measure_layers(stage, index, folder)
+        settled = weigh_classes(settled, self.corpora[index])
 
         record = load_finished(folder, student, self._warn)
         if record is None:
-            record = self._train_stage(index, stage, student)
-        self._trained.append(stage)
-
-        if stage.student is not None:
-            record.student = records.Student(shape=str(stage.student.shape), initialisation=initialisation)
-            if not ranks.on_main_rank((folder / paths.STUDENT).is_dir):
-                maker = self._maker(stage.student, stage.student_head, [stage])
-                self._save(maker, student, [record], folder / paths.STUDENT)
-        _describe_stage(record, stage)
+            record = self._train_stage(index, settled, student)
+        self._trained.append(settled)
+        _describe_stage(record, settled)
         return record
 
     def _train_stage(self, index: int, stage: StagePlan, student: PreTrainedModel) -> records.Stage:
-        """Train a stage, going on with what earlier stages of the same student and teacher have learned."""
+        """Train a stage, going on with learned maps of earlier stages of the same student and teacher."""
         of_same_models = [
             before for before in self._trained if before.student is stage.student and before.teacher == stage.teacher
         ]
@@ -270,7 +305,9 @@ class Run:
             return tuple(json.loads(file.read_text(encoding="utf-8")))
 
         composed = stage.with_layer_cosines(ranks.on_main_rank(read_or_measure))
-        layers = {key.layer for term in composed.terms for key in term.teacher if key.layer > 0}
+        layers: set[int] = set()
+        for term in composed.terms:
+            layers.update(key.layer for key in term.teacher if key.layer > 0)
         line = f"  teacher layers that contribute most: {sorted(layers)}"
         self.console.print(line, style="dim", highlight=False)
         return composed
@@ -278,7 +315,17 @@ class Run:
     def _save(
         self, maker: StudentMaker, student: PreTrainedModel, trained: list[records.Stage], folder: Path
     ) -> PreTrainedModel:
-        """Fill a student's untrained parameters and write its folder."""
+        """Fill a student's untrained parameters and write its folder.
+
+        Args:
+            maker: The maker of the student.
+            student: The student, trained.
+            trained: The records of its stages.
+            folder: The folder to write.
+
+        Returns:
+            The student as it was saved.
+        """
         whole, untrained = maker.finish(student, trained)
         is_student_of_recipe = maker.plan is self.plan.student_plan
 
@@ -303,11 +350,16 @@ class Run:
         return whole
 
     def _student_of(self, title: str) -> Path:
+        """Return the folder of a stage's student, by the title of the stage."""
         return self._stage_folder(title) / paths.STUDENT
 
     def _stage_folder(self, title: str) -> Path:
+        """Return the folder of a stage, such as `stages/1-minilmv2`."""
+        return self.folder / paths.STAGES / f"{self._index_of(title) + 1}-{title}"
+
+    def _index_of(self, title: str) -> int:
         titles = [stage.spec.title for stage in self.plan.stages]
-        return self.folder / paths.STAGES / f"{titles.index(title) + 1}-{title}"
+        return titles.index(title)
 
 
 def _without_lists(stage: records.Stage) -> records.Stage:
@@ -318,7 +370,7 @@ def _without_lists(stage: records.Stage) -> records.Stage:
 
 
 def _describe_stage(record: records.Stage, stage: StagePlan) -> None:
-    """Add to a stage's record what its plan says: layers, teacher and citation."""
+    """Add the facts of a stage's plan to its record: layers, teacher and citation."""
     record.layers = describe_layers(stage.terms)
 
     # A teacher is named only where it is not the recipe's teacher model.

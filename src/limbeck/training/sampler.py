@@ -15,7 +15,9 @@ from limbeck.corpus.batches.length_groups import group_by_length
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """Yields every index once an epoch, or those that a mix draws, batch by batch of similar length, in random order.
+    """Yields the indices of rows, batch by batch of similar length, in random order.
+
+    An epoch has every row once, or the rows that a mix draws.
 
     Unlike `transformers.trainer_pt_utils.LengthGroupedSampler` the order is a function of seed and epoch alone, so a
     run resumed in its second epoch meets the rows that it would have met.

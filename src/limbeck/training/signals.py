@@ -118,7 +118,7 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None], *signals: int) -> Iterator[None]:
-    """Handle signals inside the block; in a thread that may not set handlers they stay with those of before."""
+    """Handle signals inside the block; nothing changes in a thread that may not set handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -70,7 +70,7 @@ class StageTraining:
         console: Where warnings go.
         progress: Shows the progress.
         callbacks: Callbacks of the user, behind limbeck's own.
-        earlier: What earlier stages of the same student and teacher have learned beside the student.
+        earlier: Learned maps and layer weights of earlier stages of the same student and teacher.
 
     Raises:
         RecipeError: for an engine other than the recipe's, or a guard that needs one process.
@@ -162,7 +162,7 @@ class StageTraining:
         return record
 
     def newest_checkpoint(self) -> Path | None:
-        """Return the checkpoint to go on from, and remove what killed writes left."""
+        """Return the checkpoint to go on from, after removing the rest of killed writes."""
         checkpoints.remove_leftovers(self.folder)
         return checkpoints.newest_checkpoint(self.folder, self.warn)
 
@@ -170,7 +170,7 @@ class StageTraining:
         """Train the stage to its end, and measure it on held-out rows.
 
         Args:
-            checkpoint: Where to go on; None to begin.
+            checkpoint: The checkpoint to go on from; None to begin.
 
         Returns:
             The metrics on held-out rows, by the trainer's names; empty without such rows.
@@ -209,7 +209,7 @@ class StageTraining:
 
         Args:
             metrics: The metrics of `train`.
-            seconds: How long this process trained and measured.
+            seconds: Time in which this process trained and measured.
         """
         trainer = self.trainer
         steps = trainer.state.global_step

@@ -1,4 +1,4 @@
-"""The rows of a stage with what makes batches of them: the same for one student and for many side by side."""
+"""`StageRows`: the rows of a stage, and the collator that makes batches of them, for one student or for many."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -60,7 +60,7 @@ class StepStart:
 
     Args:
         buffers: Buffers of what is trained; those of floating point are remembered.
-        device: Where dropout is drawn.
+        device: The device that dropout is drawn on.
     """
 
     def __init__(self, buffers: Iterable[Tensor], device: torch.device) -> None:

@@ -69,7 +69,7 @@ def save_student(
 
 
 def finished_head(sentence: SentencePooling, learned: Learned | None) -> SentenceHead:
-    """Make what gives the sentence vectors of a student in memory, with the map that it keeps, if any.
+    """Make the head that gives the sentence vectors of a student in memory, with the map that it keeps, if any.
 
     Args:
         sentence: How they are made, but for that map.

@@ -69,7 +69,7 @@ def make_student(
 
 @dataclass(frozen=True)
 class StudentMaker:
-    """Makes a student, and fills what no stage trained when training is over.
+    """Makes a student, and after training fills the parameters that no stage trained.
 
     Args:
         plan: The plan of the student.
@@ -106,7 +106,7 @@ class StudentMaker:
 
         Args:
             student: The student, trained.
-            records: Of its stages.
+            records: The records of its stages.
 
         Returns:
             The student to save, and what is untrained in it for the record.

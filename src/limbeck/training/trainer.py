@@ -153,11 +153,11 @@ class DistillationTrainer(Trainer):
         self.module.start_maps(batches)
 
     def get_train_dataloader(self) -> Any:
-        """Load the rows to train on, those of this process."""
+        """Load this process' part of the rows to train on."""
         return self.loader.training(self.train_dataset)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """Load the rows to measure on, those of this process."""
+        """Load this process' part of the held-out rows."""
         return self.loader.held_out(self.eval_dataset if eval_dataset is None else eval_dataset)
 
     def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
@@ -235,7 +235,7 @@ class DistillationTrainer(Trainer):
         return loss
 
     def _start_again(self) -> None:
-        """Take back what the step has done so far."""
+        """Undo the part of the step that is done, so that it can be run once more."""
         assert self._start is not None
         self.module.zero_grad(set_to_none=True)
         self._start.restore_buffers()
@@ -244,7 +244,10 @@ class DistillationTrainer(Trainer):
         self.guard.forget_step()
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """Judge the step here: its gradient is whole, its weights are still those before it."""
+        """Judge the step, and skip it if the policy says so.
+
+        Here its gradient is whole, and no weight has changed yet.
+        """
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         # A loss scale finds its size by overflowing now and then, and skips such steps itself.
         judged: Tensor | None = None
@@ -258,7 +261,11 @@ class DistillationTrainer(Trainer):
         return norm
 
     def _skip(self, bad: Tensor) -> None:
-        """Make a bad step one that changes nothing but the step count, the schedule and the place in the data."""
+        """Undo a bad step but for the step count, the schedule and the place in the data; a good one stays as it is.
+
+        Args:
+            bad: Bool scalar on the device.
+        """
         assert self._start is not None
         on_device = takes_flag(self.optimizer) and self.accelerator.scaler is None and not self.is_fsdp_enabled
         skip_update(self.optimizer, self.module, bad, on_device=on_device)
@@ -473,7 +480,7 @@ class DistillationTrainer(Trainer):
         self.loader.load_position(checkpoint)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        """Load what `_save` wrote; every tensor must be there."""
+        """Load the weights and the counts of a checkpoint; every tensor must be there."""
         folder = Path(resume_from_checkpoint)
         with loading(folder):
             load_weights(self.module, folder / WEIGHTS)

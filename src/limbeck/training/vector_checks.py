@@ -1,4 +1,4 @@
-"""The check of a run's teachers, whose sentence vectors are compared with those of sentence-transformers once."""
+"""The check of a run's teachers: their sentence vectors are compared with sentence-transformers, once in a run."""
 
 from collections.abc import Mapping
 

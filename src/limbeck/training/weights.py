@@ -1,4 +1,4 @@
-"""Weights of what is trained, saved and loaded, also where it is sharded over processes."""
+"""The weights of a trained module: saved and loaded, also where it is sharded over processes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +51,7 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Read what `save_weights` wrote; of a sharded module every process has to do it.
+    """Read the file of `save_weights` into a module; of a sharded module every process has to do it.
 
     Raises:
         RuntimeError: for weights of another module.

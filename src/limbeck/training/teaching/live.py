@@ -29,7 +29,7 @@ class LiveTeaching(Teaching):
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: The terms of all students that are served; a stream is computed once however many read it.
         pooling: How its `pooled` and `vector` streams are made.
-        title: What messages call it.
+        title: Its name in messages.
         sharded: Shard its layers over the processes, if there are several, when it is moved.
 
     Attributes:
@@ -66,7 +66,7 @@ class LiveTeaching(Teaching):
         """Place the teacher where it stays.
 
         Args:
-            device: Where.
+            device: The device.
             pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
         """
         if self._sharded:

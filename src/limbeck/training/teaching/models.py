@@ -21,7 +21,7 @@ def load_teacher_model(spec: TeacherSpec, **options: Any) -> PreTrainedModel:
 
     Args:
         spec: The recipe's teacher.
-        **options: As in `load_model`.
+        **options: Options of `load_model`.
     """
     return load_model(spec.model, revision=spec.revision, **options)
 
@@ -43,8 +43,8 @@ class TeacherModels:
         """Load a whole model.
 
         Args:
-            teacher: Which; the recipe's by default.
-            **options: As in `load_model`.
+            teacher: The teacher; by default the recipe's.
+            **options: Options of `load_model`.
         """
         if teacher is None:
             teacher = self._main
@@ -54,7 +54,7 @@ class TeacherModels:
         return load_teacher_model(teacher.spec, **options)
 
     def open(self, stage: StagePlan, terms: Sequence[Term]) -> Teaching:
-        """Open the teaching of a stage; a model is loaded only if it is what teaches.
+        """Open the teaching of a stage; its teacher model is loaded unless another teaching takes its place.
 
         Args:
             stage: The stage.
@@ -69,7 +69,7 @@ class TeacherModels:
 
 
 def teacher_dtype(stage: StagePlan) -> str:
-    """Return the number format that a stage's teacher runs in: what the recipe says, else that of the training."""
+    """Return the number format of a stage's teacher: the recipe's, or with `auto` the format of the training."""
     dtype = stage.teacher.spec.dtype
     if dtype != "auto":
         return dtype
